@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sharebroker.aio.admin import Admin
-from sharebroker.cli.group_snapshot import survey
+from sharebroker.cli.group_snapshot import read_snapshots
 from sharebroker.verification.rules import runs_of
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
@@ -48,7 +48,7 @@ async def logs_read(server: str, topic: str, groups: Sequence[str], at: float) -
     events: list[Event] = []
     async with Admin(server) as admin:
         for group in groups:
-            for place, surveyed in (await survey(admin, group, [topic], lambda *_: None)).items():
+            for place, surveyed in (await read_snapshots(admin, group, [topic], lambda *_: None)).items():
                 if surveyed.evidence is None:
                     raise RuntimeError(f"{group} {place}: {surveyed.findings}")
                 events.append(LogsRead(at, Share(group, *place), surveyed.evidence))

@@ -20,7 +20,7 @@ import uvloop
 from sharebroker.aio import Admin, Producer, ShareConsumer
 from sharebroker.cli.tracing import traced
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
+from sharebroker_protocol.records.record import Acknowledgement
 from tests.perf.figures import percentile
 
 POLL_SECONDS: Final = 5.0

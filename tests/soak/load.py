@@ -13,8 +13,7 @@ from typing import Final
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
-from sharebroker_protocol.records.record import Record
+from sharebroker_protocol.records.record import Acknowledgement, Record
 
 GROUP: Final = "soak"
 CONSUMERS: Final = 4

@@ -232,7 +232,7 @@ async def connected(address: str) -> AsyncIterator[Client]:
 
 
 def decision(record: share.ShareRecord, kind: int = ACCEPT) -> share.AcknowledgeRequest.Decision:
-    """What to say of an acquired record."""
+    """The acknowledgement of an acquired record."""
     return share.AcknowledgeRequest.Decision(
         topic=record.topic,
         partition=record.partition,

@@ -55,11 +55,11 @@ def corpus() -> Iterator[Recorded]:
 
 
 class Recorder:
-    """Stands between clients and a server and keeps what clients say, by connection."""
+    """Stands between clients and a server and records the bytes that clients send, by connection."""
 
     def __init__(self, upstream: str) -> None:
         self._upstream = upstream.split(":")
-        self._said: list[list[bytes]] = []
+        self._sent: list[list[bytes]] = []
 
     @asynccontextmanager
     async def listening(self, address: str) -> AsyncIterator[None]:
@@ -70,8 +70,8 @@ class Recorder:
     def chosen(self) -> list[Recorded]:
         """A few small requests of each software, API and version."""
         kinds: dict[tuple[str, int, int], set[bytes]] = {}
-        for said in self._said:
-            frames = _cut(said)
+        for sent in self._sent:
+            frames = _cut(sent)
             software = _software(frames)
             for frame in frames:
                 header = read_header(frame)
@@ -85,25 +85,25 @@ class Recorder:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection(*self._upstream)
-        said: list[bytes] = []
-        self._said.append(said)
-        await asyncio.gather(_pipe(reader, back, said), _pipe(there, writer, []))
+        sent: list[bytes] = []
+        self._sent.append(sent)
+        await asyncio.gather(_pipe(reader, back, sent), _pipe(there, writer, []))
 
 
-async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: list[bytes]) -> None:
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, sent: list[bytes]) -> None:
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(65536):
-            said.append(data)
+            sent.append(data)
             writer.write(data)
             await writer.drain()
     writer.close()
 
 
-def _cut(said: Iterable[bytes]) -> list[bytes]:
+def _cut(sent: Iterable[bytes]) -> list[bytes]:
     frames: list[bytes] = []
-    cutter = FrameSplitter(1 << 30)
-    for data in said:
-        cutter.split(data, frames)
+    splitter = FrameSplitter(1 << 30)
+    for data in sent:
+        splitter.split(data, frames)
     return frames
 
 

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metric
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from sharebroker.tracing.finished_span import SpanName, Told
+from sharebroker.tracing.finished_span import FinishedSpan, SpanName
 
 
 class Collector:
@@ -44,22 +44,22 @@ class Collector:
         traces = isinstance(request, trace_service_pb2.ExportTraceServiceRequest)
         (self.requests if traces else self.metrics).append(request)
 
-    def spans(self) -> list[Told]:
+    def spans(self) -> list[FinishedSpan]:
         """All spans, in the order in which they began."""
-        told = [
+        spans = [
             _told(span, _attributes(of.resource.attributes))
             for request in list(self.requests)
             for of in request.resource_spans
             for scope in of.scope_spans
             for span in scope.spans
         ]
-        return sorted(told, key=lambda span: span.begun)
+        return sorted(spans, key=lambda span: span.begun)
 
 
-def _told(span: Any, resource: dict[str, Any]) -> Told:
+def _told(span: Any, resource: dict[str, Any]) -> FinishedSpan:
     attributes = _attributes(span.attributes)
     error = span.status.message or attributes.get("error.type", "failed") if span.status.code == 2 else ""
-    return Told(
+    return FinishedSpan(
         SpanName(span.trace_id.hex(), span.span_id.hex()),
         span.parent_span_id.hex(),
         span.name,

@@ -124,7 +124,7 @@ class Driver:
         return pb.PlanRange(topic=self.topic, partition=partition, first_offset=first, last_offset=last)
 
     def verdicts(self, ranges: Sequence[Placed], kind: int) -> list[pb.PlanVerdict]:
-        """The same said of all ranges."""
+        """The same acknowledgement for all ranges."""
         return [
             pb.PlanVerdict(range=self.range(*one), type=delivery.AcknowledgeType.ValueType(kind))
             for one in ranges

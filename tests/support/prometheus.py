@@ -45,7 +45,7 @@ class Prometheus:
 
 @contextlib.contextmanager
 def prometheus(targets: Sequence[str], component: str = "all") -> Iterator[Prometheus]:
-    """One that asks these addresses every second, and keeps what they say as long as it lives."""
+    """A Prometheus that scrapes these addresses every second."""
     with tempfile.TemporaryDirectory(prefix="prometheus-") as name:
         folder = Path(name)
         job = {"job_name": "sharebroker", "static_configs": [{"targets": list(targets)}]}

@@ -1,1 +1,1 @@
-"""What client and server share: stubs, errors, records, membership rules and trace context."""
+"""Code shared by client and server: stubs, errors, records, membership rules and trace context."""

@@ -1,4 +1,4 @@
-"""Ending tasks, those that wait for gRPC too."""
+"""Cancels tasks reliably, including tasks that wait for gRPC calls."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _AGAIN: Final = 1.0  # seconds
 
 
 async def end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel the tasks until they have ended; what they raise is nobody's news any more.
+    """Cancels the tasks, waits until they have ended and discards their exceptions.
 
-    Once is not always enough: a call of grpc.aio that fails while it is cancelled raises its failure, and
-    who tries again after failures would go on for ever.
+    One cancellation is not always enough. A grpc.aio call that fails while it is being cancelled raises its
+    failure instead of CancelledError, and a task that retries after failures would then continue.
     """
     waiting = set(tasks)
     while waiting:

@@ -1,4 +1,4 @@
-"""The clock of a process: seconds since the Unix epoch that never jump back or ahead."""
+"""The process clock: seconds since the Unix epoch, monotonic after start-up."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ _count: Callable[[], float] = time.monotonic
 
 
 def now() -> float:
-    """Wall-clock seconds, taken once at start and counted on by the monotonic clock from there."""
+    """Returns seconds since the Unix epoch: the wall clock at start plus the monotonic clock since then."""
     return _start + _count()
 
 
 def monotonic() -> float:
-    """Seconds since some moment, for what lasts within one process."""
+    """Returns monotonic seconds from an arbitrary origin, for durations within one process."""
     return _count()
 
 
 @contextmanager
 def counted_by(clock: Callable[[], float]) -> Iterator[None]:
-    """Time is what `clock` says, in seconds since the Unix epoch: for simulations."""
+    """Replaces the clock by `clock` (seconds since the Unix epoch) for the duration of a simulation."""
     global _start, _count
     kept = _start, _count
     _start, _count = 0.0, clock

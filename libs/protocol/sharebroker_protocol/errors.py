@@ -1,7 +1,7 @@
-"""Every error Sharebroker answers with: Kafka's code, its gRPC status, and whether trying again can help.
+"""All errors of Sharebroker: Kafka's code, the gRPC status, and whether a retry can succeed.
 
-One table serves both sides: servers raise `KafkaError`, the edge renders it as a gRPC status with
-`google.rpc.ErrorInfo`, and the client gets the same exception back. Codes and names are Kafka's
+Both sides use one table: servers raise `KafkaError`, the gRPC listener converts it to a status with
+`google.rpc.ErrorInfo`, and the client raises the same exception. Codes and names are Kafka's
 (`org.apache.kafka.common.protocol.Errors`).
 """
 
@@ -13,13 +13,13 @@ from enum import IntEnum
 from typing import Final
 
 ERROR_DOMAIN: Final = "sharebroker"
-"""`ErrorInfo.domain` of every refusal."""
+"""`ErrorInfo.domain` of every error."""
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, as far as a share-capable broker needs them.
+    """Kafka's error codes that a broker with share groups needs.
 
-    A number that this version does not know is UNKNOWN_SERVER_ERROR: the other side may be newer.
+    An unknown number maps to UNKNOWN_SERVER_ERROR, because the peer may be newer.
     """
 
     UNKNOWN_SERVER_ERROR = -1
@@ -117,13 +117,13 @@ class FieldViolation:
 
 
 class IllegalStateError(RuntimeError):
-    """The call does not fit what was done before (Kafka: IllegalStateException); nothing has changed."""
+    """The call is not allowed in the present state (Kafka: IllegalStateException). Nothing has changed."""
 
 
 class KafkaError(Exception):
-    """A refusal with Kafka's code; what was asked for has not happened, not even in part.
+    """A failed request with Kafka's error code. Nothing was changed, not even in part.
 
-    `metadata` goes into `ErrorInfo.metadata` (names, offsets, epochs: what a reader needs to act),
+    `metadata` goes into `ErrorInfo.metadata` (names, offsets and epochs that a handler needs),
     `violations` into `BadRequest`, `retry_after` (seconds) into `RetryInfo`.
     """
 

@@ -1,7 +1,7 @@
-"""A `KafkaError` as a gRPC status and back: the one place where either becomes the other.
+"""Converts a `KafkaError` to a gRPC status and back.
 
-The status carries `google.rpc.ErrorInfo` (reason = Kafka's name, domain `sharebroker`), `BadRequest` for
-fields that cannot be accepted and `RetryInfo` where waiting helps.
+The status carries `google.rpc.ErrorInfo` (reason: Kafka's error name, domain: `sharebroker`), `BadRequest`
+for invalid fields and `RetryInfo` if a later retry can succeed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _CODE_KEY = "kafka_error_code"
 _LONGEST_MESSAGE = 1_000
 
 TRANSPORT: Final = "transport"
-"""In the metadata of an error that no server told: what gRPC made of it."""
+"""Metadata key of an error that gRPC raised and no server sent; the value is the gRPC status name."""
 
 _FROM_STATUS = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    # A server of ours tells why it failed: without that the connection was reset in the middle of a call.
+    # Our servers send details with every failure. A status without them means that the connection broke.
     grpc.StatusCode.CANCELLED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     grpc.StatusCode.INTERNAL: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
@@ -34,13 +34,13 @@ _FROM_STATUS = {
 
 
 def status_code(error: KafkaError) -> grpc.StatusCode:
-    """The gRPC status under which an error travels."""
+    """Returns the gRPC status code of an error."""
     code: grpc.StatusCode = grpc.StatusCode[DESCRIPTIONS[error.code].status]
     return code
 
 
 def trailing_metadata(error: KafkaError) -> tuple[tuple[str, bytes], ...]:
-    """The rich details of an error, as trailing metadata of the call that it ends."""
+    """Returns the details of an error as trailing metadata of its call."""
     status = status_pb2.Status(code=status_code(error).value[0], message=status_message(error))
     info = error_details_pb2.ErrorInfo(reason=error.code.name, domain=ERROR_DOMAIN)
     info.metadata.update(error.metadata)
@@ -59,16 +59,16 @@ def trailing_metadata(error: KafkaError) -> tuple[tuple[str, bytes], ...]:
 
 
 def status_message(error: KafkaError) -> str:
-    """The text of the status, cut so that it fits into the trailers."""
+    """Returns the status message, truncated to fit into the trailers."""
     return error.message[:_LONGEST_MESSAGE]
 
 
 _TLS = re.compile(r"(?:OPENSSL_internal|UNAUTHENTICATED): ?(.*?)(?:: OK)?\.?$")
-"""Why there was no agreement, as gRPC tells it."""
+"""Extracts the reason of a failed TLS handshake from gRPC's message."""
 
 
 def from_rpc_error(failure: grpc.RpcError) -> KafkaError:
-    """The error that a failed call stands for; a failure of the transport becomes the nearest Kafka code."""
+    """Returns the error of a failed call; a transport failure maps to the nearest Kafka code."""
     code = (
         failure.code() if isinstance(failure, grpc.Call | grpc.aio.AioRpcError) else grpc.StatusCode.UNKNOWN
     )

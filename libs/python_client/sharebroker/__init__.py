@@ -1,7 +1,7 @@
 """Sharebroker's Python client: share groups over gRPC.
 
-`ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same for asyncio. Everything is
-loaded at first use, so that `sharebroker_protocol.errors` costs nothing.
+`ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same classes for asyncio. Modules are
+loaded on first use, so that importing one name does not load the rest.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from sharebroker.producer.config import ProducerConfig
     from sharebroker.producer.publication import Publication, RecordMetadata
     from sharebroker_protocol.errors import ErrorCode, FieldViolation, IllegalStateError, KafkaError
-    from sharebroker_protocol.records.acknowledgement import Acknowledgement
-    from sharebroker_protocol.records.record import AcknowledgeType, Record
+    from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
 _HOMES = {
-    "sharebroker_protocol.records.acknowledgement": ("Acknowledgement",),
     "sharebroker.admin_model": (
         "ConfigValue",
         "GroupDescription",
@@ -66,7 +64,7 @@ _HOMES = {
     "sharebroker_protocol.errors": ("ErrorCode", "FieldViolation", "IllegalStateError", "KafkaError"),
     "sharebroker.producer.config": ("ProducerConfig",),
     "sharebroker.producer.publication": ("Publication", "RecordMetadata"),
-    "sharebroker_protocol.records.record": ("AcknowledgeType", "Record"),
+    "sharebroker_protocol.records.record": ("AcknowledgeType", "Acknowledgement", "Record"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""What `Admin` answers with."""
+"""Results of `Admin`."""
 
 from __future__ import annotations
 
@@ -8,61 +8,87 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic; `configs` are the values that differ from the defaults."""
+    """A topic."""
 
     name: str
+    """The name of the topic."""
     topic_id: str
+    """The id of the topic; a topic created again under the same name has another id."""
     partitions: int
+    """The number of partitions."""
     configs: Mapping[str, str] = field(default_factory=dict)
+    """The properties that are set for this topic; all others have their default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """One setting of a topic, a group or the brokers."""
+    """The effective value of one property of a topic or a group."""
 
     name: str
+    """The name of the property, as in Kafka."""
     value: str
+    """The effective value."""
     is_default: bool
+    """Whether no value is set for this topic or group."""
     documentation: str
+    """What the property does."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as listed; `state` is "Stable" or "Empty"."""
+    """A share group in the list of groups."""
 
     group_id: str
+    """The id of the group."""
     state: str
+    """"Stable" with members, "Empty" without."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """A member of a group; `assignment` maps topic names to partitions."""
+    """A member of a share group."""
 
     member_id: str
+    """The id of the member."""
     member_epoch: int
+    """The assignment epoch that the member has reached."""
     client_id: str
+    """The `client_id` of the member's settings."""
     client_host: str
+    """The host that the member runs on, as it reports it."""
     topics: frozenset[str]
+    """The topics that the member subscribes to."""
     assignment: Mapping[str, tuple[int, ...]]
+    """The assigned partitions by topic name."""
     rack_id: str | None = None
+    """The rack of the client, if its settings name one."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group and its members."""
+    """A share group and its members."""
 
     group_id: str
+    """The id of the group."""
     state: str
+    """"Stable" with members, "Empty" without."""
     group_epoch: int
+    """The version of the group's metadata."""
     assignment_epoch: int
+    """The version of the target assignment."""
     assignor: str
+    """The name of the assignor."""
     members: tuple[MemberDescription, ...]
+    """The members of the group."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """Where a group stands in a partition; None is not known (no state was written yet)."""
+    """The position of a share group in one partition."""
 
     start_offset: int | None
+    """The share-partition start offset; None if the group has not chosen one."""
     lag: int | None
+    """The number of records that the group has not finished; None if it is not known."""
     leader_epoch: int
+    """The lease epoch of the leader that wrote the state last."""

@@ -1,4 +1,4 @@
-"""Errors that only a client has. Refusals of the server are plain `KafkaError`."""
+"""Errors that only a client raises. Errors that a server returns are plain `KafkaError`."""
 
 from __future__ import annotations
 
@@ -8,33 +8,36 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 
 class WakeupError(Exception):
-    """`wakeup()` interrupted a waiting call (Kafka: WakeupException)."""
+    """`wakeup()` interrupted a call that waits (Kafka: WakeupException)."""
 
 
 class RecordDeserializationError(Exception):
-    """The consumer's `deserializer` failed on a record (Kafka: RecordDeserializationException).
+    """The consumer's `deserializer` raised an exception (Kafka: RecordDeserializationException).
 
-    The record is released unless the application decides otherwise before it polls again:
-    `consumer.acknowledge(topic, partition, offset, kind)`.
+    The exception is the `__cause__`. The record is released unless the application acknowledges it before the
+    next poll: `consumer.acknowledge(error.topic, error.partition, error.offset, kind)`.
     """
 
     def __init__(self, topic: str, partition: int, offset: int) -> None:
         self.topic = topic
+        """The name of the topic."""
         self.partition = partition
+        """The partition number."""
         self.offset = offset
+        """The offset of the record."""
         super().__init__(f"{topic}-{partition}@{offset} cannot be deserialised")
 
 
 class ConnectionLostError(KafkaError):
-    """The connection broke before the answer came: what was asked for may or may not have been done."""
+    """The connection broke before the response arrived; the request may or may not have been applied."""
 
     def __init__(self, detail: str = "") -> None:
-        text = "The connection was lost before the answer came"
+        text = "The connection was lost before the response arrived"
         super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{text}: {detail}" if detail else text + ".")
 
 
-def warn_unclosed(what: object) -> None:
-    """Tell whoever dropped a client that still was at work (`python -X dev` shows it)."""
-    name = type(what).__name__
-    text = f"A {name} was dropped without close(): use it in a `with` block."
-    warnings.warn(text, ResourceWarning, stacklevel=3, source=what)
+def warn_unclosed(client: object) -> None:
+    """Emits a ResourceWarning for a client dropped while in use; `python -X dev` shows it."""
+    name = type(client).__name__
+    text = f"A {name} was dropped without close(); use it in a `with` block."
+    warnings.warn(text, ResourceWarning, stacklevel=3, source=client)

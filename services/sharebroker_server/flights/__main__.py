@@ -16,7 +16,7 @@ from rich.console import Console
 from sharebroker.aio.admin import Admin
 from sharebroker.cli.failures import explain
 from sharebroker.cli.options import DEFAULT_SERVER
-from sharebroker.cli.output import say
+from sharebroker.cli.output import print_notice
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.flights import dataset
 from sharebroker_server.flights.cluster import Cluster, Names
@@ -68,13 +68,13 @@ def main() -> int:
         with serving(options.data, options.grpc, options.kafka, _PROPERTIES) as server:
             return _with_server(options, console, folder, server)
     except (NotServingError, dataset.NoDatasetError) as failure:
-        say(str(failure))
+        print_notice(str(failure))
         return _BAD_SETUP
     except KafkaError as failure:
-        say(explain(failure))
+        print_notice(explain(failure))
         return _FAILED
     except KeyboardInterrupt:
-        say("Stopped. Start it again to continue.")
+        print_notice("Stopped. Start it again to continue.")
         return _INTERRUPTED
 
 

@@ -15,7 +15,7 @@ from sharebroker.blocking.admin import Admin
 from sharebroker.cli.failures import BAD_USAGE, FAILED, explain
 from sharebroker.cli.group_session import FromBeginning
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, examples
-from sharebroker.cli.output import console, print_json, say
+from sharebroker.cli.output import console, print_json, print_notice
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.pipeline.display import print_tables, progress, verdict
 from sharebroker_server.pipeline.environment import VARIABLE, NoSparkError, find_spark
@@ -128,7 +128,7 @@ def dry_run(
         with project.locked({"topic": topic, "group": group}) as lock:
             project.stage(settings.to_configuration(), master, memory)
             _run_spark(environment, project, lock, "dry-run")
-    say("The definitions are valid.")
+    print_notice("The definitions are valid.")
 
 
 @contextmanager
@@ -138,16 +138,16 @@ def _failures() -> Iterator[None]:
     try:
         yield
     except PipelineError as error:
-        say(f"sharebroker: {error}")
+        print_notice(f"sharebroker: {error}")
         raise typer.Exit(FAILED) from None
     except (NoSparkError, FolderError) as error:
-        say(f"sharebroker: {error}")
+        print_notice(f"sharebroker: {error}")
         raise typer.Exit(BAD_USAGE) from None
     except (KafkaError, OSError) as error:
-        say(f"sharebroker: {explain(error)}")
+        print_notice(f"sharebroker: {explain(error)}")
         raise typer.Exit(BAD_USAGE) from None
     except KeyboardInterrupt:
-        say("Stopped. Start it again to continue from its checkpoints.")
+        print_notice("Stopped. Start it again to continue from its checkpoints.")
         raise typer.Exit(_INTERRUPTED) from None
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from sharebroker.cli.output import Column, console, say, stderr, table
+from sharebroker.cli.output import Column, console, print_notice, stderr, table
 from sharebroker_server.pipeline.core.events import Run
 
 Rows = Sequence[dict[str, Any]]
@@ -85,7 +85,7 @@ class ProgressDisplay:
         text = f"{run.done} of {len(run.flows)} tables, {run.stage}" if run.working else run.stage
         if text != self._last_line:
             self._last_line = text
-            say(text)
+            print_notice(text)
 
 
 @contextmanager

@@ -41,14 +41,14 @@ def test_describe_is_readable(sharebroker: Command, topic: str) -> None:
         (("state", "show", "g", "nowhere", "0"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_refusals(sharebroker: Command, arguments: tuple[str, ...], code: ErrorCode) -> None:
+def test_errors_of_administration(sharebroker: Command, arguments: tuple[str, ...], code: ErrorCode) -> None:
     ran = sharebroker(*arguments)
     assert ran.code == 1
     assert isinstance(ran.failure, KafkaError)
     assert ran.failure.code is code
 
 
-def test_group_offsets_are_moved_shown_and_forgotten(sharebroker: Command, topic: str, group: str) -> None:
+def test_group_offsets_are_reset_listed_and_deleted(sharebroker: Command, topic: str, group: str) -> None:
     reset = ("groups", "reset", group, "--topic", topic, "--to", "earliest")
     assert sharebroker(*reset, "--dry-run").code == 0
     assert group not in sharebroker("groups", "list").out
@@ -73,15 +73,15 @@ def _three_records(sharebroker: Command, topic: str) -> int:
     return [row["end_offset"] for row in partitions].index(3)
 
 
-def test_offsets_are_moved_to_where_the_log_is(sharebroker: Command, topic: str, group: str) -> None:
+def test_reset_is_limited_to_the_log(sharebroker: Command, topic: str, group: str) -> None:
     full = _three_records(sharebroker, topic)
     reset = sharebroker("groups", "reset", group, "--topic", topic, "--to", "2", "--json")
     assert {row["partition"]: row["start_offset"] for row in reset.data} == {full: 2, 1 - full: 0}
     assert reset.err.splitlines() == [
-        f"Offset 2 is outside partition {1 - full} of topic {topic}, which goes from 0 to 0: 0 is taken."
+        f"Offset 2 is outside partition {1 - full} of topic {topic}, which has offsets 0 to 0: using 0."
     ]
     beyond = sharebroker("groups", "reset", group, "--topic", topic, "--partition", str(full), "--to", "1200")
-    assert "goes from 0 to 3: 3 is taken" in beyond.err
+    assert "has offsets 0 to 3: using 3" in beyond.err
     rows = sharebroker("groups", "offsets", group, "--json").data
     assert {row["partition"]: (row["start_offset"], row["lag"]) for row in rows} == {
         full: (3, 0),
@@ -90,7 +90,7 @@ def test_offsets_are_moved_to_where_the_log_is(sharebroker: Command, topic: str,
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_what_has_no_state_has_none_to_show(
+def test_state_show_without_state_fails(
     sharebroker: Command, topic: str, group: str, options: tuple[str, ...]
 ) -> None:
     shown = sharebroker("state", "show", group, topic, "1", *options)
@@ -107,7 +107,7 @@ def test_group_config(sharebroker: Command, group: str) -> None:
     assert all(row["is_default"] for row in unset)
 
 
-def test_state_lies_beside_what_it_folds_to(sharebroker: Command, topic: str, group: str) -> None:
+def test_state_show_prints_log_and_replayed_state(sharebroker: Command, topic: str, group: str) -> None:
     partition = str(_three_records(sharebroker, topic))
     assert sharebroker("groups", "reset", group, "--topic", topic, "--to", "2").code == 0
     shown = sharebroker("state", "show", group, topic, partition, "--json").data
@@ -116,7 +116,7 @@ def test_state_lies_beside_what_it_folds_to(sharebroker: Command, topic: str, gr
     assert (shown["folded"]["start_offset"], shown["records"][0]["start_offset"]) == (2, 2)
     readable = sharebroker("state", "show", group, topic, partition).out
     assert "In the log" in readable
-    assert "Folded" in readable
+    assert "Replayed" in readable
 
 
 def test_failure_is_one_line_and_code_1(server: str) -> None:
@@ -125,7 +125,7 @@ def test_failure_is_one_line_and_code_1(server: str) -> None:
     ran = subprocess.run(command + arguments, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == (
-        "sharebroker: There is no topic 'nowhere'. `sharebroker topics list` shows the topics there are.\n"
+        "sharebroker: There is no topic 'nowhere'. `sharebroker topics list` lists the topics.\n"
     )
 
 

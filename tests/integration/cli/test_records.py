@@ -36,7 +36,7 @@ def lag(sharebroker: Command, group: str) -> int:
     return sum(row["lag"] or 0 for row in sharebroker("groups", "offsets", group, "--json").data)
 
 
-def test_lines_go_in_and_come_out(sharebroker: Command, topic: str, group: str) -> None:
+def test_produced_lines_are_consumed(sharebroker: Command, topic: str, group: str) -> None:
     made = sharebroker("produce", topic, "--header", "source=test", "--json", stdin=LINES)
     assert made.data == {"topic": topic, "records": 10}
     records = taken(sharebroker, topic, group, 10)
@@ -59,7 +59,7 @@ def test_csv_with_keys_in_every_compression(
     assert [json.loads(str(r["value"]))["name"] for r in records if r["key"] == "1"] == ["a", "c"]
 
 
-def test_bad_line_is_named_and_what_came_before_it_is_there(
+def test_bad_line_is_named_and_earlier_lines_are_published(
     sharebroker: Command, topic: str, group: str
 ) -> None:
     ran = sharebroker("produce", topic, "--format", "jsonl", stdin=b'{"a": 1}\nnonsense\n')
@@ -71,7 +71,7 @@ def test_bad_line_is_named_and_what_came_before_it_is_there(
     assert lag(sharebroker, group) == 0
 
 
-def test_release_gives_the_record_to_the_next(sharebroker: Command, topic: str, group: str) -> None:
+def test_released_record_is_redelivered(sharebroker: Command, topic: str, group: str) -> None:
     sharebroker("produce", topic, stdin=b"once\n")
     first = taken(sharebroker, topic, group, 1, "--release")
     second = taken(sharebroker, topic, group, 1, "--reject")
@@ -79,7 +79,7 @@ def test_release_gives_the_record_to_the_next(sharebroker: Command, topic: str, 
     assert lag(sharebroker, group) == 0
 
 
-def test_asking_answers_record_by_record(sharebroker: Command, topic: str, group: str) -> None:
+def test_ask_acknowledges_record_by_record(sharebroker: Command, topic: str, group: str) -> None:
     sharebroker("produce", topic, stdin=b"x\ny\nz\n")
     ran = sharebroker(
         "consume", topic, "-g", group, "--from-beginning", "--ask", "--max", "3", stdin=b"a\nwhat\nj\nq\n"
@@ -90,15 +90,15 @@ def test_asking_answers_record_by_record(sharebroker: Command, topic: str, group
 
 
 @pytest.mark.parametrize("options", [("--max", "5"), ("--max", "5", "--release"), ()])
-def test_consume_stops_when_nothing_has_come_for_its_timeout(
+def test_consume_stops_after_timeout_without_records(
     sharebroker: Command, topic: str, group: str, options: tuple[str, ...]
 ) -> None:
     ran = sharebroker("consume", topic, "-g", group, "--timeout", "0.5", *options)
     assert ran.code == 0, ran
-    assert "No records came." in ran.err
+    assert "No records arrived." in ran.err
 
 
-def test_answers_exclude_each_other(sharebroker: Command, topic: str) -> None:
+def test_actions_exclude_each_other(sharebroker: Command, topic: str) -> None:
     ran = sharebroker("consume", topic, "-g", "g", "--accept", "--reject")
     assert ran.code == 2
     assert "exclude each other" in ran.err
@@ -132,7 +132,7 @@ def test_work_needs_a_command_that_exists(sharebroker: Command, topic: str) -> N
     assert "no-such-command-here" in ran.err
 
 
-def test_interrupt_finishes_what_runs_and_releases_the_rest(
+def test_interrupt_finishes_running_commands_and_releases_rest(
     sharebroker: Command, server: str, topic: str, group: str, tmp_path: Path
 ) -> None:
     sharebroker("produce", topic, stdin=LINES)

@@ -39,7 +39,7 @@ def worked(sharebroker: Command, server: str, topic: str, group: str) -> int:
     return records[0].partition
 
 
-def test_every_offset_has_a_fate(sharebroker: Command, topic: str, group: str, worked: int) -> None:
+def test_every_offset_has_an_outcome(sharebroker: Command, topic: str, group: str, worked: int) -> None:
     ran = sharebroker("verify", group, topic, "--offsets", "--json")
     assert (ran.code, ran.data["well"]) == (0, True)
     rows = {row["partition"]: row for row in ran.data["partitions"]}
@@ -57,11 +57,11 @@ def test_every_offset_has_a_fate(sharebroker: Command, topic: str, group: str, w
     assert row["in_delivery"] == row["gap"] == row["undecided"] == 0
     shown = sharebroker("verify", group, "--offsets")
     assert shown.code == 0
-    assert all(heading in shown.out for heading in ("VERDICT", "FATE"))
+    assert all(heading in shown.out for heading in ("VERDICT", "OUTCOME"))
     assert "FINDING" not in shown.out
 
 
-def test_records_in_delivery_are_told(sharebroker: Command, server: str, topic: str, group: str) -> None:
+def test_held_records_are_reported(sharebroker: Command, server: str, topic: str, group: str) -> None:
     record = b'{"id": 1, "text": "' + b"x" * 900_000 + b'"}\n'
     # more than one look at the log can take
     assert sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=record * 6).code == 0
@@ -82,9 +82,7 @@ def test_records_in_delivery_are_told(sharebroker: Command, server: str, topic: 
 
 
 @pytest.mark.parametrize("topics", [(), ("nowhere",)])
-def test_what_cannot_be_asked_ends_with_code_2(
-    sharebroker: Command, group: str, topics: tuple[str, ...]
-) -> None:
+def test_unknown_group_ends_with_code_2(sharebroker: Command, group: str, topics: tuple[str, ...]) -> None:
     ran = sharebroker("verify", group, *topics)
     assert (ran.code, ran.out) == (2, "")
     assert group in ran.err
@@ -112,7 +110,7 @@ def _garble(_: ShareStateRecord) -> bytes:
         (_garble, "unreadable", []),
     ],
 )
-def test_a_delta_that_was_tampered_with_is_found(
+def test_tampered_delta_is_found(
     sharebroker: Command,
     cluster: Cluster,
     topic: str,

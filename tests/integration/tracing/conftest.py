@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from sharebroker.tracing.finished_span import Told
+from sharebroker.tracing.finished_span import FinishedSpan
 from sharebroker_protocol.tracing import enabled, setup
 from sharebroker_protocol.tracing.settings import parse
 from sharebroker_server.testkit.brokers import Cluster, Serve
@@ -23,7 +23,7 @@ class Traced:
     """A cluster that traces, what was told so far, where to, and where Jaeger answers."""
 
     cluster: Cluster
-    spans: Callable[[], Sequence[Told]]
+    spans: Callable[[], Sequence[FinishedSpan]]
     otlp: str
     query: str = ""
 

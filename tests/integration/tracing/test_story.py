@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker.cli.app import app
-from sharebroker.tracing.finished_span import Told, of_jaeger
+from sharebroker.tracing.finished_span import FinishedSpan, of_jaeger
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.tracing.context import TraceContext
@@ -67,7 +67,7 @@ def in_jaeger() -> Iterator[Traced]:
         tracing_here(found.otlp),
     ):
 
-        def spans() -> list[Told]:
+        def spans() -> list[FinishedSpan]:
             with urlopen(f"{found.query}/api/traces?service={CLIENT}&limit=1000", timeout=30) as answer:
                 return of_jaeger(json.load(answer))
 
@@ -95,12 +95,12 @@ async def lose_a_lock_then_accept(client: Client, topic: str, group: str) -> Non
     assert await client.acknowledge(group, "worker", [record]) == [ErrorCode.NONE]
 
 
-def story(traced: Traced, topic: str, *awaited: str) -> list[Told]:
+def story(traced: Traced, topic: str, *awaited: str) -> list[FinishedSpan]:
     """The spans of the traces that the topic's records have, once all that is awaited is there.
 
     Processes tell in their own time: what one of them told last says nothing of the others.
     """
-    found: list[Told] = []
+    found: list[FinishedSpan] = []
 
     def whole() -> bool:
         spans = traced.spans()
@@ -112,13 +112,13 @@ def story(traced: Traced, topic: str, *awaited: str) -> list[Told]:
     return found
 
 
-def operations(spans: Sequence[Told], topic: str) -> list[str]:
+def operations(spans: Sequence[FinishedSpan], topic: str) -> list[str]:
     """Their names without the topic's; of calls without the package's."""
     return [span.operation.removesuffix(f" {topic}").rpartition(".")[2] for span in spans]
 
 
-def by_operation(spans: Sequence[Told], topic: str) -> dict[str, list[Told]]:
-    found: dict[str, list[Told]] = {}
+def by_operation(spans: Sequence[FinishedSpan], topic: str) -> dict[str, list[FinishedSpan]]:
+    found: dict[str, list[FinishedSpan]] = {}
     for operation, span in zip(operations(spans, topic), spans, strict=True):
         found.setdefault(operation, []).append(span)
     return found
@@ -160,7 +160,7 @@ async def test_a_lock_that_is_lost_shows(traced: Traced) -> None:
     assert sorted(operations(spans, topic)) == sorted((*whole, *called(spans)))
 
 
-def called(spans: Sequence[Told]) -> list[str]:
+def called(spans: Sequence[FinishedSpan]) -> list[str]:
     """Calls between processes; there are none in one."""
     return [span.operation.rpartition(".")[2] for span in spans if "/" in span.operation]
 
@@ -247,7 +247,7 @@ async def test_kafka_clients_join(collected: Traced, codec: str) -> None:
         headers: dict[str, str | bytes | None] = dict(mine.headers) if number == 4 else {}
         producer.produce(topic, value=b"x" * 100, headers=headers, partition=0)
     assert producer.flush(20) == 0
-    found: list[Told] = []
+    found: list[FinishedSpan] = []
 
     def told() -> bool:
         found[:] = [span for span in collected.spans() if span.name.trace == f"{mine.trace_id:032x}"]

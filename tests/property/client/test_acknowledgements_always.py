@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker.acks.accumulator import Accumulator, Run
+from sharebroker.acks.accumulator import Accumulator, AckBatch
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
 from sharebroker_protocol.records.decode import decode
-from sharebroker_protocol.records.record import AcknowledgeType, Record
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 from tests.unit.client.batches import acquisition, batch
 
 RECORDS = 8
@@ -63,7 +62,7 @@ class Model:
             assert last is None or not final
             said.append(Word(kind, acknowledgement))
 
-    def sent(self, runs: list[Run]) -> None:
+    def sent(self, runs: list[AckBatch]) -> None:
         """Exactly what was queued is in the runs, each with its kind."""
         queued = {
             (offset, word.kind)
@@ -77,7 +76,7 @@ class Model:
             for word in said:
                 word.state = "sent" if word.state == "queued" else word.state
 
-    def settled(self, run: Run, error: KafkaError | None) -> None:
+    def settled(self, run: AckBatch, error: KafkaError | None) -> None:
         acknowledgements = {id(acknowledgement) for acknowledgement in run.entries}
         for offset in range(run.first, run.last + 1):
             (word,) = [w for w in self.words[offset] if id(w.acknowledgement) in acknowledgements]
@@ -92,7 +91,7 @@ class Model:
 
 
 @given(STEPS)
-def test_every_word_is_sent_once_and_every_outcome_arrives(
+def test_every_acknowledgement_is_sent_once_and_completes(
     steps: list[tuple[str, int, AcknowledgeType]],
 ) -> None:
     accumulator, model = Accumulator(lambda: None), Model()
@@ -100,7 +99,7 @@ def test_every_word_is_sent_once_and_every_outcome_arrives(
     for base in (0, RECORDS):
         acquired = acquisition(base, base + RECORDS - 1, accumulator)
         records += decode(batch(base, [b"v"] * RECORDS), [acquired]).records
-    in_flight: list[Run] = []
+    in_flight: list[AckBatch] = []
     for what, which, kind in steps:
         if what == "say":
             model.say(records[which], kind)
@@ -117,8 +116,8 @@ def test_every_word_is_sent_once_and_every_outcome_arrives(
     words = [word for said in model.words.values() for word in said]
     decided = [word for word in words if word.state != "queued" and word.kind is not AcknowledgeType.RENEW]
     if not any(word.error for word in words):
-        assert accumulator.undecided == 2 * RECORDS - len(decided)
-    assert 0 <= accumulator.undecided <= 2 * RECORDS
+        assert accumulator.unacknowledged == 2 * RECORDS - len(decided)
+    assert 0 <= accumulator.unacknowledged <= 2 * RECORDS
     accumulator.close(ConnectionLostError())
     assert all(word.acknowledgement.done for said in model.words.values() for word in said)
-    assert not accumulator.unsettled
+    assert not accumulator.has_unconfirmed

@@ -85,7 +85,7 @@ class World:
 
 
 @given(EVENTS, ASSIGNMENTS, st.booleans())
-def test_it_ends_with_the_last_assignment(
+def test_reconciliation_reaches_last_assignment(
     events: list[tuple[str, object]], target: Partitions, listener: bool
 ) -> None:
     world = World(listener)
@@ -98,7 +98,7 @@ def test_it_ends_with_the_last_assignment(
 
 
 @given(EVENTS, st.booleans())
-def test_an_unknown_error_is_the_end(events: list[tuple[str, object]], listener: bool) -> None:
+def test_unknown_error_is_fatal(events: list[tuple[str, object]], listener: bool) -> None:
     world = World(listener)
     for what, value in events:
         world.step(what, value)

@@ -22,7 +22,7 @@ def naive(records: list[Record]) -> list[tuple[Acquisition, int, int]]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.lists(st.booleans(), min_size=1, max_size=40)), max_size=6))
-def test_the_same_runs(acquisitions: list[tuple[int, list[bool]]]) -> None:
+def test_spans_equal_naive_runs(acquisitions: list[tuple[int, list[bool]]]) -> None:
     accumulator = Accumulator(lambda: None)
     records: list[Record] = []
     base = 0

@@ -41,5 +41,5 @@ def control_batch(base: int) -> bytes:
 def acquisition(first: int, last: int, accumulator: Accumulator | None = None) -> Acquisition:
     sink = accumulator or Accumulator(lambda: None)
     acquired = Acquisition(("id", "flights"), 0, (first, last), sink)
-    sink.take(acquired)
+    sink.add_acquisition(acquired)
     return acquired

@@ -43,7 +43,7 @@ class Stream:
         self.assignment: list[int] = []
         self.acknowledgements: list[Any] = []
         """Not answered yet."""
-        self.said: list[Any] = []
+        self.all_acknowledgements: list[Any] = []
         self.messages = 0
         self.rest_unseen = False
         self.finished = False
@@ -90,7 +90,7 @@ class Stream:
 
 
 class FakeGateway:
-    """Assigns `partitions` of one topic; keeps what it was told."""
+    """Assigns `partitions` of one topic; stores the requests."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -166,7 +166,7 @@ class FakeGateway:
         self, requests: AsyncIterator[ConsumeRequest], context: Context
     ) -> AsyncIterator[ConsumeResponse]:
         if self.refusal is not None:
-            await context.abort(self.refusal, "as the test told")
+            await context.abort(self.refusal, "as the test requires")
         stream = Stream()
         self.streams.append(stream)
         reading = asyncio.create_task(self._read(stream, requests))
@@ -174,7 +174,7 @@ class FakeGateway:
             while isinstance(response := await stream.out.get(), ConsumeResponse):
                 yield response
             if response is not None:
-                await context.abort(response, "as the test told")
+                await context.abort(response, "as the test requires")
         finally:
             stream.ended = True
             reading.cancel()
@@ -191,7 +191,7 @@ class FakeGateway:
                 stream.credit += request.credit
                 stream.rest_unseen |= request.rest_unseen
                 stream.acknowledgements.extend(request.acknowledgements)
-                stream.said.extend(request.acknowledgements)
+                stream.all_acknowledgements.extend(request.acknowledgements)
                 stream.messages += 1
                 if self.auto_answer and request.acknowledgements:
                     stream.answer(deadline=FAR)

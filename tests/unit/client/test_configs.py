@@ -28,7 +28,7 @@ def test_refused(config: type[Any], name: str, value: object) -> None:
     assert [violation.field for violation in caught.value.violations] == [name]
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_violations_are_reported_at_once() -> None:
     with pytest.raises(KafkaError) as caught:
         ConsumerConfig(max_poll_records=0, request_timeout_ms=0)
     assert len(caught.value.violations) == 2

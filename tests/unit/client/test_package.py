@@ -24,11 +24,11 @@ def test_the_error_table_loads_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", sharebroker.__all__)
-def test_everything_offered_is_there(name: str) -> None:
+def test_exported_names_exist(name: str) -> None:
     assert getattr(sharebroker, name).__name__ == name
 
 
-def test_nothing_else_is() -> None:
+def test_unknown_names_raise_attribute_error() -> None:
     assert set(dir(sharebroker)) == set(sharebroker.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Consumer'"):
         sharebroker.Consumer  # noqa: B018  # the access is what is tested
@@ -49,5 +49,5 @@ def public(kind: type[object]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_both_forms_have_the_same_calls(name: str) -> None:
+def test_asyncio_and_blocking_have_the_same_methods(name: str) -> None:
     assert public(getattr(sharebroker, name)) == public(getattr(sharebroker.aio, name))

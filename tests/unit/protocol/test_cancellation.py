@@ -10,11 +10,11 @@ from sharebroker_protocol import cancellation
 from sharebroker_protocol.cancellation import end
 
 
-async def test_nothing_is_ended_at_once() -> None:
+async def test_cancelling_no_tasks_returns_at_once() -> None:
     await end([])
 
 
-async def test_a_task_that_tries_again_after_a_swallowed_cancellation_ends(
+async def test_task_that_swallows_cancellation_is_cancelled_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cancellation, "_AGAIN", 0.001)
@@ -36,7 +36,7 @@ async def test_a_task_that_tries_again_after_a_swallowed_cancellation_ends(
     assert swallowed == 2
 
 
-async def test_what_a_task_raises_at_its_end_is_not_raised() -> None:
+async def test_exceptions_of_cancelled_tasks_are_discarded() -> None:
     async def fails() -> None:
         try:
             await asyncio.sleep(60)

@@ -1,1 +1,1 @@
-"""A consumer's membership of its share group: pure rules, driven by the client's background task."""
+"""Membership of a share group, seen from the member. Pure rules; a background task drives them."""

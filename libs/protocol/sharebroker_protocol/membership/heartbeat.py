@@ -1,4 +1,4 @@
-"""What a heartbeat says, and what its answer means (Kafka: ShareGroupHeartbeat)."""
+"""Heartbeat requests and responses, and the reaction to each error (Kafka: ShareGroupHeartbeat)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAVE_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """A heartbeat. `rack_id` and `topics` are None when the coordinator has them already."""
+    """A heartbeat. `rack_id` and `topics` are None if they have not changed since the last heartbeat."""
 
     member_epoch: int
     rack_id: str | None = None
@@ -25,7 +25,7 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
-    """An answer without error. `interval` is in seconds; `assignment` is None when it has not changed."""
+    """A response without error. `interval` is in seconds; `assignment` is None if it has not changed."""
 
     member_epoch: int
     interval: float
@@ -33,12 +33,12 @@ class HeartbeatResponse:
 
 
 class Reaction(Enum):
-    """What a member does about an error."""
+    """How a member reacts to an error in a heartbeat response."""
 
     REJOIN = "drop the assignment, join again with epoch 0"
-    BACK_OFF = "send the whole heartbeat again a little later"
-    REPORT = "tell the application, go on as before"
-    GIVE_UP = "tell the application, never heartbeat again"
+    BACK_OFF = "send a full heartbeat after a backoff"
+    REPORT = "report the error to the application and continue"
+    GIVE_UP = "report the error to the application and stop heartbeating"
 
 
 _REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
@@ -49,6 +49,6 @@ _REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
 
 
 def reaction_to(code: ErrorCode) -> Reaction:
-    """What a member does about `code`; what the table does not name is fatal unless a retry can help."""
+    """Returns the reaction to `code`; a code that is not in the table is fatal unless it is retriable."""
     default = Reaction.BACK_OFF if DESCRIPTIONS[code].retriable else Reaction.GIVE_UP
     return _REACTIONS.get(code, default)

@@ -1,4 +1,19 @@
-"""The member of a share group: what to heartbeat and when, and what an answer changes (seed 003)."""
+"""State machine of a share-group member (seed 003).
+
+Theory of operation
+-------------------
+Two parties drive the machine. The background task calls `next_deadline`, sends the request that `heartbeat`
+returns, and reports `answered` or `failed`. The application's thread takes calls of its rebalance listener
+from `next_callback`, runs them and reports `callback_completed`.
+
+At most one heartbeat is in flight. A response is ignored if the member left or failed after the request was
+sent. A full heartbeat (topics and rack) is sent after every error, because the coordinator may have lost the
+previous one.
+
+A new assignment is reconciled in two steps: revoke, then assign. A share-group heartbeat does not list the
+member's partitions, so a revocation counts as confirmed when a heartbeat sent after it has been answered.
+An assignment that arrives during a reconciliation replaces the target and is reconciled afterwards.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +39,14 @@ from sharebroker_protocol.membership.states import (
 )
 
 NOW = float("-inf")
-"""A deadline that has passed by any clock."""
+"""A deadline that has always passed."""
 
 _GONE = frozenset({MemberState.FATAL, MemberState.LEAVING, MemberState.LEFT})
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipSettings:
-    """`retry_backoff` doubles up to `retry_backoff_max` (seconds; Kafka: retry.backoff.ms and .max.ms)."""
+    """Settings of a member. `retry_backoff` (seconds) doubles up to `retry_backoff_max`."""
 
     rack_id: str | None = None
     has_listener: bool = False
@@ -40,18 +55,13 @@ class MembershipSettings:
 
 
 class Membership:
-    """One member. `now` is any clock in seconds that only rises.
-
-    The background task asks `next_deadline()`, sends what `heartbeat(now)` gives, and reports `answered` or
-    `failed`. The application's thread takes a call from `next_callback`, makes it, and reports
-    `callback_completed`.
-    """
+    """One member. `now` is a monotonic clock in seconds."""
 
     def __init__(self, settings: MembershipSettings) -> None:
         self._settings = settings
         self._reconciler = Reconciler(settings.has_listener)
-        self._wanted: Partitions | None = None  # the coordinator's last word since joining
-        self._taken_up: Partitions | None = None  # what of it the reconciler works on
+        self._wanted: Partitions | None = None  # the newest assignment since joining
+        self._reconciled: Partitions | None = None  # the assignment that the reconciler works on
         self._interval = 5.0
         self._next_at = NOW
         self._urgent = False
@@ -68,18 +78,18 @@ class Membership:
 
     @property
     def assigned(self) -> Partitions:
-        """The partitions to take records from, as far as the callbacks have come."""
+        """The partitions that the member consumes, after the callbacks completed so far."""
         return self._reconciler.owned
 
     @property
     def phase(self) -> Phase:
-        """How far the reconciliation has come."""
+        """The phase of the reconciliation."""
         return self._reconciler.phase
 
-    # The application's side
+    # Called by the application
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Ask for these topics (not none: `leave`), joining if need be. Raises the error that was fatal."""
+        """Subscribes to a non-empty set of topics and joins if necessary. Raises the fatal error, if any."""
         if self.error is not None:
             raise self.error
         if self.state is MemberState.LEFT:
@@ -89,7 +99,7 @@ class Membership:
             self._urgent = True
 
     def leave(self) -> None:
-        """Stop being a member; one last heartbeat says so. Nothing to do when not in the group."""
+        """Leaves the group with a last heartbeat. Does nothing if the member is not in the group."""
         if self.state in _GONE or not self.topics:
             return
         self._move(MemberEvent.LEAVE)
@@ -99,24 +109,24 @@ class Membership:
         self._forget()
 
     def next_callback(self) -> Callback | None:
-        """The next call that the application's thread is to make of its listener."""
+        """Returns the next listener call that the application's thread must make."""
         callbacks = self._reconciler.callbacks
         return callbacks.popleft() if callbacks else None
 
     def callback_completed(self, callback: Callback) -> None:
-        """The application has run `callback`; whether or not it raised, the partitions have moved."""
+        """Records that `callback` was run. The partitions move even if it raised."""
         if self._reconciler.completed(callback):
             self._urgent = self.phase is Phase.AWAITING_CONFIRMATION
-            self._settle()
+            self._advance()
 
     def take_report(self) -> KafkaError | None:
-        """An error to tell the application that has not ended the membership."""
+        """Returns an error to report to the application that did not end the membership."""
         return self._reports.pop(0) if self._reports else None
 
-    # The background task's side
+    # Called by the background task
 
     def next_deadline(self) -> float | None:
-        """When a heartbeat is due; None while one is under way, and in states without heartbeats."""
+        """Returns when a heartbeat is due; None while one is in flight and in states without heartbeats."""
         wanted = bool(self.topics) or self.state is MemberState.LEAVING
         if self._in_flight is not None or self.state not in HEARTBEATING or not wanted:
             return None
@@ -124,13 +134,13 @@ class Membership:
         return NOW if self._urgent or at_once else self._next_at
 
     def heartbeat(self, now: float) -> HeartbeatRequest | None:
-        """The heartbeat to send now, if one is due."""
+        """Returns the heartbeat to send now, if one is due."""
         due = self.next_deadline()
         if due is None or now < due:
             return None
         leaving = self.state is MemberState.LEAVING
         self._move(MemberEvent.HEARTBEAT_SENT)
-        if leaving and self.topics:  # subscribed again before the good-bye was out
+        if leaving and self.topics:  # subscribed again before the leave heartbeat was sent
             self._move(MemberEvent.SUBSCRIBED)
         self._urgent = False
         self._confirms = self.phase is Phase.AWAITING_CONFIRMATION
@@ -146,7 +156,7 @@ class Membership:
         return HeartbeatRequest(self.member_epoch, rack, topics)
 
     def answered(self, response: HeartbeatResponse, now: float) -> None:
-        """The heartbeat in flight was answered without error."""
+        """Records the response to the heartbeat in flight."""
         if not self._awaited():
             return
         self._failures = 0
@@ -158,10 +168,10 @@ class Membership:
             self._wanted = response.assignment
         if self.state is MemberState.UNJOINED:
             self._move(MemberEvent.JOINED)
-        self._settle()
+        self._advance()
 
     def failed(self, error: KafkaError, now: float) -> None:
-        """The heartbeat in flight was refused, or nothing came back."""
+        """Records that the heartbeat in flight was rejected or got no response."""
         if not self._awaited():
             return
         self._confirms = False
@@ -178,13 +188,13 @@ class Membership:
                 self._back_off(now)
 
     def fail(self, error: KafkaError) -> None:
-        """End the membership with a fatal error; the application gets it from its next call."""
+        """Ends the membership with a fatal error, which the application's next call raises."""
         if self.state not in _GONE:
             self._move(MemberEvent.FAILED)
             self.error = error
 
     def _awaited(self) -> bool:
-        """Take the heartbeat out of flight; False when its answer means nothing any more."""
+        """Clears the heartbeat in flight; returns False if its response is no longer relevant."""
         request, self._in_flight = self._in_flight, None
         return request is not None and request.member_epoch != LEAVE_EPOCH and self.state not in _GONE
 
@@ -192,8 +202,8 @@ class Membership:
         self._move(MemberEvent.FENCED)
         self._reconciler.lose()
         self.member_epoch = JOIN_EPOCH
-        self._wanted = self._taken_up = None
-        self._settle()
+        self._wanted = self._reconciled = None
+        self._advance()
 
     def _back_off(self, now: float) -> None:
         settings = self._settings
@@ -201,17 +211,17 @@ class Membership:
         self._failures = min(self._failures + 1, 16)
 
     def _forget(self) -> None:
-        """The coordinator may know nothing of what was said: say all of it next time."""
+        """Makes the next heartbeat a full one: the coordinator may have lost the last."""
         self._known_topics = None
         self._knows_rack = False
 
-    def _settle(self) -> None:
-        """Move on as far as the reconciler has come."""
-        if self._wanted != self._taken_up and self._wanted is not None:
+    def _advance(self) -> None:
+        """Advances the state as far as the reconciliation permits."""
+        if self._wanted != self._reconciled and self._wanted is not None:
             if self.state is MemberState.STABLE:
                 self._move(MemberEvent.ASSIGNMENT_RECEIVED)
             if self.state is MemberState.RECONCILING:
-                self._taken_up = self._wanted
+                self._reconciled = self._wanted
                 self._reconciler.reconcile(self._wanted)
         if self._confirms:
             self._confirms = False
@@ -223,4 +233,4 @@ class Membership:
         self.state = after(self.state, event)
         if self.state in _GONE:
             self._reconciler.reset()
-            self._wanted = self._taken_up = None
+            self._wanted = self._reconciled = None

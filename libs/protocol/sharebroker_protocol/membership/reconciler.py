@@ -1,4 +1,4 @@
-"""From the assignment held to the one wanted, by callbacks run by the application's thread (seed 003)."""
+"""Moves a member from its current to its target assignment through listener callbacks (seed 003)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOTHING: Partitions = frozenset()
 
 
 class Phase(Enum):
-    """The states of the seed's step table."""
+    """Phases of a reconciliation (seed 003, step table)."""
 
     STABLE = "Stable"
     UPDATING = "Updating"
@@ -24,7 +24,7 @@ class Phase(Enum):
 
 
 class CallbackKind(Enum):
-    """Which method of the listener is to run."""
+    """The method of the listener to run."""
 
     REVOKED = "on_partitions_revoked"
     ASSIGNED = "on_partitions_assigned"
@@ -33,29 +33,29 @@ class CallbackKind(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Callback:
-    """A call of the listener that the application's thread owes; each is its own, whatever it says."""
+    """A pending call of the listener. Compared by identity."""
 
     kind: CallbackKind
     partitions: Partitions
 
 
 class Reconciler:
-    """Holds `owned`, works towards a target; without a listener it is there at once.
+    """Holds the current assignment `owned` and moves it towards the target.
 
-    Callbacks to run stand in `callbacks`; whoever has run one reports it by `completed`. A share heartbeat
-    does not list partitions, so what confirms a revocation is that a heartbeat sent after it is answered.
+    Without a listener the move is immediate. With one, the application runs each entry of `callbacks` and
+    reports it with `completed`. The response to a heartbeat that was sent after a revocation confirms it.
     """
 
     def __init__(self, has_listener: bool) -> None:
         self._has_listener = has_listener
         self._target: Partitions = NOTHING
-        self._owed: Callback | None = None
+        self._pending: Callback | None = None
         self.owned: Partitions = NOTHING
         self.phase = Phase.STABLE
         self.callbacks: deque[Callback] = deque()
 
     def reconcile(self, target: Partitions) -> None:
-        """Take a new target. While callbacks run it is kept for when they have."""
+        """Sets a new target. A reconciliation in progress finishes its callback first."""
         self._target = target
         if self.phase is Phase.STABLE:
             self._update()
@@ -64,26 +64,26 @@ class Reconciler:
         self.phase = Phase.UPDATING
         revoked = self.owned - self._target
         if revoked and self._has_listener:
-            self._owe(Phase.REVOKING, CallbackKind.REVOKED, revoked)
+            self._request(Phase.REVOKING, CallbackKind.REVOKED, revoked)
             return
         self.owned -= revoked
         assigned = self._target - self.owned
         if assigned and self._has_listener:
-            self._owe(Phase.ASSIGNING, CallbackKind.ASSIGNED, assigned)
+            self._request(Phase.ASSIGNING, CallbackKind.ASSIGNED, assigned)
             return
         self.owned |= assigned
         self.phase = Phase.STABLE
 
-    def _owe(self, phase: Phase, kind: CallbackKind, partitions: Partitions) -> None:
+    def _request(self, phase: Phase, kind: CallbackKind, partitions: Partitions) -> None:
         self.phase = phase
-        self._owed = Callback(kind, partitions)
-        self.callbacks.append(self._owed)
+        self._pending = Callback(kind, partitions)
+        self.callbacks.append(self._pending)
 
     def completed(self, callback: Callback) -> bool:
-        """The application has run `callback`; False when nobody waits for it any more (fenced, left)."""
-        if callback is not self._owed:
+        """Records that `callback` was run; returns False if it is obsolete (member fenced or left)."""
+        if callback is not self._pending:
             return False
-        self._owed = None
+        self._pending = None
         if callback.kind is CallbackKind.REVOKED:
             self.owned -= callback.partitions
             self.phase = Phase.AWAITING_CONFIRMATION
@@ -95,19 +95,19 @@ class Reconciler:
         return True
 
     def confirmed(self) -> None:
-        """A heartbeat sent since the revocation was answered: go on with the newest target."""
+        """Confirms the revocation and continues with the newest target."""
         self._update()
 
     def lose(self) -> None:
-        """Everything held is gone: to be told to the listener, if there is one and it held something."""
+        """Drops the whole assignment; a listener gets `on_partitions_lost` if there was one."""
         lost = self.owned
         self.reset()
         if lost and self._has_listener:
-            self._owe(Phase.LOSING, CallbackKind.LOST, lost)
+            self._request(Phase.LOSING, CallbackKind.LOST, lost)
 
     def reset(self) -> None:
-        """Hold nothing, owe nothing."""
+        """Drops the assignment and pending callbacks without calling the listener."""
         self.callbacks.clear()
-        self._owed = None
+        self._pending = None
         self.owned = self._target = NOTHING
         self.phase = Phase.STABLE

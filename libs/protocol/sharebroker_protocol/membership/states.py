@@ -1,8 +1,8 @@
-"""The states of a member and every legal transition (seed 003, "MemberState" diagram).
+"""States of a member and all legal transitions (seed 003, "MemberState" diagram).
 
-Beyond the diagram: LEAVING and LEFT, because a consumer can unsubscribe, close and subscribe again (the
-older half of the diagram has `Closing`); and fencing is also obeyed while reconciling, as it may come with
-the answer to any heartbeat (Kafka: FENCED is reached from every active state).
+Two additions to the diagram. LEAVING and LEFT exist because a consumer can unsubscribe, close and subscribe
+again. A member can be fenced while it reconciles, because any heartbeat response can fence it (Kafka: FENCED
+is reached from every active state).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sharebroker_protocol.errors import IllegalStateError
 
 
 class MemberState(Enum):
-    """Where a member stands."""
+    """State of a member."""
 
     UNJOINED = "UNJOINED"
     STABLE = "STABLE"
@@ -29,11 +29,11 @@ class MemberState(Enum):
 
 
 class MemberEvent(Enum):
-    """What moves a member."""
+    """Event that changes the state of a member."""
 
     HEARTBEAT_SENT = "a heartbeat is sent"
     JOINED = "a heartbeat with epoch 0 was answered"
-    ASSIGNMENT_RECEIVED = "an answer carries a new assignment"
+    ASSIGNMENT_RECEIVED = "a response carries a new assignment"
     CALLBACKS_COMPLETED = "the callbacks have run, or there were none to run"
     FENCED = "the coordinator does not know the member or its epoch"
     FAILED = "a fatal error"
@@ -72,11 +72,11 @@ TRANSITIONS: Final[Mapping[tuple[MemberState, MemberEvent], MemberState]] = {
     (_S.LEAVING, _E.HEARTBEAT_SENT): _S.LEFT,
     (_S.LEFT, _E.SUBSCRIBED): _S.UNJOINED,
 }
-"""What is absent is illegal. FATAL has no way out: make a new consumer."""
+"""Transitions that are not listed are illegal. FATAL is final: create a new consumer."""
 
 
 def after(state: MemberState, event: MemberEvent) -> MemberState:
-    """The state that follows; raises IllegalStateError for a transition that is not in the table."""
+    """Returns the next state. Raises IllegalStateError for a transition that is not in the table."""
     following = TRANSITIONS.get((state, event))
     if following is None:
         raise IllegalStateError(f"{event.name} is not possible in state {state.name}")
@@ -87,4 +87,4 @@ HEARTBEATING: Final = frozenset(state for state, event in TRANSITIONS if event i
 """States in which heartbeats are sent."""
 
 AT_ONCE: Final = frozenset({_S.RECONCILIATION_COMPLETE, _S.RELEASING_ASSIGNMENT_COMPLETE, _S.LEAVING})
-"""States whose heartbeat does not wait for the interval."""
+"""States that send a heartbeat immediately instead of at the next interval."""

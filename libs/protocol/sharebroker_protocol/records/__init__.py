@@ -1,1 +1,1 @@
-"""Records as the application sees them, and the record batches they travel in (Kafka's format, magic 2)."""
+"""Records, and the record batches that carry them (Kafka's format, magic 2)."""

@@ -1,4 +1,4 @@
-"""Building record batches (magic 2) to publish."""
+"""Builds record batches (magic 2) to publish."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ _AFTER_LENGTH: Final = 12
 
 
 class BatchBuilder:
-    """Records of one partition, until they are `build()` into one batch.
+    """Collects records of one partition and builds one batch from them.
 
-    `batch_size` (Kafka's `batch.size`, bytes before compression) is soft: a larger record makes a batch too.
+    `batch_size` (`batch.size`, bytes before compression) is a soft limit: a larger record gets a batch
+    of its own.
     """
 
     __slots__ = ("_builder", "_codec", "count")
 
     def __init__(self, codec: Codec, batch_size: int) -> None:
-        # Compressed below: aiokafka's lz4 is a hundred times slower than the codec itself.
+        # Compression happens below, because aiokafka's lz4 is a hundred times slower than the codec.
         self._builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, batch_size)
         self._codec = codec
         self.count = 0
@@ -37,7 +38,7 @@ class BatchBuilder:
     def append(
         self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()
     ) -> bool:
-        """Add a record; False, and nothing added, when the batch is full."""
+        """Adds a record; returns False and adds nothing if the batch is full."""
         if self._builder.append(self.count, timestamp_ms, key, value, list(headers)) is None:
             return False
         self.count += 1
@@ -45,17 +46,17 @@ class BatchBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes so far, before compression."""
+        """Size in bytes so far, before compression."""
         return int(self._builder.size())
 
     def build(self) -> bytes:
-        """The finished batch, with base offset 0; the builder is spent."""
+        """Returns the finished batch, with base offset 0. The builder cannot be used afterwards."""
         plain = bytes(self._builder.build())
         return plain if self._codec.number == 0 else _compressed(plain, self._codec)
 
 
 def _compressed(plain: bytes, codec: Codec) -> bytes:
-    """`plain` with its records compressed: length, attributes and CRC of the header follow."""
+    """Returns `plain` with compressed records and an adjusted header (length, attributes, CRC)."""
     records = codec.compress(plain[HEADER_BYTES:])
     batch = bytearray(plain[:HEADER_BYTES]) + records
     struct.pack_into(">i", batch, _LENGTH_AT, len(batch) - _AFTER_LENGTH)

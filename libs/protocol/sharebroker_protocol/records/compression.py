@@ -1,4 +1,4 @@
-"""Compression of record batches, in the framings that Kafka's own clients read."""
+"""Compression of record batches, in the framings that Kafka's clients read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import cramjam
 
 _XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK: Final = 32 * 1024
-# Magic; version 1, independent blocks (Kafka's reader refuses linked ones); 64 KiB blocks; checksum of these.
+# Magic; version 1 with independent blocks (Kafka rejects linked blocks); 64 KiB blocks; header checksum.
 _LZ4_HEADER: Final = bytes.fromhex("04224d18 60 40 82")
 _LZ4_BLOCK: Final = 64 * 1024
 _LZ4_STORED: Final = 0x8000_0000
@@ -23,12 +23,12 @@ def _blocks(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def gzip(data: bytes) -> bytes:
-    """A gzip member at level 6, Kafka's default."""
+    """Compresses with gzip at level 6, Kafka's default."""
     return bytes(cramjam.gzip.compress(data, 6))
 
 
 def snappy(data: bytes) -> bytes:
-    """Snappy in the xerial framing that Kafka's Java clients write."""
+    """Compresses with Snappy in the xerial framing that Kafka's Java clients write."""
     parts = [_XERIAL_HEADER]
     for block in _blocks(data, _XERIAL_BLOCK):
         packed = bytes(cramjam.snappy.compress_raw(block))
@@ -37,7 +37,7 @@ def snappy(data: bytes) -> bytes:
 
 
 def lz4(data: bytes) -> bytes:
-    """An LZ4 frame with independent blocks."""
+    """Compresses into an LZ4 frame with independent blocks."""
     parts = [_LZ4_HEADER]
     for block in _blocks(data, _LZ4_BLOCK):
         packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
@@ -50,13 +50,13 @@ def lz4(data: bytes) -> bytes:
 
 
 def zstd(data: bytes) -> bytes:
-    """A Zstandard frame at level 3, Kafka's default."""
+    """Compresses into a Zstandard frame at level 3, Kafka's default."""
     return bytes(cramjam.zstd.compress(data, 3))
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """A compression: its number in a batch's attributes and how to compress with it."""
+    """A compression codec: its number in the batch attributes, and its compression function."""
 
     number: int
     compress: Callable[[bytes], bytes]
@@ -69,4 +69,4 @@ CODECS: Final[Mapping[str, Codec]] = {
     "lz4": Codec(3, lz4),
     "zstd": Codec(4, zstd),
 }
-"""By the values of Kafka's `compression.type`."""
+"""Codecs by the values of Kafka's `compression.type`."""

@@ -1,4 +1,4 @@
-"""From a delivery's batch bytes to records: what was acquired, and which acquired offsets gave no record."""
+"""Decodes a delivery: acquired records, and acquired offsets without a record."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from sharebroker_protocol.records.record import AcknowledgeType, Acquisition, Record
 
-_OVERHEAD: Final = 12  # base offset and length, which the length does not count
+_OVERHEAD: Final = 12  # base offset and length field, which the length does not include
 _SMALLEST: Final = 61
 _LAST_DELTA_AT: Final = 23
 _LENGTH: Final = struct.Struct(">qi")
@@ -22,10 +22,10 @@ _LAST_DELTA: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Acquired offsets (`last` inclusive) that gave no record, and how they are to be acknowledged.
+    """Acquired offsets (`last` inclusive) without a decoded record, and how to acknowledge them.
 
-    GAP: there is no record (compacted away, transaction marker). REJECT: the batch's checksum is wrong.
-    RELEASE: the bytes are incomplete or in a compression this client cannot read; another may fare better.
+    GAP: the log has no record (compacted, transaction marker). REJECT: the batch's checksum is wrong.
+    RELEASE: the bytes are incomplete or use a compression that this client cannot decode; another client may.
     """
 
     acquisition: Acquisition
@@ -36,7 +36,7 @@ class Unreadable:
 
 @dataclass(slots=True)
 class Decoded:
-    """Outcome of a delivery: its records by offset, and the offsets without one."""
+    """A decoded delivery: records in offset order, and offsets without a record."""
 
     records: list[Record] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Offsets that cannot be read, `last` inclusive."""
+    """Offsets that cannot be decoded, `last` inclusive."""
 
     first: int
     last: int
@@ -52,10 +52,10 @@ class _Span:
 
 
 def decode(data: bytes, acquisitions: Sequence[Acquisition]) -> Decoded:
-    """The records of `data` (whole batches, ascending) that lie in `acquisitions` (ascending, disjoint)."""
+    """Decodes the records of `data` (whole batches) within `acquisitions`; both ascend."""
     decoded = Decoded()
     damaged: list[_Span] = []
-    position = 0  # in acquisitions; batches and acquisitions both ascend
+    position = 0  # index into acquisitions; both sequences ascend
     for batch, content in _batches(data, damaged):
         first, end = batch.base_offset, batch.next_offset
         while position < len(acquisitions) and acquisitions[position].last < first:
@@ -70,7 +70,7 @@ def decode(data: bytes, acquisitions: Sequence[Acquisition]) -> Decoded:
 
 
 def _batches(data: bytes, damaged: list[_Span]) -> Iterator[tuple[DefaultRecordBatch, memoryview]]:
-    """The batches of `data` and their bytes; what follows an incomplete or impossible one is damaged."""
+    """Yields batches and their bytes; everything after an incomplete or invalid batch is damaged."""
     view = memoryview(data)
     position, next_offset = 0, 0
     while position < len(data):
@@ -90,7 +90,7 @@ def _batches(data: bytes, damaged: list[_Span]) -> Iterator[tuple[DefaultRecordB
 def _read(
     batch: DefaultRecordBatch, content: memoryview, wanted: list[Acquisition], into: list[Record]
 ) -> AcknowledgeType | None:
-    """Append the wanted records of `batch`; how to acknowledge its offsets instead when it cannot be read."""
+    """Appends the wanted records of `batch`, or returns how to acknowledge an undecodable batch."""
     if crc32c(content[_CRC_COVERS_FROM:]) != batch.crc:
         return AcknowledgeType.REJECT
     start = len(into)
@@ -104,7 +104,7 @@ def _read(
             into += [Record(raw, acquisition) for raw in batch]
         else:
             _pick(batch, wanted, into)
-    except Exception:  # decoders and codecs raise what they like on bytes they cannot read
+    except Exception:  # decoders and codecs raise arbitrary exceptions on invalid bytes
         del into[start:]
         return AcknowledgeType.RELEASE
     return None
@@ -117,13 +117,13 @@ def _pick(batch: DefaultRecordBatch, wanted: list[Acquisition], into: list[Recor
         while acquisition is not None and raw.offset > acquisition.last:
             acquisition = next(remaining, None)
         if acquisition is None:
-            continue  # read to the end: the decoder checks the batch's length there
+            continue  # continue to the end, where the decoder checks the batch's length
         if raw.offset >= acquisition.first:
             into.append(Record(raw, acquisition))
 
 
 def _account(acquisitions: Sequence[Acquisition], decoded: Decoded, damaged: list[_Span]) -> None:
-    """Find the acquired offsets that gave no record."""
+    """Adds the acquired offsets without a record to `decoded.unreadable`."""
     records = decoded.records
     position = 0
     for acquisition in acquisitions:
@@ -143,14 +143,14 @@ def _account(acquisitions: Sequence[Acquisition], decoded: Decoded, damaged: lis
 
 
 def _run(records: list[Record], position: int, first: int, last: int) -> bool:
-    """Whether the records from `position` on are exactly the offsets first..last (offsets only rise)."""
+    """Whether the records from `position` on are exactly the offsets first..last (offsets ascend)."""
     return records[position].offset == first and records[position + last - first].offset == last
 
 
 def _missing(
     acquisition: Acquisition, first: int, last: int, damaged: list[_Span], into: list[Unreadable]
 ) -> None:
-    """Split first..last into what is damaged and what is a gap."""
+    """Splits first..last into damaged offsets and gaps."""
     for span in damaged:
         if span.first <= last and first <= min(span.last, last):
             if span.first > first:

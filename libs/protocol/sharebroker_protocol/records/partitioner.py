@@ -1,4 +1,4 @@
-"""Which partition a record without a chosen one goes to (Kafka: BuiltInPartitioner)."""
+"""Chooses the partition of a record (Kafka: BuiltInPartitioner)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from sharebroker_protocol.records.murmur2 import partition_of
 
 
 class Partitioner:
-    """Keys by murmur2; records without a key stick to one partition until `batch_size` bytes went there.
+    """Partitions records with a key by murmur2, and others to one sticky partition for `batch_size` bytes.
 
-    One a topic. `choose(n)` gives a number in 0..n-1; it is asked once each time the partition changes.
+    There is one per topic. `choose(n)` returns a number in 0..n-1; it is called when the sticky partition
+    changes.
     """
 
     __slots__ = ("_batch_size", "_bytes", "_choose", "_sticky")
@@ -22,7 +23,7 @@ class Partitioner:
         self._bytes = 0
 
     def partition(self, key: bytes | None, size: int, partitions: int) -> int:
-        """The partition for a record of `size` bytes when the topic has `partitions` of them."""
+        """Returns the partition for a record of `size` bytes in a topic with `partitions` partitions."""
         if key is not None:
             return partition_of(key, partitions)
         if not 0 <= self._sticky < partitions or self._bytes >= self._batch_size:
@@ -32,7 +33,7 @@ class Partitioner:
         return self._sticky
 
     def _next(self, partitions: int) -> int:
-        """Another partition than the present one, where there is another."""
+        """Returns a different partition than the present one, if there is one."""
         if partitions == 1 or not 0 <= self._sticky < partitions:
             return self._choose(partitions)
         return (self._sticky + 1 + self._choose(partitions - 1)) % partitions

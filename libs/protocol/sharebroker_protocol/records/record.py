@@ -1,19 +1,19 @@
-"""A record as the application sees it, and the acquisition under which it holds it."""
+"""A record as an application receives it, its acquisition (lock), and its acknowledgement."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-if TYPE_CHECKING:
-    from sharebroker_protocol.records.acknowledgement import Acknowledgement
+from sharebroker_protocol.outcome import DONE, QUEUED, Outcome
 
 
 class AcknowledgeType(IntEnum):
-    """What is said of a record. Kafka's numbers (org.apache.kafka.clients.consumer.AcknowledgeType) but GAP,
-    which is 0 there: over gRPC that is what a field has that nobody set.
+    """How a record is acknowledged, by the numbers of org.apache.kafka.clients.consumer.AcknowledgeType.
+
+    GAP is 0 in Kafka and 5 here, because 0 is the default of an unset protobuf field.
     """
 
     ACCEPT = 1
@@ -23,7 +23,7 @@ class AcknowledgeType(IntEnum):
     GAP = 5
 
 
-# Looking a member up in its enumeration costs a tenth of a microsecond.
+# Attribute look-up on an enumeration costs 0.1 µs.
 _ACCEPT: Final = AcknowledgeType.ACCEPT
 _RELEASE: Final = AcknowledgeType.RELEASE
 _REJECT: Final = AcknowledgeType.REJECT
@@ -31,7 +31,7 @@ _RENEW: Final = AcknowledgeType.RENEW
 
 
 class RawRecord(Protocol):
-    """What the batch decoder gives for a record."""
+    """A record as the batch decoder returns it."""
 
     offset: int
     timestamp: int
@@ -41,31 +41,31 @@ class RawRecord(Protocol):
 
 
 class AcknowledgementSink(Protocol):
-    """Where a record's acknowledgement goes. `detail` is a release's delay in ms or a reject's reason."""
+    """Receives acknowledgements. `detail` is the delay of a release in ms or the reason of a reject."""
 
     def acknowledge(
         self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
     ) -> Acknowledgement:
-        """The application's word. IllegalStateError when it has no say (any more)."""
+        """Acknowledges for the application. Raises IllegalStateError if it no longer holds the record."""
         ...
 
-    def decide(
+    def queue(
         self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
     ) -> Acknowledgement:
-        """The consumer's own word."""
+        """Acknowledges for the consumer itself."""
         ...
 
-    def decide_run(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
-        """The consumer's own word on all records of a run."""
+    def queue_range(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
+        """Acknowledges all records of a run for the consumer itself."""
         ...
 
 
 class Acquisition:
-    """A run of offsets of one partition, acquired together: one lock token, one deadline, one delivery count.
+    """Offsets of one partition acquired together, with one lock token, one deadline and one delivery count.
 
-    `deadline` is in seconds since the Unix epoch, `since` is the client's loop time when it came. `undecided`
-    counts offsets without a final word sent, `lost` lists ranges whose lock is known to be gone, `renewed`
-    those with a later deadline (last inclusive).
+    `deadline` is in seconds since the Unix epoch, `since` is the client's loop time of arrival.
+    `unacknowledged` counts offsets without a final acknowledgement sent. `lost` lists ranges with a lost
+    lock, `renewed` ranges with a later deadline (last inclusive).
     """
 
     __slots__ = (
@@ -81,13 +81,13 @@ class Acquisition:
         "token",
         "topic",
         "topic_id",
-        "undecided",
+        "unacknowledged",
     )
 
     def __init__(
         self, topic: tuple[str, str], partition: int, offsets: tuple[int, int], sink: AcknowledgementSink
     ) -> None:
-        """`topic` is (id, name), `offsets` (first, last), last inclusive."""
+        """`topic` is (id, name); `offsets` is (first, last), last inclusive."""
         self.topic_id, self.topic = topic
         self.partition = partition
         self.first, self.last = offsets
@@ -96,12 +96,12 @@ class Acquisition:
         self.delivery_count = 1
         self.token = 0
         self.deadline = float("inf")
-        self.undecided = self.last - self.first + 1
+        self.unacknowledged = self.last - self.first + 1
         self.lost: list[tuple[int, int]] = []
         self.renewed: list[tuple[int, int, float]] = []
 
     def renew(self, first: int, last: int, deadline: float) -> None:
-        """The lock of first..last (inclusive) now ends at `deadline`."""
+        """Sets the deadline of the lock on first..last (inclusive)."""
         if first <= self.first and last >= self.last:
             self.deadline = deadline
             self.renewed.clear()
@@ -110,22 +110,68 @@ class Acquisition:
             self.renewed.append((first, last, deadline))
 
     def deadline_of(self, offset: int) -> float:
-        """When the lock of `offset` ends."""
+        """Returns the deadline of the lock on `offset`."""
         return max((d for first, last, d in self.renewed if first <= offset <= last), default=self.deadline)
 
     def is_lost(self, offset: int) -> bool:
-        """Whether the lock of `offset` is known to be gone."""
+        """Whether the lock on `offset` is known to be lost."""
         return any(first <= offset <= last for first, last in self.lost)
+
+
+class Acknowledgement(Outcome):
+    """One acknowledgement of one record. Await it, or call `result()` in a thread; both raise its KafkaError.
+
+    INVALID_RECORD_STATE: the member no longer held the record. ConnectionLostError: the acknowledgement may
+    or may not have been applied.
+    """
+
+    # No reference to the record: thousands of reference cycles per second would burden the garbage collector.
+    __slots__ = ("acquisition", "detail", "kind", "offset")
+
+    def __init__(self, record: Record, kind: AcknowledgeType, detail: int | str | None) -> None:
+        # Replaces super().__init__(), which would cost one more call per record.
+        self.progress = QUEUED
+        self.error = None
+        self._waiters = None
+        self.acquisition = record.acquisition
+        self.offset = record.offset
+        self.kind = kind
+        self.detail = detail
+
+    @property
+    def is_confirmed_renewal(self) -> bool:
+        """Whether this is a confirmed renewal, so that the record still needs a final acknowledgement."""
+        return self.kind is _RENEW and self.done and self.error is None
+
+    @property
+    def unconfirmed_offsets(self) -> list[int]:
+        """The offsets without a known outcome: the record's own, or none."""
+        return [] if self.done else [self.offset]
+
+    def __await__(self) -> Generator[object, None, None]:
+        if self.progress is not DONE:
+            yield from self.wait()
+        if self.error is not None:
+            raise self.error
+
+    def result(self, timeout: float | None = None) -> None:
+        """Blocks until the outcome is known and raises its error; TimeoutError after `timeout` seconds."""
+        self.wait_blocking(timeout)
+        self.raise_error()
+
+    def __repr__(self) -> str:
+        outcome = self.progress.name if self.error is None else self.error.code.name
+        return f"Acknowledgement({self.kind.name}: {outcome})"
 
 
 class Record:
     """One record, held under an acquisition lock until it is acknowledged.
 
-    Each of accept, release, reject and renew gives an `Acknowledgement`: await it (asyncio) or take its
-    `result()` (threads) for this record's own confirmed outcome, or ignore it at no cost.
+    `accept`, `release`, `reject` and `renew` return an `Acknowledgement`. Await it (asyncio) or call its
+    `result()` (threads) for the confirmed outcome of this record, or ignore it at no cost.
     """
 
-    # What the decoder gave is not kept: fewer objects are alive, so the garbage collector comes less often.
+    # The decoder's object is not kept: fewer live objects mean fewer garbage collections.
     __slots__ = (
         "_headers",
         "acknowledgement",
@@ -141,62 +187,62 @@ class Record:
         self.acquisition = acquisition
         self.offset: int = raw.offset
         self.timestamp: int = raw.timestamp
-        """Milliseconds since the Unix epoch, set by the producer or by the log."""
+        """Milliseconds since the Unix epoch, set by the producer or by the log (`message.timestamp.type`)."""
         self.key: bytes | None = raw.key
-        """The key as bytes."""
+        """The key; None if the record has none."""
         self.value: bytes | None = raw.value
-        """The payload as bytes."""
+        """The payload; None if the record has none."""
         self._headers = raw.headers or None
         self.acknowledgement: Acknowledgement | None = None
-        """The last one made for this record and not superseded; None while the record is simply held."""
+        """The newest acknowledgement of this record; None while the record is held without one."""
         self.data: Any = None
-        """What the consumer's `deserializer` made of the record."""
+        """The result of the consumer's `deserializer`; None without one."""
 
     @property
     def topic(self) -> str:
-        """Name of the topic."""
+        """The name of the topic."""
         return self.acquisition.topic
 
     @property
     def partition(self) -> int:
-        """Number of the partition."""
+        """The partition number."""
         return self.acquisition.partition
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """Headers in their order; names may repeat."""
+        """Headers in order; names may repeat."""
         return self._headers or []
 
     @property
     def delivery_count(self) -> int:
-        """The number of this delivery attempt; 1 is the first."""
+        """The number of deliveries including this one; 1 on the first."""
         return self.acquisition.delivery_count
 
     @property
     def deadline(self) -> float:
-        """When the acquisition lock runs out, in seconds since the Unix epoch by the server's clock."""
+        """The end of the acquisition lock, in seconds since the Unix epoch by the server's clock."""
         return self.acquisition.deadline_of(self.offset)
 
     @property
     def lock_lost(self) -> bool:
-        """Whether the lock is known to be gone: the record is or will be delivered again."""
+        """Whether the lock is known to be lost, so that the record is delivered again."""
         return self.acquisition.is_lost(self.offset)
 
     def accept(self) -> Acknowledgement:
-        """Processed: never deliver it again."""
+        """Accepts the record: it was processed and is not delivered again."""
         return self.acquisition.sink.acknowledge(self, _ACCEPT)
 
     def release(self, delay: float | None = None) -> Acknowledgement:
-        """Not processed: deliver it again, `delay` seconds from now at the earliest."""
+        """Releases the record: it is delivered again, after `delay` seconds at the earliest."""
         detail = None if delay is None else round(delay * 1000)
         return self.acquisition.sink.acknowledge(self, _RELEASE, detail)
 
     def reject(self, reason: str = "") -> Acknowledgement:
-        """Cannot be processed: never deliver it again; `reason` goes into the leader's log."""
+        """Rejects the record: it is archived and not delivered again. The leader logs `reason`."""
         return self.acquisition.sink.acknowledge(self, _REJECT, reason or None)
 
     def renew(self) -> Acknowledgement:
-        """Still being processed: start the acquisition lock anew."""
+        """Renews the acquisition lock for another full lock duration while the record is being processed."""
         return self.acquisition.sink.acknowledge(self, _RENEW)
 
     def __repr__(self) -> str:
@@ -204,9 +250,9 @@ class Record:
 
 
 def spans(records: Sequence[Record]) -> Iterator[tuple[Acquisition, int, int]]:
-    """Runs of consecutive offsets of one acquisition: it, first and last.
+    """Yields runs of consecutive offsets of one acquisition as (acquisition, first, last).
 
-    Records of an acquisition lie together, ascending; so a run is found without a look at each of them.
+    Records of an acquisition are adjacent and ascending, so a binary search finds the end of each run.
     """
     start = 0
     while start < len(records):
@@ -217,7 +263,7 @@ def spans(records: Sequence[Record]) -> Iterator[tuple[Acquisition, int, int]]:
 
 
 def _end_of_run(records: Sequence[Record], start: int) -> int:
-    """The index behind the run that begins at `start`."""
+    """Returns the index after the run that begins at `start`."""
     first = records[start]
     acquisition, base = first.acquisition, first.offset - start
 

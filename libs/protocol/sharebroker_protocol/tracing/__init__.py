@@ -1,4 +1,4 @@
-"""Traces (OpenTelemetry): what is sampled, what a record's headers say of it, spans within a bound.
+"""Tracing with OpenTelemetry: sampling, trace context in record headers, a limit on spans.
 
-Nothing of OpenTelemetry is imported before `setup` is asked to, or the application did so itself.
+OpenTelemetry is imported only by `setup`, unless the application imported it itself.
 """

@@ -1,4 +1,4 @@
-"""Where in which trace something happens, as W3C's Trace Context writes it into headers."""
+"""W3C trace context in record headers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LENGTH: Final = 55
 """Characters of a `traceparent` of version 00."""
 
 BYTES: Final = 768
-"""What the headers of a context add to a record at most."""
+"""The largest size that the headers add to a record."""
 
 _SAMPLED: Final = 1
 _LONGEST_STATE: Final = 512
@@ -25,7 +25,7 @@ _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f
 
 
 class TraceContext(NamedTuple):
-    """A span as others name it; `state` is passed on as it came."""
+    """Identifies a span across processes; `state` is passed on unchanged."""
 
     trace_id: int
     span_id: int
@@ -34,7 +34,7 @@ class TraceContext(NamedTuple):
 
     @property
     def sampled(self) -> bool:
-        """Whether whoever began it keeps it."""
+        """Whether the process that started the trace sampled it."""
         return bool(self.flags & _SAMPLED)
 
     @property
@@ -44,13 +44,13 @@ class TraceContext(NamedTuple):
 
     @property
     def headers(self) -> list[tuple[str, str]]:
-        """What tells others."""
-        told = [(PARENT, self.parent)]
-        return [*told, (STATE, self.state)] if self.state else told
+        """The headers that carry the context."""
+        headers = [(PARENT, self.parent)]
+        return [*headers, (STATE, self.state)] if self.state else headers
 
 
 def parse(parent: str, state: str = "") -> TraceContext | None:
-    """What the headers say; None for what is no trace context."""
+    """Parses header values; returns None for an invalid `traceparent`."""
     form = _FORM.fullmatch(parent)
     if form is None or form[1] == "ff" or (form[1] == "00" and form[5]):
         return None
@@ -61,8 +61,8 @@ def parse(parent: str, state: str = "") -> TraceContext | None:
 
 
 def _is_state(text: str) -> bool:
-    """Whether it is a `tracestate` that can be passed on; who reads it complains of others."""
-    if len(text) > _LONGEST_STATE:  # first, for a header may have a megabyte, which would be looked through
+    """Whether a `tracestate` is valid; an invalid one makes receivers log errors."""
+    if len(text) > _LONGEST_STATE:  # checked first: a header may have a megabyte
         return False
     members = [member for part in text.split(",") if (member := part.strip(" \t"))]
     names = {member.partition("=")[0] for member in members if _MEMBER.fullmatch(member)}
@@ -70,7 +70,7 @@ def _is_state(text: str) -> bool:
 
 
 def of_headers(headers: Iterable[tuple[str, bytes | None]]) -> TraceContext | None:
-    """The context that a record's headers have; of several the last counts, as for Kafka's clients."""
+    """Returns the context in a record's headers; the last one wins, as in Kafka's clients."""
     parent = state = b""
     for name, value in headers:
         if name == PARENT:

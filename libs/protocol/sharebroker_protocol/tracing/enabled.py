@@ -1,4 +1,4 @@
-"""Whether this process traces. What may be traced looks here first: off, it costs the look."""
+"""Whether this process traces. Traced code checks `on` first, so that disabled tracing costs one look-up."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from sharebroker_protocol.tracing.tracer import Tracer
 
 on: Tracer | None = None
-"""The process's tracer; None: nothing is traced."""
+"""The tracer of the process; None if tracing is off."""
 
 
 def turn(tracer: Tracer | None) -> None:
-    """On, or off."""
-    global on  # noqa: PLW0603 - it is the process that traces, or not
+    """Sets or removes the process's tracer."""
+    global on  # noqa: PLW0603 - tracing is a property of the process
     on = tracer

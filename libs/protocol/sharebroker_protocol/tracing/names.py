@@ -1,4 +1,4 @@
-"""Names of spans and attributes: OpenTelemetry's conventions for messaging, and what they do not name."""
+"""Names of spans and attributes: OpenTelemetry's messaging conventions, and our own additions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SHAREBROKER: Final = "sharebroker"
 
 
 def about(operation: str, type_: str, topic: str, partition: int | None = None) -> dict[str, str | int]:
-    """The attributes that every span of a record, or of records, has."""
-    told: dict[str, str | int] = {SYSTEM: SHAREBROKER, OPERATION: operation, TYPE: type_, TOPIC: topic}
+    """Returns the attributes that every span of records has."""
+    attributes: dict[str, str | int] = {SYSTEM: SHAREBROKER, OPERATION: operation, TYPE: type_, TOPIC: topic}
     if partition is not None:
-        told[PARTITION] = str(partition)
-    return told
+        attributes[PARTITION] = str(partition)
+    return attributes

@@ -1,4 +1,4 @@
-"""A record's trace begins where it is made: a `create` span each, a `send` span for all of a batch."""
+"""Spans of publishing: a `create` span per record and one `send` span per batch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sharebroker_protocol.tracing.tracer import Tracer, context_of, link
 if TYPE_CHECKING:
     from sharebroker_protocol.records.batch_builder import Header
 
-_MOST_LINKS: Final = 128
+_MAX_LINKS: Final = 128
 
-_FULL: Final = 0.01
-"""Seconds for which nobody asks again where there was no room: in so many there will be little."""
+_RETRY_AFTER: Final = 0.01
+"""Seconds without a new attempt after the limit was reached."""
 
 
 class Placed(Protocol):
-    """A batch whose outcome is known; `sent_at` is in seconds since the Unix epoch."""
+    """A batch with a known outcome; `sent_at` is in seconds since the Unix epoch."""
 
     topic: str
     partition: int
@@ -32,45 +32,45 @@ class Placed(Protocol):
 
 
 class RecordTraces:
-    """Begins the traces of records; none before `full_until`, in seconds since the Unix epoch."""
+    """Starts the traces of records; none before `full_until`, in seconds since the Unix epoch."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self.full_until = 0.0
 
     def left_out(self) -> int:
-        """How many records in turn are not traced: who counts them need not `begin` any of them.
+        """Returns how many records to skip before the next one that is traced.
 
-        None while a span is current; one that becomes current later is seen when they are counted.
+        Callers that count the skipped records need not call `begin` for them. 0 while a span is current.
         """
         return 0 if self._tracer.current() is not None else self._tracer.left_out()
 
     def begin(self, topic: str, headers: Iterable[Header], now: float) -> Span | None:
-        """The span of a record that is traced from here on: its headers are to say so.
+        """Starts the span of a record; its headers must then carry the context.
 
-        None where there is no room, and for a record whose headers have a trace already.
+        Returns None if the limit is reached, and for a record whose headers have a trace context.
         """
         if any(name == PARENT for name, _ in headers):
             return None
         parent = self._tracer.current()
         if not self._tracer.room(parent):
-            self.full_until = now + _FULL
+            self.full_until = now + _RETRY_AFTER
             return None
         about = names.about(names.CREATE, names.CREATE, topic)
         span = self._tracer.start(f"create {topic}", parent, SpanKind.PRODUCER, about)
         return span if span is not None and span.is_recording() else None
 
     def headers(self, span: Span) -> list[Header]:
-        """What a record's headers say of its trace."""
+        """Returns the headers that carry the span's context."""
         return [(name, value.encode()) for name, value in context_of(span).headers]
 
     def of_batch(self, batch: Placed) -> BatchTraces:
-        """What is to be told when the batch's outcome is known."""
+        """Returns the tracing of a batch."""
         return BatchTraces(self._tracer, batch)
 
 
 class BatchTraces:
-    """The traced records of one batch, by their place in it."""
+    """The traced records of one batch, by their index in it."""
 
     __slots__ = ("_batch", "_spans", "_tracer")
 
@@ -80,11 +80,11 @@ class BatchTraces:
         self._spans: list[tuple[int, Span]] = []
 
     def add(self, index: int, span: Span) -> None:
-        """A record is traced."""
+        """Adds a traced record."""
         self._spans.append((index, span))
 
     def settled(self) -> None:
-        """The batch was appended, or given up."""
+        """Ends the spans: the batch was appended or failed."""
         spans, self._spans = self._spans, []
         if not spans:
             return
@@ -97,13 +97,13 @@ class BatchTraces:
             self._tracer.end(span, batch.error)
 
     def _sent(self, records: Sequence[Span]) -> None:
-        """One span for all, in the trace of the first; it names the others, and they it."""
+        """Adds one `send` span to the first record's trace, linked with the other records."""
         batch = self._batch
         about = names.about(names.SEND, names.SEND, batch.topic, batch.partition)
         about[names.COUNT] = len(records)
         first, *others = map(context_of, records)
         sent = self._tracer.start(
-            f"send {batch.topic}", first, SpanKind.CLIENT, about, others[:_MOST_LINKS], batch.sent_at or None
+            f"send {batch.topic}", first, SpanKind.CLIENT, about, others[:_MAX_LINKS], batch.sent_at or None
         )
         if sent is None:
             return

@@ -1,4 +1,4 @@
-"""Which traces are kept: the samplers of OpenTelemetry's specification, decided without making a span."""
+"""The samplers of OpenTelemetry's specification, evaluated without creating a span."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ LOW: Final = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """`ratio` of the traces that begin here are kept; with `parent_based` others' are as they decided."""
+    """Keeps `ratio` of new traces; with `parent_based`, joined traces keep the decision of their origin."""
 
     ratio: float
     parent_based: bool
 
     @property
     def bound(self) -> int:
-        """The low half of the ids of traces that are kept lies below."""
+        """Traces are kept if the low half of their id is below this bound."""
         return round(self.ratio * (LOW + 1))
 
     @property
     def never(self) -> bool:
-        """Whether nothing is kept, whatever others decide."""
+        """Whether no span is ever kept."""
         return not self.parent_based and self.bound == 0
 
     def left_out(self, lot: float) -> int:
-        """How many traces in turn do not begin before one does, by one lot (above 0, to 1) for all of them.
+        """Returns how many new traces to skip before one is kept, from one random number (above 0, to 1).
 
-        As often so many as if each had drawn a lot of its own.
+        The distribution is that of an independent decision for each trace.
         """
         if self.ratio >= 1:
             return 0
@@ -43,7 +43,7 @@ class Sampling:
         return int(min(math.log(lot) / math.log1p(-self.ratio), sys.maxsize))
 
     def joins(self, context: TraceContext) -> bool:
-        """Whether spans are added to a trace that began elsewhere."""
+        """Whether spans are added to a trace of another process."""
         return context.sampled if self.parent_based else context.trace_id & LOW < self.bound
 
 
@@ -55,4 +55,4 @@ SAMPLERS: Final[Mapping[str, tuple[bool, float | None]]] = {
     "parentbased_always_off": (True, 0.0),
     "parentbased_traceidratio": (True, None),
 }
-"""By the names of OTEL_TRACES_SAMPLER: whether others' decision counts, and the ratio unless that is told."""
+"""By OTEL_TRACES_SAMPLER: whether it is parent-based, and its ratio (None: OTEL_TRACES_SAMPLER_ARG)."""

@@ -1,4 +1,4 @@
-"""Makes spans, as far as sampling and the limit allow. Imports OpenTelemetry's API."""
+"""Creates spans, subject to sampling and the span limit. Imports OpenTelemetry's API."""
 
 from __future__ import annotations
 
@@ -33,10 +33,7 @@ NOWHERE: Final = Context()
 
 
 class Tracer:
-    """Every span is made here.
-
-    `draw` gives lots above 0, to 1; `now` seconds since the Unix epoch.
-    """
+    """Creates every span. `draw` returns random numbers above 0, to 1; `now` seconds since the Unix epoch."""
 
     def __init__(
         self,
@@ -48,30 +45,30 @@ class Tracer:
     ) -> None:
         self.sampling = sampling
         self.limit = limit
-        self._stories = limit.stories() if sampling.ratio < 1 else None
+        self._new_traces = limit.stories() if sampling.ratio < 1 else None
         self._tracer = tracer
         self._draw = draw
         self._now = now
 
     def left_out(self) -> int:
-        """How many traces in turn do not begin here: who counts them need not ask for each."""
+        """Returns how many new traces to skip before the next; callers count them themselves."""
         return self.sampling.left_out(self._draw())
 
     def begins(self) -> bool:
-        """Whether a trace is to begin here."""
+        """Whether to start a new trace."""
         return not self.left_out() and self.limit.room()
 
     def room(self, parent: TraceContext | None) -> bool:
-        """Whether a record's story may begin, now, below `parent` or anew.
+        """Whether a record may be traced now, below `parent` or as a new trace.
 
-        Where only some are sampled no more begin than can be told in full.
+        With a ratio below 1, new traces are limited to those that fit completely.
         """
         if not self.limit.room():
             return False
-        return parent is not None or self._stories is None or self._stories.take()
+        return parent is not None or self._new_traces is None or self._new_traces.take()
 
     def joins(self, context: TraceContext | None) -> bool:
-        """Whether spans are to be added to a trace from elsewhere."""
+        """Whether to add spans to a trace of another process."""
         return context is not None and self.sampling.joins(context) and self.limit.room()
 
     def start(
@@ -83,7 +80,7 @@ class Tracer:
         links: Sequence[TraceContext] = (),
         at: float | None = None,
     ) -> Span | None:
-        """A span that began `at`, or now; without a parent a trace begins. None where none may be made."""
+        """Starts a span at `at` or now; without `parent`, a new trace. Returns None at the limit."""
         if not self.limit.take():
             return None
         return self._tracer.start_span(
@@ -96,7 +93,7 @@ class Tracer:
         )
 
     def inner(self, name: str, parent: TraceContext, attributes: Attributes) -> Span | None:
-        """A span of what is done within this process for another span."""
+        """Starts a child span for work within this process."""
         return self.start(name, parent, SpanKind.INTERNAL, attributes)
 
     def end(self, span: Span, error: KafkaError | None = None, at: float | None = None) -> None:
@@ -114,7 +111,7 @@ class Tracer:
 
     @contextmanager
     def within(self, span: Span | TraceContext | None) -> Iterator[None]:
-        """What is called inside belongs to the span; to nobody's where there is none."""
+        """Makes the span current inside; with None, no span is current."""
         token = contexts.attach(_inside(span))
         try:
             yield
@@ -123,18 +120,18 @@ class Tracer:
 
 
 def context_of(span: Span) -> TraceContext:
-    """How others name a span."""
+    """Returns the trace context of a span."""
     its = span.get_span_context()
     return TraceContext(its.trace_id, its.span_id, int(its.trace_flags), its.trace_state.to_header())
 
 
 def link(span: Span, to: TraceContext) -> None:
-    """Have a span say that it has to do with another."""
+    """Adds a link to another span."""
     span.add_link(_span_context(to))
 
 
 def fail(span: Span, error: KafkaError) -> None:
-    """What went wrong, with our reason for it."""
+    """Marks a span as failed, with the error's code and reason."""
     span.set_attribute("error.type", error.code.name)
     reason = error.metadata.get("reason")
     if reason:

@@ -1,1 +1,1 @@
-"""Acknowledgements: one a record for the application, runs of offsets on the wire."""
+"""Acknowledgements: one per record in the application, ack batches on the wire."""

@@ -1,4 +1,19 @@
-"""Turns single acknowledgements into runs of offsets, and results of runs into results of records."""
+"""Combines acknowledgements of records into ack batches, and splits their results into outcomes of records.
+
+Theory of operation ------------------- The application's thread appends acknowledgements to `_queue` and
+whole ranges to `_batches`. The stream's writer calls `drain`, which coalesces consecutive offsets of one
+acquisition with the same acknowledge type and detail into ack batches, numbers them and moves them to
+`_in_flight`. `resolve` matches a result to its batch by number. A result may cover a part of the batch, in
+which case `AckBatch.split` detaches that part.
+
+An acknowledgement is QUEUED, SENT, then DONE. It can be replaced only while it is QUEUED. The lock orders
+replacing against draining; everything else needs no lock, because `deque.append` and `popleft` are atomic.
+
+`_woken` limits wake-ups to one per drain. `drain` resets it before it reads the queues, so an acknowledgement
+that is queued during the drain is either drained or causes another wake-up.
+
+After `close` no task drains the queue. Acknowledgements then fail at once, in the thread that makes them.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +24,21 @@ from typing import Final
 
 from sharebroker_protocol.errors import IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import QUEUED, SENT
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
-from sharebroker_protocol.records.record import AcknowledgeType, Acquisition, Record, spans
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Acquisition, Record, spans
 
 RENEW: Final = AcknowledgeType.RENEW
 RELEASE: Final = AcknowledgeType.RELEASE
 
 
-class Run:
-    """Consecutive offsets of one acquisition with the same decision: one entry on the wire.
+class AckBatch:
+    """Consecutive offsets of one acquisition with one acknowledge type: one entry on the wire.
 
-    `entries` are the acknowledgements that wait for its outcome; `reported` is whether the application hears
-    of it. `unseen` marks records that nobody has looked at.
+    `entries` are the acknowledgements that wait for its outcome. `reported` is whether the application
+    receives the outcome. `unseen` marks records that the application never received.
     """
 
     __slots__ = (
-        "_unanswered",
+        "_unconfirmed",
         "acquisition",
         "detail",
         "done",
@@ -52,115 +66,119 @@ class Run:
         self.detail = detail
         self.done = self.reported = self.unseen = False
         self.entries: Sequence[Acknowledgement] = ()
-        self._unanswered = self.last - self.first + 1
+        self._unconfirmed = self.last - self.first + 1
 
     @property
-    def unanswered(self) -> list[int]:
-        """The offsets of records whose outcome is not known yet."""
+    def unconfirmed_offsets(self) -> list[int]:
+        """The offsets without a known outcome."""
         if self.entries or self.done:
-            return [said.offset for said in self.entries if not said.done]
+            return [ack.offset for ack in self.entries if not ack.done]
         return list(range(self.first, self.last + 1))
 
-    def take(self, first: int, last: int) -> Run:
-        """The part of the run in first..last, taken out of it; the run itself once that is the rest."""
+    def split(self, first: int, last: int) -> AckBatch:
+        """Detaches and returns the offsets first..last; returns the batch itself if they are all that
+        remains.
+        """
         first, last = max(first, self.first), min(last, self.last)
-        if first > last:  # about none of it: nothing better will come
+        if first > last:  # the result names no offset of this batch
             return self
-        self._unanswered -= last - first + 1
-        if self._unanswered <= 0:
+        self._unconfirmed -= last - first + 1
+        if self._unconfirmed <= 0:
             self.first, self.last = first, last
             return self
-        part = Run(self.acquisition, (first, last), self.kind, self.detail)
+        part = AckBatch(self.acquisition, (first, last), self.kind, self.detail)
         part.reported = self.reported
-        part.entries = [said for said in self.entries if first <= said.offset <= last]
-        self.entries = [said for said in self.entries if not first <= said.offset <= last]
+        part.entries = [ack for ack in self.entries if first <= ack.offset <= last]
+        self.entries = [ack for ack in self.entries if not first <= ack.offset <= last]
         return part
 
-    def settle(self, error: KafkaError | None) -> None:
-        """The outcome is known."""
+    def complete(self, error: KafkaError | None) -> None:
+        """Sets the outcome of the batch and of its acknowledgements."""
         self.done = True
-        for said in self.entries:
-            said.settle(error)
+        for ack in self.entries:
+            ack.complete(error)
 
 
-Pending = Acknowledgement | Run
-OnSettled = Callable[[Run, KafkaError | None], None]
+Pending = Acknowledgement | AckBatch
+OnOutcome = Callable[[AckBatch, KafkaError | None], None]
 
 
 class Accumulator:
-    """All acknowledgements of one connection, and the acquisitions they are about.
+    """The acknowledgements and acquisitions of one stream.
 
-    Records call `acknowledge` from the application's thread; the rest belongs to the connection's loop.
-    `wake` is called when there is something to `drain` (once until drained), `on_settled` with every run of
-    records whose outcome is known; both from either thread.
+    `wake` is called once per `drain` when acknowledgements are queued, `on_outcome` for each reported batch
+    with an outcome; both from the application's thread or the event loop. `acknowledge`, `queue` and
+    `queue_range` may be called from any thread, everything else from the event loop.
     """
 
     __slots__ = (
+        "_batches",
         "_closed",
         "_explicit",
         "_in_flight",
         "_last_id",
         "_lock",
-        "_on_settled",
+        "_on_outcome",
         "_queue",
-        "_runs",
         "_wake",
         "_woken",
         "held",
-        "undecided",
+        "unacknowledged",
     )
 
     def __init__(
-        self, wake: Callable[[], None], explicit: bool = True, on_settled: OnSettled | None = None
+        self, wake: Callable[[], None], explicit: bool = True, on_outcome: OnOutcome | None = None
     ) -> None:
         self._wake = wake
-        self._on_settled = on_settled
+        self._on_outcome = on_outcome
         self._explicit = explicit
         self._woken = False
         self._queue: deque[Acknowledgement] = deque()
-        self._runs: deque[Run] = deque()
-        self._in_flight: dict[int, Run] = {}
+        self._batches: deque[AckBatch] = deque()
+        self._in_flight: dict[int, AckBatch] = {}
         self._last_id = 0
         self._closed: KafkaError | None = None
-        self._lock = threading.Lock()  # between changing a queued decision and draining it
+        self._lock = threading.Lock()  # between replacing a queued acknowledgement and draining it
         self.held: set[Acquisition] = set()
-        """Acquisitions with offsets for which no final word was sent."""
-        self.undecided = 0
+        """Acquisitions with offsets that have no final acknowledgement sent."""
+        self.unacknowledged = 0
         """The number of these offsets."""
 
     def acknowledge(
         self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
     ) -> Acknowledgement:
-        """The application's word on a record; as `decide`, but IllegalStateError in implicit mode."""
+        """Acknowledges for the application, as `queue`. Raises IllegalStateError in implicit mode."""
         if not self._explicit:
-            raise IllegalStateError("with implicit acknowledgement the consumer accepts by itself")
-        return self.decide(record, kind, detail)
+            raise IllegalStateError(
+                "with implicit acknowledgement the consumer accepts records automatically"
+            )
+        return self.queue(record, kind, detail)
 
-    def decide(
+    def queue(
         self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
     ) -> Acknowledgement:
-        """Queue a decision; it replaces one that is still queued, or that was refused.
+        """Queues an acknowledgement; it replaces one that is still queued or that failed.
 
-        Raises IllegalStateError when a final decision was already sent and not refused.
+        Raises IllegalStateError if a final acknowledgement was already sent and did not fail.
         """
         if record.acknowledgement is not None:
-            changed = self._changed(record, record.acknowledgement, kind, detail)
+            changed = self._replace_queued(record, record.acknowledgement, kind, detail)
             if changed is not None:
                 return changed
-        said = record.acknowledgement = Acknowledgement(record, kind, detail)
-        self._queue.append(said)
+        ack = record.acknowledgement = Acknowledgement(record, kind, detail)
+        self._queue.append(ack)
         if not self._woken:
             self._wake_once()
-        return said
+        return ack
 
-    def decide_run(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
-        """Queue a decision on records that none was made on before, without an acknowledgement for each."""
-        run = Run(acquisition, (first, last), kind)
-        run.reported = True
-        self._queue_run(run)
+    def queue_range(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
+        """Queues one acknowledge type for records that were not acknowledged before, as a single batch."""
+        batch = AckBatch(acquisition, (first, last), kind)
+        batch.reported = True
+        self._queue_batch(batch)
 
-    def _queue_run(self, run: Run) -> None:
-        self._runs.append(run)
+    def _queue_batch(self, batch: AckBatch) -> None:
+        self._batches.append(batch)
         self._wake_once()
 
     def _wake_once(self) -> None:
@@ -169,12 +187,12 @@ class Accumulator:
             if self._closed is None:
                 self._wake()
             else:
-                self.drain()  # nobody else will
+                self.drain()  # no writer runs after close
 
-    def _changed(
+    def _replace_queued(
         self, record: Record, present: Acknowledgement, kind: AcknowledgeType, detail: int | str | None
     ) -> Acknowledgement | None:
-        """The queued acknowledgement with its new decision; None when there is room for another one."""
+        """Changes and returns `present` if it is queued; returns None if a new one is permitted."""
         with self._lock:
             if present.progress is QUEUED:
                 present.kind = kind
@@ -184,90 +202,91 @@ class Accumulator:
             return None
         raise IllegalStateError(f"{record!r} was already acknowledged ({present.kind.name})")
 
-    def take(self, acquisition: Acquisition) -> None:
-        """Records were acquired for us."""
+    def add_acquisition(self, acquisition: Acquisition) -> None:
+        """Adds an acquisition made for this stream."""
         self.held.add(acquisition)
-        self.undecided += acquisition.undecided
+        self.unacknowledged += acquisition.unacknowledged
 
-    def add_silent(
+    def queue_internal(
         self,
         acquisition: Acquisition,
         offsets: tuple[int, int],
         kind: AcknowledgeType,
         reason: str | None = None,
     ) -> None:
-        """Queue a decision that no record waits for: offsets without a record, renewals by the consumer."""
-        self._queue_run(Run(acquisition, offsets, kind, reason))
+        """Queues an unreported acknowledgement: offsets without a record, renewals by the consumer."""
+        self._queue_batch(AckBatch(acquisition, offsets, kind, reason))
 
-    def give_back(self, records: Sequence[Record]) -> None:
-        """Queue that nobody has looked at these records: they are no longer ours."""
+    def undo(self, records: Sequence[Record]) -> None:
+        """Queues the undoing of acquisitions of records that the application never received."""
         for acquisition, first, last in spans(records):
-            run = Run(acquisition, (first, last), RELEASE)
-            run.unseen = True
+            batch = AckBatch(acquisition, (first, last), RELEASE)
+            batch.unseen = True
             acquisition.lost.append((first, last))
-            self._queue_run(run)
+            self._queue_batch(batch)
 
-    def drain(self) -> list[Run]:
-        """Everything queued as runs, now in flight. On a closed connection they fail instead."""
-        self._woken = False  # first: what is queued from here on is either drained below or wakes again
-        runs = [self._runs.popleft() for _ in range(len(self._runs))]
+    def drain(self) -> list[AckBatch]:
+        """Returns everything queued as ack batches, now in flight; after `close` it fails them instead."""
+        self._woken = False  # before the queues are read, see above
+        batches = [self._batches.popleft() for _ in range(len(self._batches))]
         with self._lock:
             groups = _grouped(self._queue)
         for group in groups:
-            runs += _coalesced(group)
+            batches += _coalesced(group)
         if self._closed is not None:
-            for run in runs:
-                self._settle(run, self._closed)
+            for batch in batches:
+                self._complete(batch, self._closed)
             return []
-        for run in runs:
-            self._last_id = run.id = self._last_id + 1
-            self._in_flight[run.id] = run
-            if run.kind is not RENEW:
-                self._decided(run.acquisition, run.last - run.first + 1)
-        return runs
+        for batch in batches:
+            self._last_id = batch.id = self._last_id + 1
+            self._in_flight[batch.id] = batch
+            if batch.kind is not RENEW:
+                self._count_acknowledged(batch.acquisition, batch.last - batch.first + 1)
+        return batches
 
     @property
-    def unsettled(self) -> bool:
-        """Whether any acknowledgement waits for its outcome."""
-        return bool(self._queue or self._runs or self._in_flight)
+    def has_unconfirmed(self) -> bool:
+        """Whether an acknowledgement is queued or in flight."""
+        return bool(self._queue or self._batches or self._in_flight)
 
     def resolve(
-        self, run_id: int, error: KafkaError | None, deadline: float, offsets: tuple[int, int] | None = None
-    ) -> Run | None:
-        """Settle a run in flight, or its part in `offsets` (first, last): records may fare differently.
+        self, batch_id: int, error: KafkaError | None, deadline: float, offsets: tuple[int, int] | None = None
+    ) -> AckBatch | None:
+        """Completes a batch in flight, or its part in `offsets` (first, last), and returns it.
 
-        What was settled; None when there is no such run. `deadline`: the new one of a renewal.
+        Returns None for an unknown batch. `deadline` is the new deadline of a renewal, in seconds since the
+        Unix epoch. The records of one batch can have different outcomes.
         """
-        run = self._in_flight.get(run_id)
-        if run is None:
+        batch = self._in_flight.get(batch_id)
+        if batch is None:
             return None
-        part = run if offsets is None else run.take(*offsets)
-        if part is run:
-            del self._in_flight[run_id]
+        part = batch if offsets is None else batch.split(*offsets)
+        if part is batch:
+            del self._in_flight[batch_id]
         if part.kind is RENEW and error is None:
             part.acquisition.renew(part.first, part.last, deadline)
-        self._settle(part, error)
+        self._complete(part, error)
         return part
 
-    def _settle(self, run: Run, error: KafkaError | None) -> None:
-        run.settle(error)
-        if self._on_settled is not None and run.reported:
-            self._on_settled(run, error)
+    def _complete(self, batch: AckBatch, error: KafkaError | None) -> None:
+        batch.complete(error)
+        if self._on_outcome is not None and batch.reported:
+            self._on_outcome(batch, error)
 
     def pending(self) -> list[Pending]:
-        """What the application said and does not know the outcome of."""
-        runs = (*self._runs, *self._in_flight.values())
-        return [*self._queue, *(run for run in runs if run.reported)]
+        """Returns the reported acknowledgements without an outcome."""
+        batches = (*self._batches, *self._in_flight.values())
+        return [*self._queue, *(batch for batch in batches if batch.reported)]
 
-    def _decided(self, acquisition: Acquisition, offsets: int) -> None:
-        offsets = min(offsets, acquisition.undecided)  # some may be decided and lost
-        acquisition.undecided -= offsets
-        self.undecided -= offsets
-        if acquisition.undecided == 0:
+    def _count_acknowledged(self, acquisition: Acquisition, offsets: int) -> None:
+        offsets = min(offsets, acquisition.unacknowledged)  # an offset may be acknowledged and lost
+        acquisition.unacknowledged -= offsets
+        self.unacknowledged -= offsets
+        if acquisition.unacknowledged == 0:
             self.held.discard(acquisition)
 
-    def lost(self, topic_id: str, partition: int, offsets: tuple[int, int], token: int) -> None:
-        """Note that the lock of `offsets` (first, last) under `token` is gone; 0 stands for any token."""
+    def note_lock_lost(self, topic_id: str, partition: int, offsets: tuple[int, int], token: int) -> None:
+        """Marks the locks on `offsets` (first, last) with this token as lost; token 0 matches any."""
         first, last = offsets
         for acquisition in list(self.held):
             if (
@@ -277,56 +296,58 @@ class Accumulator:
                 and first <= acquisition.last
             ):
                 acquisition.lost.append((first, last))
-                self._decided(acquisition, min(last, acquisition.last) - max(first, acquisition.first) + 1)
+                self._count_acknowledged(
+                    acquisition, min(last, acquisition.last) - max(first, acquisition.first) + 1
+                )
 
     def close(self, error: KafkaError) -> None:
-        """The connection is gone: what is queued, in flight or comes later fails with `error`."""
+        """Fails everything queued or in flight, and every later acknowledgement, with `error`."""
         self._closed = error
         in_flight, self._in_flight = self._in_flight, {}
-        for run in in_flight.values():
-            self._settle(run, error)
+        for batch in in_flight.values():
+            self._complete(batch, error)
         self.drain()
         for acquisition in self.held:
             acquisition.lost.append((acquisition.first, acquisition.last))
         self.held.clear()
-        self.undecided = 0
+        self.unacknowledged = 0
 
 
 def _grouped(queue: deque[Acknowledgement]) -> Iterable[list[Acknowledgement]]:
-    """Empty `queue`, by acquisition and decision; each acknowledgement is now sent."""
+    """Empties `queue` into groups of equal acquisition, type and detail, and marks all as SENT."""
     groups: dict[tuple[int, AcknowledgeType, int | str | None], list[Acknowledgement]] = {}
     acquisition: Acquisition | None = None
     kind: AcknowledgeType | None = None
     detail: int | str | None = None
     group: list[Acknowledgement] = []
     for _ in range(len(queue)):
-        said = queue.popleft()
-        said.progress = SENT
-        if said.acquisition is not acquisition or said.kind is not kind or said.detail != detail:
-            acquisition, kind, detail = said.acquisition, said.kind, said.detail
+        ack = queue.popleft()
+        ack.progress = SENT
+        if ack.acquisition is not acquisition or ack.kind is not kind or ack.detail != detail:
+            acquisition, kind, detail = ack.acquisition, ack.kind, ack.detail
             group = groups.setdefault((id(acquisition), kind, detail), [])
-        group.append(said)
+        group.append(ack)
     return groups.values()
 
 
-def _coalesced(group: list[Acknowledgement]) -> Iterator[Run]:
-    """The runs of consecutive offsets in one group."""
-    offsets = [said.offset for said in group]
-    # Each offset occurs once, so these are one run in whatever order.
+def _coalesced(group: list[Acknowledgement]) -> Iterator[AckBatch]:
+    """Yields one batch per run of consecutive offsets in a group."""
+    offsets = [ack.offset for ack in group]
+    # Each offset occurs once, so these are consecutive in any order.
     if max(offsets) - min(offsets) + 1 == len(offsets):
-        yield _run(group, min(offsets), max(offsets))
+        yield _ack_batch(group, min(offsets), max(offsets))
         return
-    group.sort(key=lambda said: said.offset)
+    group.sort(key=lambda ack: ack.offset)
     offsets.sort()
     start = 0
     for end in range(1, len(group) + 1):
         if end == len(group) or offsets[end] != offsets[end - 1] + 1:
-            yield _run(group[start:end], offsets[start], offsets[end - 1])
+            yield _ack_batch(group[start:end], offsets[start], offsets[end - 1])
             start = end
 
 
-def _run(entries: list[Acknowledgement], first: int, last: int) -> Run:
-    run = Run(entries[0].acquisition, (first, last), entries[0].kind, entries[0].detail)
-    run.entries = entries
-    run.reported = True
-    return run
+def _ack_batch(entries: list[Acknowledgement], first: int, last: int) -> AckBatch:
+    batch = AckBatch(entries[0].acquisition, (first, last), entries[0].kind, entries[0].detail)
+    batch.entries = entries
+    batch.reported = True
+    return batch

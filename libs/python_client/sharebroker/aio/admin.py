@@ -28,32 +28,36 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 A = TypeVar("A")
 
 EARLIEST = -2
+"""As a timestamp: the log start offset."""
 LATEST = -1
+"""As a timestamp: the log end offset."""
 
 
 class InBand(Protocol):
-    """A part of an answer that says whether it worked."""
+    """A part of a response with an error code of its own."""
 
     @property
     def error_code(self) -> int:
-        """Kafka's code; 0 is none."""
+        """Kafka's error code; 0 for success."""
 
     @property
     def error_message(self) -> str:
-        """What is wrong, in words."""
+        """The description of the error."""
 
 
 def check(part: InBand) -> None:
-    """Raises the KafkaError that `part` stands for."""
+    """Raises the KafkaError of `part`, if it has one."""
     if part.error_code:
         raise KafkaError(ErrorCode(part.error_code), part.error_message)
 
 
 class Admin:
-    """Topics, groups and settings. Every method raises KafkaError; nothing is then done, not even in part."""
+    """Manages topics, groups and configs (Kafka: Admin). Each method raises KafkaError and then changed
+    nothing.
+    """
 
     def __init__(self, address: str, request_timeout: float = 30.0) -> None:
-        """`address` is the gateway's host:port; `request_timeout` in seconds bounds each call."""
+        """`address` is the gateway's `host:port`; `request_timeout` limits each call, in seconds."""
         self._connection = Connection(address)
         self._calls = self._connection.admin
         self._timeout = request_timeout
@@ -67,7 +71,7 @@ class Admin:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Closes the connection."""
         await self._connection.close()
 
     async def _call(self, method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any) -> A:
@@ -78,39 +82,42 @@ class Admin:
     async def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
-        """Raises TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG."""
+        """Creates a topic; `configs` maps Kafka's property names to values.
+
+        Raises KafkaError TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG.
+        """
         topic = cluster.CreateTopicsRequest.Topic(name=name, num_partitions=partitions, configs=configs or {})
-        answer = await self._call(self._calls.CreateTopics, cluster.CreateTopicsRequest(topics=[topic]))
-        (made,) = answer.topics
-        check(made)
-        return TopicDescription(made.name, made.topic_id, made.num_partitions, dict(made.configs))
+        response = await self._call(self._calls.CreateTopics, cluster.CreateTopicsRequest(topics=[topic]))
+        (created,) = response.topics
+        check(created)
+        return TopicDescription(created.name, created.topic_id, created.num_partitions, dict(created.configs))
 
     async def delete_topic(self, name: str) -> None:
-        """Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Deletes a topic and its records. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
         request = cluster.DeleteTopicsRequest(topics=[cluster.DeleteTopicsRequest.Topic(name=name)])
         for topic in (await self._call(self._calls.DeleteTopics, request)).topics:
             check(topic)
 
     async def list_topics(self) -> list[TopicDescription]:
-        """All topics by name."""
+        """Returns all topics, sorted by name."""
         return sorted(await self._topics(()), key=lambda topic: topic.name)
 
     async def describe_topic(self, name: str) -> TopicDescription:
-        """Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Returns one topic. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
         (topic,) = await self._topics((name,))
         return topic
 
     async def _topics(self, names: Iterable[str]) -> list[TopicDescription]:
-        answer = await self._call(self._calls.Metadata, gateway.MetadataRequest(topics=names))
-        for topic in answer.topics:
+        response = await self._call(self._calls.Metadata, gateway.MetadataRequest(topics=names))
+        for topic in response.topics:
             if topic.error_code:
                 raise KafkaError(ErrorCode(topic.error_code), f"There is no topic {topic.name!r}.")
         return [
-            TopicDescription(t.name, t.topic_id, len(t.partitions), dict(t.configs)) for t in answer.topics
+            TopicDescription(t.name, t.topic_id, len(t.partitions), dict(t.configs)) for t in response.topics
         ]
 
     async def create_partitions(self, name: str, count: int) -> None:
-        """Let a topic have `count` partitions, more than it has. Raises INVALID_PARTITIONS."""
+        """Increases the partition count to `count`. Raises KafkaError INVALID_PARTITIONS."""
         topic = cluster.CreatePartitionsRequest.Topic(name=name, count=count)
         request = cluster.CreatePartitionsRequest(topics=[topic])
         for result in (await self._call(self._calls.CreatePartitions, request)).results:
@@ -119,32 +126,35 @@ class Admin:
     async def list_offsets(
         self, partitions: Iterable[TopicPartition], timestamp: int = LATEST
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after `timestamp` (ms since the Unix epoch, EARLIEST, LATEST), or None."""
-        wanted = list(partitions)
-        ids = await self._topic_ids({partition.topic for partition in wanted})
-        asked = [
+        """Returns, by partition, the first offset at or after `timestamp`, or None if there is none.
+
+        `timestamp` is in milliseconds since the Unix epoch; EARLIEST and LATEST mean the bounds of the log.
+        """
+        requested = list(partitions)
+        ids = await self._topic_ids({partition.topic for partition in requested})
+        items = [
             leader.ListOffsetsRequest.Partition(
                 topic_id=ids[p.topic], partition=p.partition, timestamp=timestamp
             )
-            for p in wanted
+            for p in requested
         ]
-        answer = await self._call(self._calls.ListOffsets, leader.ListOffsetsRequest(partitions=asked))
+        response = await self._call(self._calls.ListOffsets, leader.ListOffsetsRequest(partitions=items))
         found = {}
-        for part in answer.partitions:
+        for part in response.partitions:
             check(part)
             found[part.topic_id, part.partition] = part.offset if part.offset >= 0 else None
-        return {p: found[ids[p.topic], p.partition] for p in wanted}
+        return {p: found[ids[p.topic], p.partition] for p in requested}
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete records below the given offsets (-1: all); the log start offsets after it."""
+        """Deletes records below the given offsets (-1: all) and returns the log start offsets."""
         ids = await self._topic_ids({partition.topic for partition in before})
-        asked = [
+        items = [
             leader.DeleteRecordsRequest.Partition(topic_id=ids[p.topic], partition=p.partition, offset=offset)
             for p, offset in before.items()
         ]
-        answer = await self._call(self._calls.DeleteRecords, leader.DeleteRecordsRequest(partitions=asked))
+        response = await self._call(self._calls.DeleteRecords, leader.DeleteRecordsRequest(partitions=items))
         found = {}
-        for part in answer.partitions:
+        for part in response.partitions:
             check(part)
             found[part.topic_id, part.partition] = part.low_watermark
         return {p: found[ids[p.topic], p.partition] for p in before}
@@ -152,22 +162,22 @@ class Admin:
     async def _topic_ids(self, names: Iterable[str]) -> dict[str, str]:
         return {topic.name: topic.topic_id for topic in await self._topics(sorted(names))}
 
-    # Settings
+    # Configs
 
     async def topic_configs(self, name: str) -> list[ConfigValue]:
-        """The settings of a topic."""
+        """Returns the effective configs of a topic."""
         return await self._configs(cluster.ResourceType.RESOURCE_TYPE_TOPIC, name)
 
     async def group_configs(self, group_id: str) -> list[ConfigValue]:
-        """The settings of a group, which need not exist."""
+        """Returns the effective configs of a group, which need not exist."""
         return await self._configs(cluster.ResourceType.RESOURCE_TYPE_GROUP, group_id)
 
     async def alter_topic_configs(self, name: str, configs: Mapping[str, str | None]) -> None:
-        """Set values; None puts one back to its default. Raises INVALID_CONFIG."""
+        """Sets properties; None restores the default. Raises KafkaError INVALID_CONFIG."""
         await self._alter(cluster.ResourceType.RESOURCE_TYPE_TOPIC, name, configs)
 
     async def alter_group_configs(self, group_id: str, configs: Mapping[str, str | None]) -> None:
-        """Set values; None puts one back to its default. Raises INVALID_CONFIG."""
+        """Sets properties; None restores the default. Raises KafkaError INVALID_CONFIG."""
         await self._alter(cluster.ResourceType.RESOURCE_TYPE_GROUP, group_id, configs)
 
     async def _configs(self, kind: cluster.ResourceType.ValueType, name: str) -> list[ConfigValue]:
@@ -193,17 +203,17 @@ class Admin:
     # Groups
 
     async def list_groups(self) -> list[GroupListing]:
-        """All share groups by name."""
-        answer = await self._call(self._calls.ListGroups, groups.ListGroupsRequest(types_filter=["share"]))
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code))
+        """Returns all share groups, sorted by id."""
+        response = await self._call(self._calls.ListGroups, groups.ListGroupsRequest(types_filter=["share"]))
+        if response.error_code:
+            raise KafkaError(ErrorCode(response.error_code))
         return sorted(
-            (GroupListing(group.group_id, group.group_state) for group in answer.groups),
+            (GroupListing(group.group_id, group.group_state) for group in response.groups),
             key=lambda group: group.group_id,
         )
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """Raises GROUP_ID_NOT_FOUND."""
+        """Returns a group and its members. Raises KafkaError GROUP_ID_NOT_FOUND."""
         request = groups.ShareGroupDescribeRequest(group_ids=[group_id])
         (group,) = (await self._call(self._calls.ShareGroupDescribe, request)).groups
         check(group)
@@ -217,15 +227,15 @@ class Admin:
         )
 
     async def delete_group(self, group_id: str) -> None:
-        """Forget an empty group and its state. Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        """Deletes a group without members, and its state. Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
         request = groups.DeleteGroupsRequest(group_ids=[group_id])
         for result in (await self._call(self._calls.DeleteGroups, request)).results:
             check(result)
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, GroupOffset]:
-        """Where the group stands in each partition it knows. Raises GROUP_ID_NOT_FOUND."""
-        wanted = groups.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
-        request = groups.DescribeShareGroupOffsetsRequest(groups=[wanted])
+        """Returns the group's position in each of its partitions. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        requested = groups.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
+        request = groups.DescribeShareGroupOffsetsRequest(groups=[requested])
         (group,) = (await self._call(self._calls.DescribeShareGroupOffsets, request)).groups
         check(group)
         offsets = {}
@@ -240,31 +250,31 @@ class Admin:
         return offsets
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Move start offsets of an empty group. Raises NON_EMPTY_GROUP."""
+        """Sets the start offsets of a group without members. Raises KafkaError NON_EMPTY_GROUP."""
         entry = groups.AlterShareGroupOffsetsRequest
         topics: dict[str, groups.AlterShareGroupOffsetsRequest.Topic] = {}
         for (topic, partition), offset in offsets.items():
             of = topics.setdefault(topic, entry.Topic(topic_name=topic))
             of.partitions.add(partition=partition, start_offset=offset)
         request = entry(group_id=group_id, topics=topics.values())
-        answer = await self._call(self._calls.AlterShareGroupOffsets, request)
-        check(answer)
-        for response in answer.responses:
-            for part in response.partitions:
+        response = await self._call(self._calls.AlterShareGroupOffsets, request)
+        check(response)
+        for topic_result in response.responses:
+            for part in topic_result.partitions:
                 check(part)
 
     async def delete_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
-        """Let an empty group forget topics. Raises NON_EMPTY_GROUP."""
+        """Deletes a memberless group's state in these topics. Raises KafkaError NON_EMPTY_GROUP."""
         request = groups.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=topics)
-        answer = await self._call(self._calls.DeleteShareGroupOffsets, request)
-        check(answer)
-        for response in answer.responses:
-            check(response)
+        response = await self._call(self._calls.DeleteShareGroupOffsets, request)
+        check(response)
+        for topic_result in response.responses:
+            check(topic_result)
 
     async def inspect_state(
         self, group_id: str, partition: TopicPartition
     ) -> state.InspectShareGroupStateResponse:
-        """The share-partition's checkpoint and deltas as they are stored, and what they fold to."""
+        """Returns a share-partition's stored checkpoint and deltas, and the state they replay to."""
         ids = await self._topic_ids([partition.topic])
         request = state.InspectShareGroupStateRequest(
             group_id=group_id, topic_id=ids[partition.topic], partition=partition.partition
@@ -274,22 +284,23 @@ class Admin:
     async def inspect_records(
         self, group_id: str, partitions: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, leader.InspectRecordsResponse.Partition]:
-        """What the group's members hold, and where the log has no records, from the given offsets on.
+        """Returns held records and offsets without a record, from the given offsets on.
 
-        -1 reads nothing of the log. An answer ends at its `next_offset`: there may be more to ask for.
+        An offset of -1 does not read the log. A response ends at its `next_offset`; request the rest from
+        there.
         """
         ids = await self._topic_ids({partition.topic for partition in partitions})
-        asked = [
+        items = [
             leader.InspectRecordsRequest.Partition(
                 topic_id=ids[p.topic], partition=p.partition, from_offset=offset
             )
             for p, offset in partitions.items()
         ]
-        request = leader.InspectRecordsRequest(group_id=group_id, partitions=asked)
-        answer = await self._call(self._calls.InspectRecords, request)
-        for part in answer.partitions:
+        request = leader.InspectRecordsRequest(group_id=group_id, partitions=items)
+        response = await self._call(self._calls.InspectRecords, request)
+        for part in response.partitions:
             check(part)
-        found = {(part.topic_id, part.partition): part for part in answer.partitions}
+        found = {(part.topic_id, part.partition): part for part in response.partitions}
         return {p: found[ids[p.topic], p.partition] for p in partitions}
 
 

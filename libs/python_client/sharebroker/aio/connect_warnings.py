@@ -1,4 +1,4 @@
-"""Telling that nothing gets through, without a word too many."""
+"""Rate-limited warnings about failed connection attempts."""
 
 from __future__ import annotations
 
@@ -7,26 +7,30 @@ from typing import Final
 
 from sharebroker_protocol.errors import KafkaError
 
-PATIENCE: Final = 5.0
-"""Seconds; a server that is restarted is back by then."""
-EVERY: Final = 60.0
-log = logging.getLogger("sharebroker")
+WARN_AFTER: Final = 5.0
+"""Seconds; longer than a restart of the server takes."""
+WARN_INTERVAL: Final = 60.0
+"""Seconds."""
+_log = logging.getLogger(__name__)
 
 
-class Trouble:
-    """Attempts that fail, one after the other."""
+class ConnectWarnings:
+    """Decides when consecutive failed attempts are logged.
+
+    The first warning is logged `WARN_AFTER` seconds after the first failure, then one every `WARN_INTERVAL`.
+    """
 
     def __init__(self) -> None:
         self._due: float | None = None
 
-    def over(self) -> None:
-        """Something got through."""
+    def succeeded(self) -> None:
+        """Ends the sequence of failures."""
         self._due = None
 
-    def goes_on(self, error: KafkaError, now: float) -> None:
-        """An attempt failed; warns of it where that has been so for a while."""
+    def failed(self, error: KafkaError, now: float) -> None:
+        """Counts a failure at `now` (seconds, monotonic) and logs it if a warning is due."""
         if self._due is None:
-            self._due = now + PATIENCE
+            self._due = now + WARN_AFTER
         elif now >= self._due:
-            self._due = now + EVERY
-            log.warning("The consumer waits and tries again: %s", error)
+            self._due = now + WARN_INTERVAL
+            _log.warning("consumer cannot connect and retries: %s", error)

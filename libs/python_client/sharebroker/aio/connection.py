@@ -1,4 +1,4 @@
-"""One gRPC channel to a gateway, with every failure as a KafkaError."""
+"""A gRPC channel to a gateway; every failure is raised as KafkaError."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _OPTIONS = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
-    # A gateway that stands still is given up about when others take its place.
+    # Detect a frozen gateway about as fast as the cluster does.
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 4_000),
-    ("grpc.http2.ping_timeout_ms", 4_000),  # the one that counts; a minute by default
-    ("grpc.http2.max_pings_without_data", 0),  # no limit: after two pings of an idle stream none would follow
+    ("grpc.http2.ping_timeout_ms", 4_000),  # the effective limit; 60 s by default
+    ("grpc.http2.max_pings_without_data", 0),  # no limit; the default is two pings
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Two clients of one process must not share a socket: one's flow control would hold up the other.
+    # Clients of one process must not share a socket, since they would share its flow control.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
@@ -36,22 +36,22 @@ A = TypeVar("A")
 
 
 class Connection:
-    """A channel and the gateway's services on it. Made within the event loop that uses it."""
+    """A channel with the stubs of the gateway's services. Must be created in the event loop that uses it."""
 
     def __init__(self, address: str) -> None:
-        """Raises INVALID_CONFIG for what is no address (see sharebroker_protocol.address)."""
+        """Raises KafkaError INVALID_CONFIG for an invalid address (see sharebroker_protocol.address)."""
         self._channel = Address.parse(address).open(_OPTIONS)
         self.share: ShareServiceAsyncStub = ShareServiceStub(self._channel)
         self.produce: ProduceServiceAsyncStub = ProduceServiceStub(self._channel)
         self.admin: AdminServiceAsyncStub = AdminServiceStub(self._channel)
 
     async def close(self) -> None:
-        """Close the channel; calls under way are cancelled."""
+        """Closes the channel and cancels the calls in flight."""
         await self._channel.close()
 
 
 async def call(method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any, timeout: float) -> A:
-    """One unary call of at most `timeout` seconds. Raises KafkaError."""
+    """Makes a unary call of at most `timeout` seconds. Raises KafkaError."""
     try:
         return await method(request, timeout=timeout)
     except grpc.aio.AioRpcError as failure:

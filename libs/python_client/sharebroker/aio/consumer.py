@@ -8,20 +8,19 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from sharebroker.aio.connection import Connection
-from sharebroker.aio.consumer_engine import Consumption
+from sharebroker.aio.consumer_engine import ConsumerEngine
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker.consumer.poll_batch import RecordResult
 from sharebroker.consumer.steps import ConsumerSteps, Steps
 from sharebroker.tracing.application import processing
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
-from sharebroker_protocol.records.record import AcknowledgeType, Record
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
 T = TypeVar("T")
 
 
-async def walk(steps: Steps[T]) -> T:
-    """Take the steps of a call within the running event loop."""
+async def drive(steps: Steps[T]) -> T:
+    """Runs the steps of a call in the running event loop."""
     try:
         waiting = next(steps)
         while True:
@@ -32,29 +31,39 @@ async def walk(steps: Steps[T]) -> T:
 
 
 class ShareConsumer:
-    """A member of a share group, for one task at a time; any number of tasks may acknowledge records.
+    """A member of a share group (Kafka: KafkaShareConsumer).
 
-    `async with ShareConsumer("127.0.0.1:9090", "group", ["topic"]) as consumer:` then `async for record in
-    consumer:` for records one by one, or `await consumer.poll(timeout)` for lists with Kafka's rules.
-    Errors that end the membership (GROUP_MAX_SIZE_REACHED, GROUP_AUTHORIZATION_FAILED, …) are raised as
-    KafkaError by either.
+    Records are acknowledged one by one and may be shared with other members of the group:
+
+        async with ShareConsumer("127.0.0.1:9090", "group", ["topic"]) as consumer:
+            async for record in consumer:
+                process(record.value)
+                record.accept()
+
+    `poll` returns lists of records instead, with Kafka's rules. One task at a time may call the consumer; any
+    number of tasks may acknowledge records. Iterating and polling raise KafkaError for errors that end the
+    membership, such as GROUP_MAX_SIZE_REACHED and GROUP_AUTHORIZATION_FAILED.
     """
 
     def __init__(
         self, address: str, group_id: str, topics: Iterable[str] = (), config: ConsumerConfig | None = None
     ) -> None:
-        """`address` is the gateway's host:port. Nothing is sent before the consumer is subscribed."""
+        """Creates a consumer; it connects when it is subscribed.
+
+        `address` is the gateway's `host:port` or another form that sharebroker_protocol.address describes.
+        With `topics`, entering the context subscribes to them. Raises KafkaError INVALID_CONFIG.
+        """
         self._config = config or ConsumerConfig()
         self._group_id = group_id
         self._connection = Connection(address)
-        self._consumption = Consumption(self._connection, group_id, self._config)
-        self._steps = ConsumerSteps(self._consumption, self._config)
+        self._engine = ConsumerEngine(self._connection, group_id, self._config)
+        self._steps = ConsumerSteps(self._engine, self._config)
         self._first_topics = topics
 
     def __del__(self) -> None:
-        if hasattr(self, "_steps") and self._consumption.running:
+        if hasattr(self, "_steps") and self._engine.running:
             warn_unclosed(self)
-            self._consumption.abandon()
+            self._engine.abandon()
 
     async def __aenter__(self) -> Self:
         if self._first_topics:
@@ -67,80 +76,100 @@ class ShareConsumer:
         await self.close()
 
     async def __aiter__(self) -> AsyncIterator[Record]:
-        """Records one by one, until `close` or `wakeup`. An iteration that was left can be taken up again."""
+        """Yields records one by one until the consumer is closed or `wakeup` is called.
+
+        After a `break`, a new loop continues with the next record.
+        """
         while True:
-            while (record := self._steps.take()) is not None:
+            while (record := self._steps.next_record()) is not None:
                 yield record
-            if not await walk(self._steps.fetch()):
+            if not await drive(self._steps.fetch()):
                 return
 
     @property
     def member_id(self) -> str:
-        """The member's id, the same for the consumer's life."""
-        return self._consumption.member_id
+        """The member's id; it does not change during the consumer's lifetime."""
+        return self._engine.member_id
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """The subscribed topics."""
         return self._steps.topics
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long acquisition locks of the group last; None while the server has not said."""
-        timeout = self._consumption.lock_timeout
+        """The duration of the group's acquisition locks; None before the server reported it."""
+        timeout = self._engine.lock_timeout
         return None if timeout is None else round(timeout * 1000)
 
     def processing(self, record: Record) -> AbstractContextManager[None]:
-        """Around what is done with a record, where there are traces: a `process` span in its trace.
+        """Returns a context manager that traces the processing of a record.
 
-        The span is current inside; what is raised there stands in it, and goes on. Else this does nothing.
+        With OpenTelemetry set up, it starts a `process` span in the record's trace, makes it current, and
+        records an exception raised inside it. Without, it does nothing.
         """
         return processing(record, self._group_id, self.member_id)
 
     async def subscribe(self, topics: Iterable[str]) -> None:
-        """Take records of these topics only; none: `unsubscribe`. Raises INVALID_TOPIC_EXCEPTION."""
-        wanted = self._steps.check_topics(topics)
-        if not wanted:
+        """Subscribes to exactly these topics; an empty list unsubscribes.
+
+        Replaces an earlier subscription. Raises KafkaError INVALID_TOPIC_EXCEPTION.
+        """
+        requested = self._steps.check_topics(topics)
+        if not requested:
             await self.unsubscribe()
             return
-        self._consumption.subscribe(wanted)
-        self._steps.topics = wanted
+        self._engine.subscribe(requested)
+        self._steps.topics = requested
 
     async def unsubscribe(self) -> None:
-        """Leave the group: what was acknowledged is confirmed, the rest released."""
-        await walk(self._steps.unsubscribe(self._config.default_api_timeout_ms / 1000))
+        """Leaves the group: confirms pending acknowledgements and releases the other held records."""
+        await drive(self._steps.unsubscribe(self._config.default_api_timeout_ms / 1000))
 
     async def poll(self, timeout: float) -> list[Record]:
-        """Records within `timeout` seconds, about `max_poll_records`; an empty list when there were none.
+        """Returns records within `timeout` seconds, about `max_poll_records`, or an empty list.
 
-        Raises IllegalStateError without a subscription or, with explicit acknowledgement, while records of
-        the last poll are unanswered; RecordDeserializationError; WakeupError; KafkaError.
+        Raises IllegalStateError without a subscription, and in explicit mode while a record of the last poll
+        is not acknowledged; RecordDeserializationError; WakeupError; KafkaError.
         """
-        return await walk(self._steps.poll(timeout))
+        return await drive(self._steps.poll(timeout))
 
     async def commit(self, timeout: float | None = None) -> list[RecordResult]:
-        """The outcome of each record acknowledged since the last commit, as soon as all are known.
+        """Returns the outcome of each record acknowledged since the last commit, once all are known.
 
-        What is not confirmed within `timeout` seconds (`default_api_timeout_ms`) has REQUEST_TIMED_OUT.
+        A record without an outcome after `timeout` seconds (default: `default_api_timeout_ms`) has the error
+        REQUEST_TIMED_OUT. Kafka: commitSync.
         """
         seconds = self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
-        return await walk(self._steps.commit(seconds))
+        return await drive(self._steps.commit(seconds))
 
     def commit_async(self) -> None:
-        """Accept what was handed out (implicit mode) without waiting; callbacks tell the outcome."""
+        """Accepts the records of the last poll in implicit mode, without waiting (Kafka: commitAsync).
+
+        `acknowledgement_commit_callback` receives the outcomes.
+        """
         self._steps.commit_async()
 
     def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
-        """Decide on the record that RecordDeserializationError named; it is released otherwise."""
+        """Acknowledges the record that RecordDeserializationError named; without it the record is released.
+
+        Raises IllegalStateError for any other record: use the methods of the record instead.
+        """
         return self._steps.acknowledge(topic, partition, offset, kind)
 
     def wakeup(self) -> None:
-        """Make the waiting call, or else the next one, raise WakeupError. From any thread or task."""
-        self._consumption.wake_up()
+        """Makes the call that waits, or otherwise the next one, raise WakeupError.
+
+        May be called from any thread or task, and from a callback.
+        """
+        self._engine.wake_up()
 
     async def close(self, timeout: float = 30.0) -> None:
-        """Confirm what was acknowledged, release the rest, leave the group; at most `timeout` seconds."""
+        """Leaves the group within `timeout` seconds and closes the connection.
+
+        Pending acknowledgements are confirmed, the other held records released. A second call has no effect.
+        """
         try:
-            await walk(self._steps.close(timeout))
+            await drive(self._steps.close(timeout))
         finally:
             await self._connection.close()

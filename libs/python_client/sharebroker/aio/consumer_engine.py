@@ -1,4 +1,26 @@
-"""The background of a share consumer: membership, stream, renewal, and what they have for the application."""
+"""The background of a share consumer: membership, stream and lock renewal.
+
+Theory of operation
+-------------------
+An engine belongs to one event loop. While the consumer is subscribed, three tasks run:
+
+- `Heartbeats` keeps the membership alive, independently of the application's polls.
+- `_run_streams` opens one `ConsumeStream` after the other. Each stream has an `Accumulator` of its own, so an
+  acquisition of an earlier stream is recognised by its sink and never acknowledged on a later one: the server
+  released its records when the stream ended.
+- `_maintain_locks` renews locks (`auto_renew`) and undoes the acquisition of records that the application
+  does not poll for.
+
+The tasks put records, callbacks and errors into the `DeliveryQueue`; the application's calls (`next_turn`,
+`wait_until`, `leave`) remove them. Callbacks run in the application's thread, never in the engine.
+
+Methods must be called in the event loop, except for `wake_up` and `abandon`. `prefetched` and the accumulator
+are shared with the application's thread.
+
+`leave` depends on its order: the membership stops, held records are released, the stream sends the rest and
+ends, and only then the final heartbeat leaves the group. The coordinator must not assign the partitions to
+other members while acknowledgements are unsent.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +35,16 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final, TypeVar
 
-from sharebroker.acks.accumulator import Accumulator, Run
-from sharebroker.aio.connect_warnings import Trouble
+from sharebroker.acks.accumulator import Accumulator, AckBatch
+from sharebroker.aio.connect_warnings import ConnectWarnings
 from sharebroker.aio.connection import Connection, call
-from sharebroker.aio.delivery_queue import Mailbox, Turn
+from sharebroker.aio.delivery_queue import DeliveryQueue, Turn
 from sharebroker.aio.heartbeats import Heartbeats
 from sharebroker.aio.renewal import Renewal
 from sharebroker.aio.stream import ConsumeStream
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost
-from sharebroker.consumer.flow_control import Appetite
+from sharebroker.consumer.flow_control import FlowControl
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.delivery.v1.delivery_pb2 import AcquireMode
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -35,13 +57,13 @@ from sharebroker_protocol.records.decode import Decoded
 from sharebroker_protocol.records.record import AcknowledgeType, Record, spans
 
 T = TypeVar("T")
-_REMEMBERED = 100_000  # records whose outcome is kept for an application that never commits
-_GOODBYE: Final = 5.0  # seconds for the server to end a stream
-log = logging.getLogger("sharebroker")
+_MAX_STORED_OFFSETS = 100_000  # limits memory if the application never commits
+_STREAM_END_TIMEOUT: Final = 5.0  # seconds that the server has to end a stream
+_log = logging.getLogger(__name__)
 
 
-class Consumption:
-    """One consumer in its event loop. Its methods belong to that loop, but for `wake_up`."""
+class ConsumerEngine:
+    """The background tasks of one consumer in its event loop."""
 
     def __init__(self, connection: Connection, group_id: str, config: ConsumerConfig) -> None:
         self._connection = connection
@@ -49,17 +71,17 @@ class Consumption:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._mailbox = Mailbox()
-        self.ahead: deque[Record] = deque()
-        """Taken for the application and not given to it yet. Who pops a record has it, in whatever thread."""
-        self._appetite = Appetite(config.max_poll_records, config.prefetch_records)
+        self._queue = DeliveryQueue()
+        self.prefetched: deque[Record] = deque()
+        """Acquired records that no call has returned. A record belongs to the side that pops it."""
+        self._flow_control = FlowControl(config.max_poll_records, config.prefetch_records)
         self._leaving = False
         self._writer_wake = asyncio.Event()
         self._accumulator = self._new_accumulator()
         self._stream: ConsumeStream | None = None
         self._renewal = Renewal()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
-        self._remembered = 0
+        self._stored_offsets = 0
         self._topic_names: dict[str, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -75,86 +97,90 @@ class Consumption:
         self._heartbeats = Heartbeats(connection, self.membership, self._membership_changed)
         self._heartbeats.identify(group_id, self.member_id, config.client_id)
 
-    # The application's calls
+    # Calls of the application
 
     def subscribe(self, topics: frozenset[str]) -> None:
-        """Join with these topics, or change to them."""
+        """Joins the group with these topics, or replaces the subscribed topics."""
         self.membership.subscribe(topics)
         self._heartbeats.wake()
         if not self._tasks:
             self._leaving = False
             self._start(self._heartbeats.run(self._config.request_timeout_ms / 1000))
-            self._start(self._stream_on())
-            self._start(self._tend())
+            self._start(self._run_streams())
+            self._start(self._maintain_locks())
 
-    async def advance(self, timeout: float | None, *, poll: bool) -> Turn:
-        """Wait for records or duties, at most `timeout` seconds; raises what ends or interrupts the wait.
+    async def next_turn(self, timeout: float | None, *, poll: bool) -> Turn:
+        """Waits for records or callbacks, at most `timeout` seconds (None: no limit).
 
-        With `poll` there is to be room for `max_poll_records`; else as much as the application's pace
-        deserves.
+        With `poll` the credit covers `max_poll_records`, else the prefetch window. Raises WakeupError, errors
+        of the stream, and the error that ended the membership.
         """
-        self._appetite.come(self._loop.time(), poll=poll)
+        self._flow_control.poll_started(self._loop.time(), poll=poll)
         self._writer_wake.set()
         try:
-            return await self._take(timeout)
+            return await self._wait_for_turn(timeout)
         finally:
-            self._appetite.go(self._loop.time())
-            self._tidy_up()
+            self._flow_control.poll_returned(self._loop.time())
+            self._undo_late_records()
 
-    async def _take(self, timeout: float | None) -> Turn:
-        await asyncio.sleep(0)  # the stream gets its turn even when records never run out
+    async def _wait_for_turn(self, timeout: float | None) -> Turn:
+        await asyncio.sleep(0)  # lets the stream run even if records are always available
         deadline = None if timeout is None else self._loop.time() + timeout
         whole = self._config.share_acquire_mode == "batch_optimized"
         while True:
             if self.membership.error is not None:
                 raise self.membership.error
-            turn = self._mailbox.take(self._config.max_poll_records, whole=whole)
+            turn = self._queue.next_turn(self._config.max_poll_records, whole=whole)
             if turn.records:
-                self._appetite.pace.handed_out(len(turn.records), self._loop.time())
-            if turn.records or turn.duties or not await self._mailbox.wait(deadline):
+                self._flow_control.prefetch_window.poll_returned(len(turn.records), self._loop.time())
+            if turn.records or turn.callbacks or not await self._queue.wait(deadline):
                 return turn
 
-    async def until(self, condition: Callable[[], bool], timeout: float) -> Turn:
-        """Wait until `condition` holds or there are duties, at most `timeout` seconds."""
+    async def wait_until(self, condition: Callable[[], bool], timeout: float) -> Turn:
+        """Waits until `condition` holds or callbacks are due, at most `timeout` seconds."""
         deadline = self._loop.time() + timeout
         while True:
-            duties = self._mailbox.take_duties()
-            if duties or condition() or not await self._mailbox.wait(deadline):
-                return Turn(duties=duties)
+            callbacks = self._queue.pop_callbacks()
+            if callbacks or condition() or not await self._queue.wait(deadline):
+                return Turn(callbacks=callbacks)
 
     async def pending(self) -> Turn:
-        """The acknowledgements that wait for their outcome."""
+        """Returns the acknowledgements without an outcome."""
         return Turn(pending=self._accumulator.pending())
 
-    def take_outcomes(self) -> list[AcknowledgementOutcome]:
-        """All outcomes since the last call, but no more than the latest hundred thousand records' or so."""
-        taken = []
+    def pop_outcomes(self) -> list[AcknowledgementOutcome]:
+        """Returns the outcomes since the last call, limited to those of the latest 100,000 offsets."""
+        outcomes = []
         while self._outcomes:
-            taken.append(self._outcomes.popleft())
-        self._remembered = 0
-        return taken
+            outcomes.append(self._outcomes.popleft())
+        self._stored_offsets = 0
+        return outcomes
 
     @property
-    def unsettled(self) -> bool:
-        """Whether an acknowledgement is on its way."""
-        return self._accumulator.unsettled
+    def has_unconfirmed(self) -> bool:
+        """Whether an acknowledgement is queued or in flight."""
+        return self._accumulator.has_unconfirmed
 
     async def leave(self, open_records: list[Record], timeout: float) -> Turn:
-        """Release what the application holds, give back what it has not seen, leave the group."""
+        """Leaves the group within `timeout` seconds.
+
+        Releases `open_records`, which the application holds, and undoes the acquisition of prefetched
+        records.
+        """
         deadline = self._loop.time() + timeout
         assigned = self.membership.assigned
         self.membership.leave()
         self._leaving = True
-        self._appetite.give_up()
-        self._mailbox.clear()
-        self.ahead.clear()
-        for acquisition, first, last in spans(self._held_now(open_records)):
-            self._accumulator.add_silent(acquisition, (first, last), AcknowledgeType.RELEASE)
+        self._flow_control.stop_prefetch()
+        self._queue.clear()
+        self.prefetched.clear()
+        for acquisition, first, last in spans(self._on_current_stream(open_records)):
+            self._accumulator.queue_internal(acquisition, (first, last), AcknowledgeType.RELEASE)
         if self._stream is not None:
             self._stream.finish()
-            await asyncio.wait(self._tasks[1:2], timeout=min(timeout, _GOODBYE))
+            await asyncio.wait(self._tasks[1:2], timeout=min(timeout, _STREAM_END_TIMEOUT))
         await end(self._tasks[1:])
-        self._accumulator.close(ConnectionLostError("the consumer has left"))
+        self._accumulator.close(ConnectionLostError("the consumer left the group"))
         if self._tasks:
             self._heartbeats.wake()
             with suppress(TimeoutError):
@@ -164,18 +190,18 @@ class Consumption:
             self._tasks.clear()
         listener = self._config.listener
         if listener is not None and assigned:
-            names = await self._named(assigned)
-            self._mailbox.put_duty(lambda: listener.on_partitions_revoked(names))
-        return Turn(duties=self._mailbox.take_duties())
+            names = await self._with_topic_names(assigned)
+            self._queue.put_callback(lambda: listener.on_partitions_revoked(names))
+        return Turn(callbacks=self._queue.pop_callbacks())
 
     @property
     def running(self) -> bool:
-        """Whether there is anything to leave."""
+        """Whether background tasks run, so that `leave` is required."""
         return bool(self._tasks)
 
     def abandon(self) -> None:
-        """Nobody will come again: end the background at once. From any thread."""
-        with suppress(RuntimeError):  # the loop is closed, and so is all else
+        """Cancels the background tasks without leaving the group. May be called from any thread."""
+        with suppress(RuntimeError):  # the loop is closed: no task runs
             self._loop.call_soon_threadsafe(self._end_all)
 
     def _end_all(self) -> None:
@@ -183,42 +209,42 @@ class Consumption:
             task.cancel()
 
     def wake_up(self) -> None:
-        """Interrupt the application's wait."""
-        self._loop.call_soon_threadsafe(self._mailbox.wake_up)
+        """Interrupts the application's wait. May be called from any thread."""
+        self._loop.call_soon_threadsafe(self._queue.wake_up)
 
-    # The stream's events
+    # Events of the stream (see StreamOwner)
 
-    def credit(self, held: int, on_the_way: int) -> int:
-        """How many records more to ask for, when so many are held and asked for; below 0: to take back."""
-        return self._appetite.credit(held, on_the_way)
+    def credit(self, held: int, outstanding: int) -> int:
+        """Returns the credit to send, given the records held and outstanding; negative withdraws credit."""
+        return self._flow_control.credit(held, outstanding)
 
     def on_subscribed(self, lock_timeout: float) -> None:
-        """The group's lock duration."""
+        """Stores the group's lock timeout, in seconds."""
         self.lock_timeout = lock_timeout
-        self._appetite.pace.suit(lock_timeout)
+        self._flow_control.prefetch_window.set_lock_timeout(lock_timeout)
 
     def on_decoded(self, decoded: Decoded) -> None:
-        """Records for the application."""
+        """Queues records, and an error for each corrupt batch, for the application."""
         for span in decoded.unreadable:
             if span.kind is AcknowledgeType.REJECT:
                 where = f"{span.acquisition.topic}-{span.acquisition.partition}"
-                text = f"The batch with offsets {span.first} to {span.last} of {where} is corrupt; rejected."
-                self._mailbox.put_error(KafkaError(ErrorCode.CORRUPT_MESSAGE, text))
+                text = f"Batch {where}@{span.first}..{span.last} is corrupt; it was rejected."
+                self._queue.put_error(KafkaError(ErrorCode.CORRUPT_MESSAGE, text))
         if decoded.records:
-            self._mailbox.put_records(decoded.records)
+            self._queue.put_records(decoded.records)
             if self._config.auto_renew:
                 self._renewal.watch(decoded.records, self._loop.time())
-            self._tidy_up()
+            self._undo_late_records()
 
     def on_lock_lost(self, lost: LockLost) -> None:
-        """An application that does not come for its records is sent no more until it does."""
-        self._appetite.give_up()
-        self._writer_wake.set()  # there is room for others
+        """Stops prefetching until the next poll and queues the callback."""
+        self._flow_control.stop_prefetch()
+        self._writer_wake.set()  # credit is available again
         callback = self._config.lock_lost_callback
         if callback is not None:
-            self._mailbox.put_duty(lambda: _quietly(callback, lost))
+            self._queue.put_callback(lambda: _call_logged(callback, lost))
 
-    # The background tasks
+    # Background tasks
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -226,74 +252,77 @@ class Consumption:
         self._tasks.append(task)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A task that fails in a way nobody foresaw must not leave the application waiting."""
+        """Fails the membership after an unexpected exception, so that the application stops waiting."""
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
-            log.error("the consumer's background failed", exc_info=failure)
+            _log.error("consumer background task failed", exc_info=failure)
             self.membership.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(failure)))
-            self._mailbox.notify()
+            self._queue.notify()
 
     def _new_accumulator(self) -> Accumulator:
         explicit = self._config.share_acknowledgement_mode == "explicit"
-        return Accumulator(self._wake_writer, explicit, self._settled)
+        return Accumulator(self._wake_writer, explicit, self._on_outcome)
 
-    def _settled(self, run: Run, error: KafkaError | None) -> None:
-        """Note an outcome; from the application's thread when the connection was gone before its word."""
-        of = run.acquisition
-        offsets = range(run.first, run.last + 1)
-        outcome = AcknowledgementOutcome(of.topic, of.partition, offsets, run.kind, error)
+    def _on_outcome(self, batch: AckBatch, error: KafkaError | None) -> None:
+        """Passes an outcome to the event loop.
+
+        The application's thread calls it when it acknowledges on a stream that has ended.
+        """
+        acquisition = batch.acquisition
+        offsets = range(batch.first, batch.last + 1)
+        outcome = AcknowledgementOutcome(acquisition.topic, acquisition.partition, offsets, batch.kind, error)
         if threading.get_ident() == self._thread:
-            self._note(outcome)
+            self._store_outcome(outcome)
         else:
-            with suppress(RuntimeError):  # the loop ended with the consumer: nobody asks it any more
-                self._loop.call_soon_threadsafe(self._note, outcome)
+            with suppress(RuntimeError):  # the loop is closed: the outcome is not needed
+                self._loop.call_soon_threadsafe(self._store_outcome, outcome)
 
-    def _note(self, outcome: AcknowledgementOutcome) -> None:
-        """Keep it for a commit and the callback, and wake whoever waits for all to be settled."""
+    def _store_outcome(self, outcome: AcknowledgementOutcome) -> None:
+        """Stores an outcome for `commit`, queues the callback, and wakes calls that wait."""
         self._outcomes.append(outcome)
-        self._remembered += len(outcome.offsets)
-        while self._remembered > _REMEMBERED and self._outcomes:
-            self._remembered -= len(self._outcomes.popleft().offsets)
+        self._stored_offsets += len(outcome.offsets)
+        while self._stored_offsets > _MAX_STORED_OFFSETS and self._outcomes:
+            self._stored_offsets -= len(self._outcomes.popleft().offsets)
         callback = self._config.acknowledgement_commit_callback
         if callback is not None:
-            self._mailbox.put_duty(lambda: _quietly(callback, outcome))
-        self._mailbox.notify()
+            self._queue.put_callback(lambda: _call_logged(callback, outcome))
+        self._queue.notify()
 
     def _wake_writer(self) -> None:
-        """From the application's thread or task: there are acknowledgements to send."""
+        """Wakes the stream's writer; called by the application after it acknowledged."""
         if threading.get_ident() == self._thread:
             self._writer_wake.set()
         else:
             self._loop.call_soon_threadsafe(self._writer_wake.set)
 
-    async def _stream_on(self) -> None:
-        """One stream after the other, for as long as the consumer is subscribed."""
-        wait, trouble = self._config.retry_backoff_ms / 1000, Trouble()
+    async def _run_streams(self) -> None:
+        """Runs one stream after the other, with back-off, while the consumer is subscribed."""
+        wait, warnings = self._config.retry_backoff_ms / 1000, ConnectWarnings()
         while not self._leaving:
             self._accumulator = self._new_accumulator()
             self._stream = stream = ConsumeStream(self, self._accumulator, self._writer_wake)
             stream.assignment = self.membership.assigned
             started = self._loop.time()
             try:
-                await stream.run(self._connection.share, self._opening())
+                await stream.run(self._connection.share, self._subscribe_request())
             except KafkaError as error:
-                if stream.heard:
-                    trouble.over()
+                if stream.connected:
+                    warnings.succeeded()
                 else:
-                    trouble.goes_on(error, self._loop.time())
+                    warnings.failed(error, self._loop.time())
                 if _fatal(error):
                     self.membership.fail(error)
-                    self._mailbox.notify()
+                    self._queue.notify()
                     return
             finally:
                 self._stream = None
-            self._mailbox.notify()
+            self._queue.notify()
             if self._loop.time() - started > self._config.retry_backoff_max_ms / 1000:
                 wait = self._config.retry_backoff_ms / 1000
             await asyncio.sleep(wait)
             wait = min(wait * 2, self._config.retry_backoff_max_ms / 1000)
 
-    def _opening(self) -> ConsumeRequest.Subscribe:
+    def _subscribe_request(self) -> ConsumeRequest.Subscribe:
         strict = self._config.share_acquire_mode == "record_limit"
         mode = AcquireMode.ACQUIRE_MODE_RECORD_LIMIT if strict else AcquireMode.ACQUIRE_MODE_UNSPECIFIED
         return ConsumeRequest.Subscribe(
@@ -305,54 +334,54 @@ class Consumption:
             pause_on_lock_lost=True,
         )
 
-    async def _tend(self) -> None:
-        """Look after locks: renew what is to be kept, give back what the application does not come for."""
+    async def _maintain_locks(self) -> None:
+        """Renews locks and undoes records that the application did not poll for in time."""
         while True:
-            lasts = self.lock_timeout or 1.0
-            await asyncio.sleep(lasts / 8)
+            lock_timeout = self.lock_timeout or 1.0
+            await asyncio.sleep(lock_timeout / 8)
             now = self._loop.time()
-            self._give_back(now - lasts / 2)
-            if self._appetite.give_up_after(lasts / 2, now):
+            self._undo_older(now - lock_timeout / 2)
+            if self._flow_control.stop_prefetch_after(lock_timeout / 2, now):
                 self._writer_wake.set()
             if self._config.auto_renew:
-                self._renewal.renew(self._accumulator, now, lasts / 3)
+                self._renewal.renew(self._accumulator, now, lock_timeout / 3)
 
-    def _tidy_up(self) -> None:
-        """Without prefetching a poll takes only what it returns."""
-        if self._appetite.keeps_nothing:
-            self._give_back(inf)
+    def _undo_late_records(self) -> None:
+        """Undoes records that arrived after the poll returned, if prefetching is disabled."""
+        if self._flow_control.discards_late_records:
+            self._undo_older(inf)
             self._writer_wake.set()
 
-    def _give_back(self, before: float) -> None:
-        """Let others have what came before `before` (loop time) and was not seen."""
-        waiting = self._mailbox.take_older(before)
+    def _undo_older(self, before: float) -> None:
+        """Undoes the acquisition of unreturned records that arrived before `before` (loop time)."""
+        waiting = self._queue.remove_older(before)
         with suppress(IndexError):
-            while self.ahead[0].acquisition.since < before:
-                waiting.append(self.ahead.popleft())
+            while self.prefetched[0].acquisition.since < before:
+                waiting.append(self.prefetched.popleft())
         if waiting:
-            self._appetite.give_up()
-            self._accumulator.give_back(self._held_now(waiting))
+            self._flow_control.stop_prefetch()
+            self._accumulator.undo(self._on_current_stream(waiting))
 
-    def _held_now(self, records: Iterable[Record]) -> list[Record]:
-        """Those whose locks are not lost, as far as is known: to be told of on the present stream."""
-        of_now = (record for record in records if record.acquisition.sink is self._accumulator)
-        return [record for record in of_now if not record.lock_lost]
+    def _on_current_stream(self, records: Iterable[Record]) -> list[Record]:
+        """Filters records acquired on the current stream whose lock is not lost."""
+        current = (record for record in records if record.acquisition.sink is self._accumulator)
+        return [record for record in current if not record.lock_lost]
 
     # Membership
 
     async def _membership_changed(self) -> None:
-        """After each heartbeat and each callback: pass on what the membership has come to."""
+        """Passes assignment, listener calls and errors on, after each heartbeat and listener call."""
         if self._stream is not None and self._stream.assignment != self.membership.assigned:
             self._stream.assignment = self.membership.assigned
             self._writer_wake.set()
         while (callback := self.membership.next_callback()) is not None:
-            self._owe(callback, await self._named(callback.partitions))
+            self._queue_listener_call(callback, await self._with_topic_names(callback.partitions))
         while (report := self.membership.take_report()) is not None:
-            self._mailbox.put_error(report)
+            self._queue.put_error(report)
         if self.membership.error is not None:
-            self._mailbox.notify()
+            self._queue.notify()
 
-    def _owe(self, callback: Callback, partitions: frozenset[TopicPartition]) -> None:
+    def _queue_listener_call(self, callback: Callback, partitions: frozenset[TopicPartition]) -> None:
         listener = self._config.listener
         if listener is None:
             return
@@ -362,38 +391,41 @@ class Consumption:
             CallbackKind.LOST: listener.on_partitions_lost,
         }[callback.kind]
 
-        def duty() -> None:
+        def call_listener() -> None:
             try:
                 method(partitions)
             finally:
-                self._loop.call_soon_threadsafe(self._completed, callback)
+                self._loop.call_soon_threadsafe(self._listener_returned, callback)
 
-        self._mailbox.put_duty(duty)
+        self._queue.put_callback(call_listener)
 
-    def _completed(self, callback: Callback) -> None:
+    def _listener_returned(self, callback: Callback) -> None:
         self.membership.callback_completed(callback)
         self._heartbeats.wake()
 
-    async def _named(self, partitions: Partitions) -> frozenset[TopicPartition]:
-        """The partitions by topic name; a topic that cannot be looked up keeps its id."""
+    async def _with_topic_names(self, partitions: Partitions) -> frozenset[TopicPartition]:
+        """Replaces topic ids by names; a topic whose metadata cannot be read keeps its id."""
         if any(p.topic_id not in self._topic_names for p in partitions):
             request = MetadataRequest(topics=sorted(self.membership.topics))
             with suppress(KafkaError):
-                answer = await call(self._connection.admin.Metadata, request, timeout=5.0)
-                self._topic_names.update({topic.topic_id: topic.name for topic in answer.topics})
+                response = await call(self._connection.admin.Metadata, request, timeout=5.0)
+                self._topic_names.update({topic.topic_id: topic.name for topic in response.topics})
         return frozenset(
             TopicPartition(self._topic_names.get(p.topic_id, p.topic_id), p.partition) for p in partitions
         )
 
 
-def _quietly(callback: Callable[[T], None], what: T) -> None:
-    """A callback that only is told something cannot disturb."""
+def _call_logged(callback: Callable[[T], None], argument: T) -> None:
+    """Calls a notification callback; logs its exception."""
     try:
-        callback(what)
+        callback(argument)
     except Exception:
-        log.exception("%s raised", getattr(callback, "__name__", "a callback"))
+        _log.exception("callback %s raised an exception", getattr(callback, "__name__", "unknown"))
 
 
 def _fatal(error: KafkaError) -> bool:
-    """Whether opening the stream again cannot help. An unknown failure is one of the transport, as a rule."""
+    """Whether opening another stream cannot succeed.
+
+    UNKNOWN_SERVER_ERROR is not fatal: in most cases it is a failure of the transport.
+    """
     return not error.retriable and error.code is not ErrorCode.UNKNOWN_SERVER_ERROR

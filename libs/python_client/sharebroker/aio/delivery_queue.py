@@ -1,4 +1,4 @@
-"""What waits for the application: records, callbacks to make, errors to raise."""
+"""The queue of records, callbacks and errors for the application."""
 
 from __future__ import annotations
 
@@ -14,89 +14,88 @@ from sharebroker.client_errors import WakeupError
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.records.record import Acquisition, Record
 
-Duty = Callable[[], None]
+Callback = Callable[[], None]
 _offset = attrgetter("offset")
 
 
 @dataclass(slots=True)
 class Turn:
-    """What the application is to do next: make these calls, in its own thread, then work on these records.
-
-    `pending` are acknowledgements that wait for their outcome, when they were asked for.
-    """
+    """The result of a wait: the application runs the callbacks, then receives the records."""
 
     records: list[Record] = field(default_factory=list)
-    duties: list[Duty] = field(default_factory=list)
+    callbacks: list[Callback] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
+    """Acknowledgements without an outcome; set only by `ConsumerEngine.pending`."""
 
 
-class Mailbox:
-    """Filled by the background, emptied by the application's calls; all within one event loop."""
+class DeliveryQueue:
+    """Filled by the background tasks, emptied by the application's calls, within one event loop."""
 
     def __init__(self) -> None:
         self._batches: deque[list[Record]] = deque()  # each of one acquisition
-        self._duties: list[Duty] = []
+        self._callbacks: list[Callback] = []
         self._errors: deque[KafkaError] = deque()
         self._woken_up = False
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def put_records(self, records: list[Record]) -> None:
-        """Records of one partition, ascending. The list stays as it is: others look at it, too."""
+        """Adds records of one partition in ascending order. The list is not changed: the caller keeps it."""
         start = 0
         while start < len(records):
             end = bisect_right(records, records[start].acquisition.last, start, key=_offset)
             self._batches.append(records if end - start == len(records) else records[start:end])
             start = end
-        self._news.set()
+        self._changed.set()
 
-    def put_duty(self, duty: Duty) -> None:
-        """A call for the application to make."""
-        self._duties.append(duty)
-        self._news.set()
+    def put_callback(self, callback: Callback) -> None:
+        """Adds a callback for the application to run."""
+        self._callbacks.append(callback)
+        self._changed.set()
 
     def put_error(self, error: KafkaError) -> None:
-        """To be raised once."""
+        """Adds an error; it is raised once, after the records before it."""
         self._errors.append(error)
-        self._news.set()
+        self._changed.set()
 
     def wake_up(self) -> None:
-        """Interrupt the wait under way, else the next."""
+        """Interrupts the current wait, or otherwise the next one, with WakeupError."""
         self._woken_up = True
-        self._news.set()
+        self._changed.set()
 
     def notify(self) -> None:
-        """Something that a waiter looks at has changed."""
-        self._news.set()
+        """Wakes the call that waits, because a condition it waits for may have changed."""
+        self._changed.set()
 
     def clear(self) -> None:
-        """Forget the records."""
+        """Removes all records."""
         self._batches.clear()
 
-    def take_older(self, moment: float) -> list[Record]:
-        """The records that came before `moment` (loop time)."""
+    def remove_older(self, moment: float) -> list[Record]:
+        """Removes and returns the records that arrived before `moment` (loop time)."""
         older: list[Record] = []
         while self._batches and self._batches[0][0].acquisition.since < moment:
             older += self._batches.popleft()
         return older
 
-    def take(self, limit: int, *, whole: bool) -> Turn:
-        """What there is; at most `limit` records, or rather more to keep the last acquisition `whole`.
+    def next_turn(self, limit: int, *, whole: bool) -> Turn:
+        """Returns callbacks if there are any, otherwise up to `limit` records.
 
-        Records that are delivered again stay among those they came with: one may be why they failed.
-        Raises WakeupError and errors put in. Records whose lock is known to be gone are left out.
+        With `whole` it may exceed `limit` to return a complete acquisition. Redelivered records are returned
+        only with those of the same delivery, because one of them may be the poison record. Records with a
+        lost lock are left out. Raises WakeupError and queued errors.
         """
         if self._woken_up:
             self._woken_up = False
             raise WakeupError
-        duties, self._duties = self._duties, []
-        if duties:
-            return Turn(duties=duties)
+        callbacks, self._callbacks = self._callbacks, []
+        if callbacks:
+            return Turn(callbacks=callbacks)
         records: list[Record] = []
         fresh = True
         while self._batches and len(records) < limit:
             following = self._batches[0][0].acquisition
             fresh = fresh and following.delivery_count == 1
-            if records and not fresh and not _came_together(records[-1].acquisition, following):
+            if records and not fresh and not _same_delivery(records[-1].acquisition, following):
                 break
             batch = self._batches.popleft()
             room = limit - len(records)
@@ -109,29 +108,29 @@ class Mailbox:
             raise self._errors.popleft()
         return Turn(records)
 
-    def take_duties(self) -> list[Duty]:
-        """Only the calls to make."""
-        duties, self._duties = self._duties, []
-        return duties
+    def pop_callbacks(self) -> list[Callback]:
+        """Removes and returns the callbacks."""
+        callbacks, self._callbacks = self._callbacks, []
+        return callbacks
 
     async def wait(self, deadline: float | None) -> bool:
-        """Until something is put in, or `deadline` (loop time); False when that came first."""
-        self._news.clear()
+        """Waits until the queue changes; returns False if `deadline` (loop time) passed first."""
+        self._changed.clear()
         try:
             async with asyncio.timeout_at(deadline):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             return False
         return True
 
 
 def _still_held(batch: list[Record]) -> list[Record]:
-    """Without those whose lock is known to be gone. No clock is asked: the server's may be another."""
+    """Filters records without a known lost lock. The deadline is not compared: clocks may differ."""
     if batch[0].acquisition.lost:
         return [record for record in batch if not record.lock_lost]
     return batch
 
 
-def _came_together(one: Acquisition, other: Acquisition) -> bool:
-    """Whether they were acquired, and delivered, at once."""
-    return (one.token, one.partition, one.topic_id) == (other.token, other.partition, other.topic_id)
+def _same_delivery(first: Acquisition, second: Acquisition) -> bool:
+    """Whether two acquisitions were made, and delivered, together."""
+    return (first.token, first.partition, first.topic_id) == (second.token, second.partition, second.topic_id)

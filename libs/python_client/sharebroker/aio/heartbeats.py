@@ -1,4 +1,4 @@
-"""The background task that keeps a member in its group, whatever the application does meanwhile."""
+"""The task that sends a member's heartbeats, independently of the application's polls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sharebroker_protocol.model import TopicIdPartition
 
 
 class Heartbeats:
-    """Sends what `membership` wants sent; `changed` is awaited after each answer and each `wake`."""
+    """Sends the requests of `membership`; awaits `changed` after each response and each `wake`."""
 
     def __init__(
         self, connection: Connection, membership: Membership, changed: Callable[[], Awaitable[None]]
@@ -31,21 +31,21 @@ class Heartbeats:
         self._template = ShareGroupHeartbeatRequest(client_host=socket.gethostname())
 
     def identify(self, group_id: str, member_id: str, client_id: str) -> None:
-        """Who sends them."""
+        """Sets the identity that each heartbeat carries."""
         self._template.group_id = group_id
         self._template.member_id = member_id
         self._template.client_id = client_id
 
     def wake(self) -> None:
-        """Something has changed that a heartbeat may have to tell."""
+        """Checks again whether a heartbeat is due."""
         self._wake.set()
 
     async def idle(self) -> None:
-        """Wait until there is nothing left to send, not even later."""
+        """Waits until the membership has no further heartbeat to send."""
         await self._idle.wait()
 
     async def run(self, request_timeout: float) -> None:
-        """Until cancelled."""
+        """Sends heartbeats until cancelled; `request_timeout` is in seconds."""
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
@@ -53,7 +53,7 @@ class Heartbeats:
             await self._changed()
             request = self._membership.heartbeat(loop.time())
             if request is None:
-                await self._until(self._membership.next_deadline())
+                await self._sleep_until(self._membership.next_deadline())
                 continue
             try:
                 response = await self._send(request, request_timeout)
@@ -62,8 +62,8 @@ class Heartbeats:
             else:
                 self._membership.answered(response, loop.time())
 
-    async def _until(self, deadline: float | None) -> None:
-        """Sleep to the deadline, or until something changes."""
+    async def _sleep_until(self, deadline: float | None) -> None:
+        """Waits until the deadline (loop time) or a wake-up."""
         if deadline is None:
             self._idle.set()
         try:
@@ -82,10 +82,10 @@ class Heartbeats:
         response = await call(self._connection.share.ShareGroupHeartbeat, message, timeout)
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code), response.error_message)
-        return _understood(response)
+        return _parsed(response)
 
 
-def _understood(response: ShareGroupHeartbeatResponse) -> HeartbeatResponse:
+def _parsed(response: ShareGroupHeartbeatResponse) -> HeartbeatResponse:
     assignment = None
     if response.HasField("assignment"):
         assignment = frozenset(

@@ -13,21 +13,23 @@ from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication, RecordMetadata
 from sharebroker_protocol.records.batch_builder import Header
 
-_BREATH = 500  # records after which the event loop gets its turn
+_YIELD_EVERY = 500  # records after which `send` lets other tasks run
 
 
 class Producer:
-    """Publishes records in batches. Keys go where a Kafka producer puts them.
+    """Publishes records in batches (Kafka: KafkaProducer). Keys map to the same partitions as in Kafka.
 
-    `async with Producer("127.0.0.1:9090") as producer:`, then `await producer.send(…)` for each record;
-    what that gives can be awaited for the record's position, or ignored. `close` waits for all. At least
-    once: a record that is tried again after a lost answer may be there twice.
+        async with Producer("127.0.0.1:9090") as producer:
+            publication = await producer.send("topic", b"value", key=b"key")
+
+    Await the publication for the position of the record, or ignore it: `close` waits for all records.
+    Delivery is at least once: a retry after a lost response can append a duplicate.
     """
 
     def __init__(self, address: str, config: ProducerConfig | None = None) -> None:
-        """`address` is the gateway's host:port."""
+        """`address` is the gateway's `host:port`. Raises KafkaError INVALID_CONFIG."""
         self._publishing = Publishing(address, config or ProducerConfig())
-        self._since_breath = 0
+        self._since_yield = 0
 
     def __del__(self) -> None:
         if hasattr(self, "_publishing") and not self._publishing.closed:
@@ -52,17 +54,19 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Publication:
-        """Take a record for publishing; waits only for room and, once a topic, for its partitions.
+        """Queues a record; waits only for buffer memory and, once per topic, for its partitions.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room, or no server, within
-        `max_block_ms`) and, when it is closed, IllegalStateError.
+        `timestamp_ms` is in milliseconds since the Unix epoch (default: now). Without `partition`, the key
+        chooses the partition, and records without key fill one partition's batch at a time. Raises KafkaError
+        UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no buffer memory or no server within
+        `max_block_ms`), and IllegalStateError when closed.
         """
-        self._since_breath += 1
-        if self._since_breath >= _BREATH:
-            self._since_breath = 0
+        self._since_yield += 1
+        if self._since_yield >= _YIELD_EVERY:
+            self._since_yield = 0
             await asyncio.sleep(0)
         record = (key, value, headers)
-        while (sent := self._publishing.offer(topic, partition, record, timestamp_ms)) is None:
+        while (sent := self._publishing.try_send(topic, partition, record, timestamp_ms)) is None:
             await self._publishing.prepare(topic)
         return sent
 
@@ -76,16 +80,16 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send one record and wait until it is durable."""
+        """Sends one record and waits until it is durable. Raises the errors of `send` and of the append."""
         sent = await self.send(
             topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
         return await sent
 
     async def flush(self) -> None:
-        """Wait until the outcome of every record sent so far is known."""
+        """Sends all records at once and waits until the outcome of each is known."""
         await self._publishing.flush()
 
     async def close(self, timeout: float = 30.0) -> None:
-        """Flush; what is not confirmed within `timeout` seconds fails with REQUEST_TIMED_OUT."""
+        """Flushes; records unconfirmed after `timeout` seconds fail with REQUEST_TIMED_OUT."""
         await self._publishing.close(timeout)

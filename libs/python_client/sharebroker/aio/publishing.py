@@ -1,4 +1,4 @@
-"""What runs in the background of a producer, and the way into it, for both its forms."""
+"""The background of a producer, shared by its asyncio and its blocking form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Publishing:
-    """Made within the loop; `offer` is for any thread, the rest is the loop's."""
+    """Must be created in the event loop. `try_send` may be called from any thread, the rest from the loop."""
 
     def __init__(self, address: str, config: ProducerConfig) -> None:
         self._config = config
@@ -46,21 +46,21 @@ class Publishing:
         else:
             self._loop.call_soon_threadsafe(self._sender.wake)
 
-    def offer(
+    def try_send(
         self,
         topic: str,
         partition: int | None,
         record: tuple[bytes | None, bytes | None, Sequence[Header]],
         timestamp_ms: int | None,
     ) -> Publication | None:
-        """Take a record (key, value, headers); None, and nothing taken, when `prepare` must be awaited first.
+        """Appends a record (key, value, headers); returns None if the caller must await `prepare` first.
 
-        Raises MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION and, when closed, IllegalStateError.
+        Raises KafkaError MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION and, when closed, IllegalStateError.
         """
         if self._closed:
             raise IllegalStateError("the producer is closed")
         now = clock.now()
-        if self._buffer.full or self._sender.is_unknown(topic, now):
+        if self._buffer.full or self._sender.needs_metadata(topic, now):
             return None
         timestamp = int(now * 1000) if timestamp_ms is None else timestamp_ms
         traces = self._traces
@@ -87,19 +87,22 @@ class Publishing:
         span = traces.begin(topic, headers, now) if fits else None
         if span is None:
             return self._buffer.append(topic, partition, record, now)
-        told = (timestamp, key, value, (*headers, *traces.headers(span)))
-        publication = self._buffer.append(topic, partition, told, now)
+        traced = (timestamp, key, value, (*headers, *traces.headers(span)))
+        publication = self._buffer.append(topic, partition, traced, now)
         publication.traced(traces, span)
         return publication
 
     async def prepare(self, topic: str) -> None:
-        """Find out about the topic, wait for room. Raises UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT."""
-        if self._sender.is_unknown(topic, clock.now()):
-            await self._sender.learn(topic)
-        await self._sender.room()
+        """Reads the topic's partition count and waits for buffer memory.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT.
+        """
+        if self._sender.needs_metadata(topic, clock.now()):
+            await self._sender.load_metadata(topic)
+        await self._sender.wait_for_room()
 
     async def flush(self) -> None:
-        """Wait until all that was appended is settled."""
+        """Waits until the outcome of every appended record is known."""
         await self._sender.flush()
 
     @property
@@ -108,8 +111,8 @@ class Publishing:
         return self._closed
 
     def abandon(self) -> None:
-        """Nobody will come again: end the background at once; what was not sent is lost. From any thread."""
-        with suppress(RuntimeError):  # the loop is closed, and so is all else
+        """Cancels the background tasks; unsent records are lost. May be called from any thread."""
+        with suppress(RuntimeError):  # the loop is closed: no task runs
             self._loop.call_soon_threadsafe(self._end_all)
 
     def _end_all(self) -> None:
@@ -117,7 +120,7 @@ class Publishing:
             task.cancel()
 
     async def close(self, timeout: float) -> None:
-        """Flush for at most `timeout` seconds, then fail what is left with REQUEST_TIMED_OUT."""
+        """Flushes for at most `timeout` seconds, then fails the remaining records with REQUEST_TIMED_OUT."""
         if self._closed:
             return
         self._closed = True
@@ -128,5 +131,9 @@ class Publishing:
             pass
         finally:
             await end(self._tasks)
-            self._buffer.abandon(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The producer was closed first."))
+            self._buffer.abandon(
+                KafkaError(
+                    ErrorCode.REQUEST_TIMED_OUT, "The producer was closed before the record was confirmed."
+                )
+            )
             await self._connection.close()

@@ -1,4 +1,4 @@
-"""Sends what a producer's buffer holds over one `ProduceStream`, again when that breaks."""
+"""Sends the batches of a producer's buffer over one `ProduceStream`, and reconnects when it breaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sharebroker_protocol.gateway.v1.produce_pb2 import (
 )
 from sharebroker_protocol.rpc_status import from_rpc_error
 
-_APPEARS_WITHIN: Final = 2.0  # seconds after which a topic that was just created is known everywhere
+_APPEARS_WITHIN: Final = 2.0  # seconds until every broker knows a topic that was just created
 _TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 Request = dict[tuple[str, int], list[PendingBatch]]
@@ -32,34 +32,34 @@ Call = grpc.aio.StreamStreamCall[ProduceStreamRequest, ProduceStreamResponse]
 
 
 class _Sent(NamedTuple):
-    """A request on its way; its answer is waited for until `deadline` (the client's clock)."""
+    """A request in flight; its response is due at `deadline` (the client's clock, seconds)."""
 
     batches: Request
     deadline: float
 
 
 class Sender:
-    """Owns the stream; `wake()` after the buffer changed, from the loop's thread."""
+    """Owns the stream. `wake` must be called in the loop's thread after the buffer changed."""
 
     def __init__(self, connection: Connection, config: ProducerConfig, buffer: RecordBuffer) -> None:
         self._connection = connection
         self._config = config
         self._buffer = buffer
         self._wake = asyncio.Event()
-        self._settled = asyncio.Event()
+        self._progress = asyncio.Event()
         self._in_flight: dict[int, _Sent] = {}
         self._call: Call | None = None
-        self._gave_up = False
+        self._timed_out = False
         self._last_id = 0
         self._flushing = 0
-        self._known_at: dict[str, float] = {}
+        self._metadata_loaded_at: dict[str, float] = {}
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Checks again whether batches are due."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled: one stream after the other."""
+        """Runs one stream after the other until cancelled."""
         while True:
             try:
                 await self._stream()
@@ -68,33 +68,35 @@ class Sender:
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
 
     async def expire(self) -> None:
-        """Until cancelled: fail what was not delivered in time; end a stream that does not answer."""
+        """Until cancelled, fails batches that exceeded the delivery timeout and ends a stream without
+        response.
+        """
         shortest = min(self._config.delivery_timeout_ms, self._config.request_timeout_ms) / 1000
         while True:
             await asyncio.sleep(min(1.0, shortest / 4))
             if self._buffer.expire(clock.now()):
-                self._news()
+                self._notify_progress()
             oldest = next(iter(self._in_flight.values()), None)
             if oldest is not None and self._call is not None and oldest.deadline <= clock.now():
-                self._gave_up = True
+                self._timed_out = True
                 self._call.cancel()
 
     async def _stream(self) -> None:
-        """Raises the KafkaError that ended the stream."""
+        """Runs one stream; raises the KafkaError that ended it."""
         self._call = produce = self._connection.produce.ProduceStream()
-        self._gave_up = False
+        self._timed_out = False
         writer = StreamWriter(produce, self._write(produce))
         try:
             async for response in produce:
-                self._settle(response)
+                self._complete(response)
         except grpc.aio.AioRpcError as failure:
             error = from_rpc_error(failure)
-            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # as a rule a failure of the transport
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # in most cases a failure of the transport
                 raise ConnectionLostError(error.message) from None
             raise error from None
         except asyncio.CancelledError:
-            if self._gave_up and not _is_cancelled():
-                raise ConnectionLostError("a request was not answered in time") from None
+            if self._timed_out and not _is_cancelled():
+                raise ConnectionLostError("a request timed out") from None
             raise writer.failure() from None
         finally:
             await writer.stop()
@@ -103,22 +105,22 @@ class Sender:
     async def _write(self, produce: Call) -> None:
         while True:
             self._wake.clear()
-            taken = self._buffer.take(clock.now(), flush=self._flushing > 0)
-            if taken:
-                await produce.write(self._request(taken))
+            ready = self._buffer.drain(clock.now(), flush=self._flushing > 0)
+            if ready:
+                await produce.write(self._request(ready))
                 continue
             due = self._buffer.next_deadline()
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if due is None else due - clock.now()):
                     await self._wake.wait()
 
-    def _request(self, taken: list[list[PendingBatch]]) -> ProduceStreamRequest:
+    def _request(self, ready: list[list[PendingBatch]]) -> ProduceStreamRequest:
         self._last_id += 1
         now = clock.now()
         request = ProduceRequest(timeout_ms=self._config.request_timeout_ms)
         topics: dict[str, ProduceRequest.TopicData] = {}
         sent: Request = {}
-        for batches in taken:
+        for batches in ready:
             for batch in batches:
                 batch.sent_at = now
             of = batches[0]
@@ -132,43 +134,45 @@ class Sender:
         self._in_flight[self._last_id] = _Sent(sent, deadline)
         return ProduceStreamRequest(id=self._last_id, produce=request)
 
-    def _settle(self, response: ProduceStreamResponse) -> None:
+    def _complete(self, response: ProduceStreamResponse) -> None:
         sent = self._in_flight.pop(response.id).batches
         for topic in response.produce.responses:
-            for answer in topic.partition_responses:
-                batches = sent.pop((topic.name, answer.index), None)
+            for result in topic.partition_responses:
+                batches = sent.pop((topic.name, result.index), None)
                 if batches is None:
                     continue
-                if answer.error_code:
-                    error = KafkaError(ErrorCode(answer.error_code), answer.error_message)
+                if result.error_code:
+                    error = KafkaError(ErrorCode(result.error_code), result.error_message)
                     if error.code in _TOPIC_CHANGED:
-                        self._known_at.pop(topic.name, None)
+                        self._metadata_loaded_at.pop(topic.name, None)
                     self._buffer.fail(batches, error, clock.now())
                 else:
-                    self._buffer.settle(batches, answer.base_offset, answer.log_append_time_ms)
-        self._return(sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The answer left the partition out."))
-        self._news()
+                    self._buffer.complete(batches, result.base_offset, result.log_append_time_ms)
+        self._return_batches(
+            sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The response does not contain the partition.")
+        )
+        self._notify_progress()
 
     def _return_all(self, error: KafkaError) -> None:
         in_flight, self._in_flight = self._in_flight, {}
         for sent in in_flight.values():
-            self._return(sent.batches, error)
-        self._news()
+            self._return_batches(sent.batches, error)
+        self._notify_progress()
 
-    def _return(self, sent: Request, error: KafkaError) -> None:
+    def _return_batches(self, sent: Request, error: KafkaError) -> None:
         for batches in sent.values():
             self._buffer.fail(batches, error, clock.now())
 
-    def _news(self) -> None:
+    def _notify_progress(self) -> None:
         self._wake.set()
-        self._settled.set()
+        self._progress.set()
 
-    async def room(self) -> None:
-        """Wait until the buffer takes more records. Raises REQUEST_TIMED_OUT."""
+    async def wait_for_room(self) -> None:
+        """Waits until the buffer accepts more records. Raises KafkaError REQUEST_TIMED_OUT."""
         try:
             async with asyncio.timeout(self._longest_block):
                 while self._buffer.full:
-                    await self._next_settled()
+                    await self._wait_for_progress()
         except TimeoutError:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The producer's buffer stayed full.") from None
 
@@ -177,52 +181,52 @@ class Sender:
         return min(self._config.max_block_ms, self._config.delivery_timeout_ms) / 1000
 
     async def flush(self) -> None:
-        """Send at once all that waits, and wait until all of it is settled."""
+        """Sends all batches without lingering and waits until they are complete."""
         self._flushing += 1
         self._wake.set()
         try:
-            mine = set(self._buffer.unsettled)
-            while mine & self._buffer.unsettled:
-                await self._next_settled()
+            mine = set(self._buffer.unconfirmed)
+            while mine & self._buffer.unconfirmed:
+                await self._wait_for_progress()
         finally:
             self._flushing -= 1
 
-    async def _next_settled(self) -> None:
-        self._settled.clear()
-        await self._settled.wait()
+    async def _wait_for_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
 
-    async def learn(self, topic: str) -> None:
-        """Find out how many partitions the topic has; waits a moment for one that may just have been made."""
-        asked = clock.now()
-        deadline = asked + self._longest_block
+    async def load_metadata(self, topic: str) -> None:
+        """Reads the topic's partition count; retries for a moment if the topic is not known yet."""
+        started = clock.now()
+        deadline = started + self._longest_block
         wait = self._config.retry_backoff_ms / 1000
         unknown: KafkaError | None = None
         while True:
             try:
-                self._buffer.know(topic, await self._partitions(topic, deadline))
+                self._buffer.set_partitions(topic, await self._partitions(topic, deadline))
             except KafkaError as error:
                 if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     unknown = error
-                    deadline = min(deadline, asked + _APPEARS_WITHIN)
+                    deadline = min(deadline, started + _APPEARS_WITHIN)
                 if not error.retriable or clock.now() + wait >= deadline:
                     raise unknown or error from None
             else:
-                self._known_at[topic] = clock.now()
+                self._metadata_loaded_at[topic] = clock.now()
                 return
             await asyncio.sleep(wait)
 
     async def _partitions(self, topic: str, deadline: float) -> int:
-        left = min(max(0.001, deadline - clock.now()), self._config.request_timeout_ms / 1000)
-        answer = await call(self._connection.admin.Metadata, MetadataRequest(topics=[topic]), left)
-        for found in answer.topics:
+        remaining = min(max(0.001, deadline - clock.now()), self._config.request_timeout_ms / 1000)
+        response = await call(self._connection.admin.Metadata, MetadataRequest(topics=[topic]), remaining)
+        for found in response.topics:
             if found.error_code:
                 raise KafkaError(ErrorCode(found.error_code), f"There is no topic {topic!r}.")
             return len(found.partitions)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
 
-    def is_unknown(self, topic: str, now: float) -> bool:
-        """Whether the topic's partitions are not known, or may have become more."""
-        since = self._known_at.get(topic)
+    def needs_metadata(self, topic: str, now: float) -> bool:
+        """Whether the topic's partition count is unknown or too old."""
+        since = self._metadata_loaded_at.get(topic)
         return since is None or now - since > self._config.metadata_max_age_ms / 1000
 
 

@@ -1,4 +1,8 @@
-"""One `Consume` stream: records in, acknowledgements and credit out, all in the client's event loop."""
+"""One `Consume` stream: records in, acknowledgements and credit out.
+
+The stream belongs to the client's event loop. `_write` sends one message at a time; everything that
+accumulates during a write becomes the next message, so the message size adapts to the connection.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import grpc
 
-from sharebroker.acks.accumulator import Accumulator, Run
+from sharebroker.acks.accumulator import Accumulator, AckBatch
 from sharebroker.aio.stream_writer import StreamWriter
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.config import LockLost
@@ -23,31 +27,31 @@ from sharebroker_protocol.rpc_status import from_rpc_error
 if TYPE_CHECKING:
     from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
 
-_CORRUPT = "the batch's checksum is wrong"
+_CORRUPT = "the checksum of the batch is wrong"
 
 
 class StreamOwner(Protocol):
-    """Who is told what comes in, and says how much may come."""
+    """Receives the events of a stream and decides its credit."""
 
-    def credit(self, held: int, on_the_way: int) -> int:
-        """How many records more to ask for, when so many are held and asked for; below 0: to take back."""
+    def credit(self, held: int, outstanding: int) -> int:
+        """Returns the credit to send, given the records held and outstanding; negative withdraws credit."""
         ...
 
     def on_subscribed(self, lock_timeout: float) -> None:
-        """Acquisition locks last for this many seconds."""
+        """Receives the group's lock timeout, in seconds."""
         ...
 
     def on_decoded(self, decoded: Decoded) -> None:
-        """Records have come."""
+        """Receives records."""
         ...
 
     def on_lock_lost(self, lost: LockLost) -> None:
-        """Records are not ours any more."""
+        """Receives offsets with a lost lock."""
         ...
 
 
 class ConsumeStream:
-    """Runs once: from opening to whatever ends it. `assignment` may change while it runs."""
+    """A stream that runs once. `assignment` may change while it runs."""
 
     def __init__(self, owner: StreamOwner, accumulator: Accumulator, wake: asyncio.Event) -> None:
         self._owner = owner
@@ -57,20 +61,20 @@ class ConsumeStream:
         self._must_react = False
         self._sent_assignment: Partitions | None = None
         self._topics: dict[str, str] = {}
-        self.on_the_way = 0
-        """Records that were asked for and have not come; below 0 when some came that were taken back."""
+        self.outstanding = 0
+        """Unused credit; negative if records arrived after their credit was withdrawn."""
         self.assignment: Partitions = frozenset()
-        self.heard = False
-        """Whether the server has answered."""
+        self.connected = False
+        """Whether the server has sent a response."""
 
     async def run(self, share: ShareServiceAsyncStub, subscribe: ConsumeRequest.Subscribe) -> None:
-        """Until the stream ends; raises the KafkaError that ended it, all acknowledgements settled."""
+        """Runs until the stream ends; raises its KafkaError after failing unconfirmed acknowledgements."""
         call = share.Consume()
         writer = StreamWriter(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
         error: KafkaError = ConnectionLostError("the server ended the stream")
         try:
             async for response in call:
-                self.heard = True
+                self.connected = True
                 self._handle(response)
         except grpc.aio.AioRpcError as failure:
             error = from_rpc_error(failure)
@@ -82,14 +86,14 @@ class ConsumeStream:
         raise error
 
     def finish(self) -> None:
-        """Say what there is to say, and that the rest was not seen; the server then ends the stream."""
+        """Sends remaining acknowledgements and undoes unseen records; the server then ends the stream."""
         self._finishing = True
         self._wake.set()
 
     async def _write(
         self, call: grpc.aio.StreamStreamCall[ConsumeRequest, ConsumeResponse], request: ConsumeRequest
     ) -> None:
-        """One message at a time: what comes up while it is written goes into the next."""
+        """Sends one message at a time; changes during a write go into the next message."""
         await call.write(self._fill(request))
         async for _ in self._wakes():
             finishing = self._finishing
@@ -108,26 +112,26 @@ class ConsumeStream:
             yield
 
     def _fill(self, request: ConsumeRequest) -> ConsumeRequest:
-        """Add all there is to say: decisions, the assignment when it changed, credit."""
-        for run in self._accumulator.drain():
-            _say(request, run)
+        """Adds acknowledgements, a changed assignment and credit to a message."""
+        for batch in self._accumulator.drain():
+            _add_ack_batch(request, batch)
         if self.assignment != self._sent_assignment:
             self._sent_assignment = self.assignment
             request.assignment.SetInParent()
             for partition in sorted(self.assignment):
                 request.assignment.partitions.add(topic_id=partition.topic_id, partition=partition.partition)
-        request.credit = self._owner.credit(self._accumulator.undecided, self.on_the_way)
-        self.on_the_way += request.credit
+        request.credit = self._owner.credit(self._accumulator.unacknowledged, self.outstanding)
+        self.outstanding += request.credit
         return request
 
     def _handle(self, response: ConsumeResponse) -> None:
         if response.HasField("subscribed"):
             self._owner.on_subscribed(response.subscribed.acquisition_lock_timeout_ms / 1000)
         if response.lock_lost:
-            self._must_react = True  # the leader pauses until we do: a client that hangs does not
+            self._must_react = True  # the leader pauses deliveries until the client sends a message
             self._wake.set()
         for lost in response.lock_lost:
-            self._accumulator.lost(
+            self._accumulator.note_lock_lost(
                 lost.topic_id, lost.partition, (lost.first_offset, lost.last_offset), lost.lock_token
             )
             topic = self._topics.get(lost.topic_id, lost.topic_id)
@@ -157,31 +161,31 @@ class ConsumeStream:
             acquisition.token = acquired.lock_token
             acquisition.deadline = acquired.lock_deadline_ms / 1000
             acquisition.since = now
-            self.on_the_way -= acquisition.undecided
-            self._accumulator.take(acquisition)
+            self.outstanding -= acquisition.unacknowledged
+            self._accumulator.add_acquisition(acquisition)
             acquisitions.append(acquisition)
         decoded = decode(delivery.record_batches, acquisitions)
         for span in decoded.unreadable:
             reason = _CORRUPT if span.kind is AcknowledgeType.REJECT else None
-            self._accumulator.add_silent(span.acquisition, (span.first, span.last), span.kind, reason)
+            self._accumulator.queue_internal(span.acquisition, (span.first, span.last), span.kind, reason)
         return decoded
 
 
-def _say(request: ConsumeRequest, run: Run) -> None:
-    acquisition = run.acquisition
-    said = request.acknowledgements.add(
-        id=run.id,
+def _add_ack_batch(request: ConsumeRequest, batch: AckBatch) -> None:
+    acquisition = batch.acquisition
+    ack = request.acknowledgements.add(
+        id=batch.id,
         topic_id=acquisition.topic_id,
         partition=acquisition.partition,
-        first_offset=run.first,
-        type=run.kind.value,
+        first_offset=batch.first,
+        type=batch.kind.value,
         lock_token=acquisition.token,
     )
-    if run.last != run.first:
-        said.last_offset = run.last
-    if isinstance(run.detail, int):
-        said.delay_ms = run.detail
-    elif run.detail:
-        said.reason = run.detail
-    elif run.unseen:
-        said.unseen = True
+    if batch.last != batch.first:
+        ack.last_offset = batch.last
+    if isinstance(batch.detail, int):
+        ack.delay_ms = batch.detail
+    elif batch.detail:
+        ack.reason = batch.detail
+    elif batch.unseen:
+        ack.unseen = True

@@ -1,4 +1,4 @@
-"""The task that writes to a stream while another reads from it: neither outlives the other."""
+"""The task that writes to a stream while another task reads from it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import grpc
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker_protocol.cancellation import end
 
-log = logging.getLogger("sharebroker")
+_log = logging.getLogger(__name__)
 
 
 class StreamWriter:
-    """Runs `work`, which writes to `call`. When it fails the call is cancelled: nobody waits in vain."""
+    """Runs `work`, which writes to `call`, and cancels the call if `work` fails, so that the reader ends."""
 
     def __init__(self, call: grpc.aio.Call, work: Coroutine[Any, Any, None]) -> None:
         self._call = call
@@ -28,13 +28,16 @@ class StreamWriter:
             self._call.cancel()
 
     def failure(self) -> ConnectionLostError:
-        """What the reader, cancelled with the call, raises; CancelledError if somebody else cancelled it."""
+        """Returns the error that the reader raises after the call was cancelled.
+
+        Raises CancelledError if the cancellation did not come from a failed writer.
+        """
         if not self._task.done() or self._task.cancelled() or self._task.exception() is None:
             raise asyncio.CancelledError
-        log.error("nothing more can be sent on a stream", exc_info=self._task.exception())
+        _log.error("stream writer failed", exc_info=self._task.exception())
         return ConnectionLostError("the client failed to send")
 
     async def stop(self) -> None:
-        """End the call and the task; what ended it first is no news any more."""
+        """Cancels the call and the task, and ignores their errors."""
         self._call.cancel()
         await end([self._task])

@@ -1,1 +1,4 @@
-"""The blocking client: the asyncio one on a thread of its own. Batches cross threads, records do not."""
+"""The blocking client: the asyncio client on a thread of its own.
+
+Threads exchange batches, not single records.
+"""

@@ -16,10 +16,12 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 i
 
 
 class Admin:
-    """Topics, groups and settings. Every method raises KafkaError; nothing is then done, not even in part."""
+    """Manages topics, groups and configs (Kafka: Admin). Each method raises KafkaError and then changed
+    nothing.
+    """
 
     def __init__(self, address: str, request_timeout: float = 30.0) -> None:
-        """`address` is the gateway's host:port; `request_timeout` in seconds bounds each call."""
+        """`address` is the gateway's `host:port`; `request_timeout` limits each call, in seconds."""
         self._thread, self._admin = LoopThread.hosting(lambda: AsyncAdmin(address, request_timeout))
         self._closed = False
 
@@ -36,7 +38,7 @@ class Admin:
         self.close()
 
     def close(self) -> None:
-        """Close the connection. Closing again does nothing."""
+        """Closes the connection. A second call has no effect."""
         if not self._closed:
             self._closed = True
             self._thread.call(self._admin.close())
@@ -45,84 +47,91 @@ class Admin:
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
     ) -> TopicDescription:
-        """Raises TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG."""
+        """Creates a topic; `configs` maps Kafka's property names to values.
+
+        Raises KafkaError TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG.
+        """
         return self._thread.call(self._admin.create_topic(name, partitions, configs))
 
     def delete_topic(self, name: str) -> None:
-        """Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Deletes a topic and its records. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
         self._thread.call(self._admin.delete_topic(name))
 
     def list_topics(self) -> list[TopicDescription]:
-        """All topics by name."""
+        """Returns all topics, sorted by name."""
         return self._thread.call(self._admin.list_topics())
 
     def describe_topic(self, name: str) -> TopicDescription:
-        """Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Returns one topic. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
         return self._thread.call(self._admin.describe_topic(name))
 
     def create_partitions(self, name: str, count: int) -> None:
-        """Let a topic have `count` partitions, more than it has. Raises INVALID_PARTITIONS."""
+        """Increases the partition count to `count`. Raises KafkaError INVALID_PARTITIONS."""
         self._thread.call(self._admin.create_partitions(name, count))
 
     def list_offsets(
         self, partitions: Iterable[TopicPartition], timestamp: int = LATEST
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after `timestamp` (ms since the Unix epoch, EARLIEST, LATEST), or None."""
+        """Returns, by partition, the first offset at or after `timestamp`, or None if there is none.
+
+        `timestamp` is in milliseconds since the Unix epoch; EARLIEST and LATEST mean the bounds of the log.
+        """
         return self._thread.call(self._admin.list_offsets(partitions, timestamp))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete records below the given offsets (-1: all); the log start offsets after it."""
+        """Deletes records below the given offsets (-1: all) and returns the log start offsets."""
         return self._thread.call(self._admin.delete_records(before))
 
     def topic_configs(self, name: str) -> list[ConfigValue]:
-        """The settings of a topic."""
+        """Returns the effective configs of a topic."""
         return self._thread.call(self._admin.topic_configs(name))
 
     def group_configs(self, group_id: str) -> list[ConfigValue]:
-        """The settings of a group, which need not exist."""
+        """Returns the effective configs of a group, which need not exist."""
         return self._thread.call(self._admin.group_configs(group_id))
 
     def alter_topic_configs(self, name: str, configs: Mapping[str, str | None]) -> None:
-        """Set values; None puts one back to its default. Raises INVALID_CONFIG."""
+        """Sets properties; None restores the default. Raises KafkaError INVALID_CONFIG."""
         self._thread.call(self._admin.alter_topic_configs(name, configs))
 
     def alter_group_configs(self, group_id: str, configs: Mapping[str, str | None]) -> None:
-        """Set values; None puts one back to its default. Raises INVALID_CONFIG."""
+        """Sets properties; None restores the default. Raises KafkaError INVALID_CONFIG."""
         self._thread.call(self._admin.alter_group_configs(group_id, configs))
 
     def list_groups(self) -> list[GroupListing]:
-        """All share groups by name."""
+        """Returns all share groups, sorted by id."""
         return self._thread.call(self._admin.list_groups())
 
     def describe_group(self, group_id: str) -> GroupDescription:
-        """Raises GROUP_ID_NOT_FOUND."""
+        """Returns a group and its members. Raises KafkaError GROUP_ID_NOT_FOUND."""
         return self._thread.call(self._admin.describe_group(group_id))
 
     def delete_group(self, group_id: str) -> None:
-        """Forget an empty group and its state. Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        """Deletes a group without members, and its state. Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
         self._thread.call(self._admin.delete_group(group_id))
 
     def group_offsets(self, group_id: str) -> dict[TopicPartition, GroupOffset]:
-        """Where the group stands in each partition it knows. Raises GROUP_ID_NOT_FOUND."""
+        """Returns the group's position in each of its partitions. Raises KafkaError GROUP_ID_NOT_FOUND."""
         return self._thread.call(self._admin.group_offsets(group_id))
 
     def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Move start offsets of an empty group. Raises NON_EMPTY_GROUP."""
+        """Sets the start offsets of a group without members. Raises KafkaError NON_EMPTY_GROUP."""
         self._thread.call(self._admin.alter_group_offsets(group_id, offsets))
 
     def delete_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
-        """Let an empty group forget topics. Raises NON_EMPTY_GROUP."""
+        """Deletes a memberless group's state in these topics. Raises KafkaError NON_EMPTY_GROUP."""
         self._thread.call(self._admin.delete_group_offsets(group_id, topics))
 
     def inspect_state(self, group_id: str, partition: TopicPartition) -> InspectShareGroupStateResponse:
-        """The share-partition's checkpoint and deltas as they are stored, and what they fold to."""
+        """Returns a share-partition's stored checkpoint and deltas, and the state they replay to."""
         return self._thread.call(self._admin.inspect_state(group_id, partition))
 
     def inspect_records(
         self, group_id: str, partitions: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, InspectRecordsResponse.Partition]:
-        """What the group's members hold, and where the log has no records, from the given offsets on.
+        """Returns held records and offsets without a record, from the given offsets on.
 
-        -1 reads nothing of the log. An answer ends at its `next_offset`: there may be more to ask for.
+        An offset of -1 does not read the log. A response ends at its `next_offset`; request the rest from
+        there.
         """
         return self._thread.call(self._admin.inspect_records(group_id, partitions))

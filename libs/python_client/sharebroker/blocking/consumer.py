@@ -8,41 +8,51 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from sharebroker.aio.connection import Connection
-from sharebroker.aio.consumer_engine import Consumption
+from sharebroker.aio.consumer_engine import ConsumerEngine
 from sharebroker.blocking.loop_thread import LoopThread
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker.consumer.poll_batch import RecordResult
 from sharebroker.consumer.steps import ConsumerSteps, Steps
 from sharebroker.tracing.application import processing
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
-from sharebroker_protocol.records.record import AcknowledgeType, Record
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
 T = TypeVar("T")
 
 
 class ShareConsumer:
-    """A member of a share group, for one thread at a time; any number of threads may acknowledge records.
+    """A member of a share group (Kafka: KafkaShareConsumer).
 
-    `with ShareConsumer("127.0.0.1:9090", "group", ["topic"]) as consumer:` then `for record in consumer:`
-    for records one by one, or `consumer.poll(timeout)` for lists with Kafka's rules. Errors that end the
-    membership (GROUP_MAX_SIZE_REACHED, GROUP_AUTHORIZATION_FAILED, …) are raised as KafkaError by either.
+    Records are acknowledged one by one and may be shared with other members of the group:
+
+    with ShareConsumer("127.0.0.1:9090", "group", ["topic"]) as consumer:
+    for record in consumer:
+    process(record.value)
+    record.accept()
+
+    `poll` returns lists of records instead, with Kafka's rules. One thread at a time may call the consumer;
+    any number of threads may acknowledge records. Iterating and polling raise KafkaError for errors that end
+    the membership, such as GROUP_MAX_SIZE_REACHED and GROUP_AUTHORIZATION_FAILED.
     """
 
     def __init__(
         self, address: str, group_id: str, topics: Iterable[str] = (), config: ConsumerConfig | None = None
     ) -> None:
-        """`address` is the gateway's host:port. Nothing is sent before the consumer is subscribed."""
+        """Creates a consumer; it connects when it is subscribed.
+
+        `address` is the gateway's `host:port` or another form that sharebroker_protocol.address describes.
+        With `topics`, entering the context subscribes to them. Raises KafkaError INVALID_CONFIG.
+        """
         self._config = config or ConsumerConfig()
         self._group_id = group_id
         self._thread, self._connection = LoopThread.hosting(lambda: Connection(address))
-        self._consumption = self._thread.make(lambda: Consumption(self._connection, group_id, self._config))
-        self._steps = ConsumerSteps(self._consumption, self._config)
+        self._engine = self._thread.make(lambda: ConsumerEngine(self._connection, group_id, self._config))
+        self._steps = ConsumerSteps(self._engine, self._config)
         self._first_topics = topics
 
     def __del__(self) -> None:
         if hasattr(self, "_steps") and not self._steps.closed:
-            if self._consumption.running:
+            if self._engine.running:
                 warn_unclosed(self)
             self._thread.stop()
 
@@ -57,15 +67,18 @@ class ShareConsumer:
         self.close()
 
     def __iter__(self) -> Iterator[Record]:
-        """Records one by one, until `close` or `wakeup`. An iteration that was left can be taken up again."""
+        """Yields records one by one until the consumer is closed or `wakeup` is called.
+
+        After a `break`, a new loop continues with the next record.
+        """
         while True:
-            while (record := self._steps.take()) is not None:
+            while (record := self._steps.next_record()) is not None:
                 yield record
-            if not self._walk(self._steps.fetch()):
+            if not self._drive(self._steps.fetch()):
                 return
 
-    def _walk(self, steps: Steps[T]) -> T:
-        """Take the steps of a call: what waits runs on the client's thread, all else on this one."""
+    def _drive(self, steps: Steps[T]) -> T:
+        """Runs the steps of a call: coroutines on the client's thread, the rest on this one."""
         try:
             waiting = next(steps)
             while True:
@@ -76,74 +89,91 @@ class ShareConsumer:
 
     @property
     def member_id(self) -> str:
-        """The member's id, the same for the consumer's life."""
-        return self._consumption.member_id
+        """The member's id; it does not change during the consumer's lifetime."""
+        return self._engine.member_id
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The topics subscribed to."""
+        """The subscribed topics."""
         return self._steps.topics
 
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
-        """How long acquisition locks of the group last; None while the server has not said."""
-        timeout = self._consumption.lock_timeout
+        """The duration of the group's acquisition locks; None before the server reported it."""
+        timeout = self._engine.lock_timeout
         return None if timeout is None else round(timeout * 1000)
 
     def processing(self, record: Record) -> AbstractContextManager[None]:
-        """Around what is done with a record, where there are traces: a `process` span in its trace.
+        """Returns a context manager that traces the processing of a record.
 
-        The span is current inside; what is raised there stands in it, and goes on. Else this does nothing.
+        With OpenTelemetry set up, it starts a `process` span in the record's trace, makes it current, and
+        records an exception raised inside it. Without, it does nothing.
         """
         return processing(record, self._group_id, self.member_id)
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Take records of these topics only; none: `unsubscribe`. Raises INVALID_TOPIC_EXCEPTION."""
-        wanted = self._steps.check_topics(topics)
-        if not wanted:
+        """Subscribes to exactly these topics; an empty list unsubscribes.
+
+        Replaces an earlier subscription. Raises KafkaError INVALID_TOPIC_EXCEPTION.
+        """
+        requested = self._steps.check_topics(topics)
+        if not requested:
             self.unsubscribe()
             return
-        self._thread.make(lambda: self._consumption.subscribe(wanted))
-        self._steps.topics = wanted
+        self._thread.make(lambda: self._engine.subscribe(requested))
+        self._steps.topics = requested
 
     def unsubscribe(self) -> None:
-        """Leave the group: what was acknowledged is confirmed, the rest released."""
-        self._walk(self._steps.unsubscribe(self._config.default_api_timeout_ms / 1000))
+        """Leaves the group: confirms pending acknowledgements and releases the other held records."""
+        self._drive(self._steps.unsubscribe(self._config.default_api_timeout_ms / 1000))
 
     def poll(self, timeout: float) -> list[Record]:
-        """Records within `timeout` seconds, about `max_poll_records`; an empty list when there were none.
+        """Returns records within `timeout` seconds, about `max_poll_records`, or an empty list.
 
-        Raises IllegalStateError without a subscription or, with explicit acknowledgement, while records of
-        the last poll are unanswered; RecordDeserializationError; WakeupError; KafkaError.
+        Raises IllegalStateError without a subscription, and in explicit mode while a record of the last poll
+        is not acknowledged; RecordDeserializationError; WakeupError; KafkaError.
         """
-        return self._walk(self._steps.poll(timeout))
+        return self._drive(self._steps.poll(timeout))
 
     def commit(self, timeout: float | None = None) -> list[RecordResult]:
-        """The outcome of each record acknowledged since the last commit, as soon as all are known.
+        """Returns the outcome of each record acknowledged since the last commit, once all are known.
 
-        What is not confirmed within `timeout` seconds (`default_api_timeout_ms`) has REQUEST_TIMED_OUT.
+        A record without an outcome after `timeout` seconds (default: `default_api_timeout_ms`) has the error
+        REQUEST_TIMED_OUT. Kafka: commitSync.
         """
         seconds = self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
-        return self._walk(self._steps.commit(seconds))
+        return self._drive(self._steps.commit(seconds))
 
     def commit_async(self) -> None:
-        """Accept what was handed out (implicit mode) without waiting; callbacks tell the outcome."""
+        """Accepts the records of the last poll in implicit mode, without waiting (Kafka: commitAsync).
+
+        `acknowledgement_commit_callback` receives the outcomes.
+        """
         self._steps.commit_async()
 
     def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
-        """Decide on the record that RecordDeserializationError named; it is released otherwise."""
+        """Acknowledges the record that RecordDeserializationError named; without it the record is released.
+
+        Raises IllegalStateError for any other record: use the methods of the record instead.
+        """
         return self._steps.acknowledge(topic, partition, offset, kind)
 
     def wakeup(self) -> None:
-        """Make the waiting call, or else the next one, raise WakeupError. From any thread."""
-        self._consumption.wake_up()
+        """Makes the call that waits, or otherwise the next one, raise WakeupError.
+
+        May be called from any thread, and from a callback.
+        """
+        self._engine.wake_up()
 
     def close(self, timeout: float = 30.0) -> None:
-        """Confirm what was acknowledged, release the rest, leave the group; at most `timeout` seconds."""
+        """Leaves the group within `timeout` seconds and closes the connection.
+
+        Pending acknowledgements are confirmed, the other held records released. A second call has no effect.
+        """
         if self._steps.closed:
             return
         try:
-            self._walk(self._steps.close(timeout))
+            self._drive(self._steps.close(timeout))
         finally:
             if self._steps.closed:
                 self._thread.call(self._connection.close())

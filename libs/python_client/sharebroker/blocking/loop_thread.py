@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's where it is installed."""
+    """Returns a uvloop event loop if uvloop is installed, else one of asyncio."""
     if find_spec("uvloop") is None:
         return asyncio.new_event_loop()
     import uvloop
@@ -26,7 +26,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopThread:
-    """Runs coroutines for threads that wait for them."""
+    """Runs coroutines for threads that wait for their results."""
 
     def __init__(self) -> None:
         self._loop = _new_loop()
@@ -35,7 +35,7 @@ class LoopThread:
 
     @classmethod
     def hosting(cls, factory: Callable[[], T]) -> tuple[Self, T]:
-        """A thread, and what `factory` makes within its loop; no thread when that raises."""
+        """Starts a thread and calls `factory` in its loop; stops the thread if `factory` raises."""
         thread = cls()
         try:
             return thread, thread.make(factory)
@@ -50,7 +50,10 @@ class LoopThread:
         self._loop.close()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for what `work` gives or raises. An interrupted wait (Ctrl-C) cancels it."""
+        """Waits for the result of `work`; an interrupted wait (Ctrl-C) cancels it.
+
+        Raises IllegalStateError if the thread is stopped.
+        """
         if self._loop.is_closed() or not self._thread.is_alive():
             work.close()
             raise IllegalStateError("the client is closed")
@@ -58,13 +61,13 @@ class LoopThread:
         try:
             return future.result()
         except CancelledError:
-            raise IllegalStateError("the client was closed meanwhile") from None
+            raise IllegalStateError("the client was closed during the call") from None
         except BaseException:
             future.cancel()
             raise
 
     def make(self, factory: Callable[[], T]) -> T:
-        """Call `factory` within the loop."""
+        """Calls `factory` in the loop and returns its result."""
 
         async def within() -> T:
             return factory()
@@ -72,11 +75,11 @@ class LoopThread:
         return self.call(within())
 
     def stop(self) -> None:
-        """End the loop, with all that runs in it, soon. Again, it does nothing."""
-        with suppress(RuntimeError):  # it is closed
+        """Stops the loop and cancels its tasks, without waiting. A second call has no effect."""
+        with suppress(RuntimeError):  # the loop is already closed
             self._loop.call_soon_threadsafe(self._loop.stop)
 
     def close(self) -> None:
-        """`stop`, and wait for the thread."""
+        """Stops the loop and waits for the thread to end."""
         self.stop()
         self._thread.join()

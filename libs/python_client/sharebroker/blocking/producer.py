@@ -15,15 +15,18 @@ from sharebroker_protocol.records.batch_builder import Header
 
 
 class Producer:
-    """Publishes records in batches; any number of threads. Keys go where a Kafka producer puts them.
+    """Publishes records in batches (Kafka: KafkaProducer). Keys map to the same partitions as in Kafka.
 
-    `with Producer("127.0.0.1:9090") as producer:`, then `producer.send(…)` for each record; what that gives
-    has the record's position as its `result()`, or is ignored. `close` waits for all. At least once: a
-    record that is tried again after a lost answer may be there twice.
+    with Producer("127.0.0.1:9090") as producer:
+    publication = producer.send("topic", b"value", key=b"key")
+
+    Call `publication.result()` for the position of the record, or ignore it: `close` waits for all records.
+    Any number of threads may use one producer. Delivery is at least once: a retry after a lost response can
+    append a duplicate.
     """
 
     def __init__(self, address: str, config: ProducerConfig | None = None) -> None:
-        """`address` is the gateway's host:port."""
+        """`address` is the gateway's `host:port`. Raises KafkaError INVALID_CONFIG."""
         made = LoopThread.hosting(lambda: Publishing(address, config or ProducerConfig()))
         self._thread, self._publishing = made
         self._closed = False
@@ -51,13 +54,15 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Publication:
-        """Take a record for publishing; waits only for room and, once a topic, for its partitions.
+        """Queues a record; waits only for buffer memory and, once per topic, for its partitions.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room, or no server, within
-        `max_block_ms`) and, when it is closed, IllegalStateError.
+        `timestamp_ms` is in milliseconds since the Unix epoch (default: now). Without `partition`, the key
+        chooses the partition, and records without key fill one partition's batch at a time. Raises KafkaError
+        UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no buffer memory or no server within
+        `max_block_ms`), and IllegalStateError when closed.
         """
         record = (key, value, headers)
-        while (sent := self._publishing.offer(topic, partition, record, timestamp_ms)) is None:
+        while (sent := self._publishing.try_send(topic, partition, record, timestamp_ms)) is None:
             self._thread.call(self._publishing.prepare(topic))
         return sent
 
@@ -71,18 +76,18 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Send one record and wait until it is durable."""
+        """Sends one record and waits until it is durable. Raises the errors of `send` and of the append."""
         sent = self.send(
             topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
         )
         return sent.result()
 
     def flush(self) -> None:
-        """Wait until the outcome of every record sent so far is known."""
+        """Sends all records at once and waits until the outcome of each is known."""
         self._thread.call(self._publishing.flush())
 
     def close(self, timeout: float = 30.0) -> None:
-        """Flush; what is not confirmed within `timeout` seconds fails with REQUEST_TIMED_OUT."""
+        """Flushes; records unconfirmed after `timeout` seconds fail with REQUEST_TIMED_OUT."""
         if not self._closed:
             self._closed = True
             self._thread.call(self._publishing.close(timeout))

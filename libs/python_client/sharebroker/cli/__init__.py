@@ -3,13 +3,13 @@
 import os
 import sys
 
-# Before gRPC is imported: it warns on the terminal at every command that `work` starts otherwise.
+# Set before gRPC is imported: otherwise it prints a warning for each process that `work` starts.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its core tells of failed handshakes; we say what failed
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the commands report failed connections themselves
 
 
 def main() -> None:
-    """Runs the command line; a probe without loading the rest, since health checks run it all the time."""
+    """Runs the command line. `probe` imports nothing else, because health checks run it often."""
     if sys.argv[1:2] == ["probe"]:
         from sharebroker.cli.probe import probe
 

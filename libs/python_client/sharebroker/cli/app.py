@@ -1,4 +1,4 @@
-"""All commands together, and how each of them fails."""
+"""The command line application and its error handling."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import typer
 from sharebroker.cli import consume, groups, probe, produce, state, stdio, topics, trace, verify, work
 from sharebroker.cli.failures import FAILED, explain
 from sharebroker.cli.options import examples
-from sharebroker.cli.output import say
+from sharebroker.cli.output import print_notice
 
 MORE_COMMANDS: Final = "sharebroker.commands"
-"""Entry points of other distributions: a function, whose attribute `epilog` follows its help, or a Typer."""
+"""Entry point group for commands of other distributions: a Typer, or a function with an optional `epilog`."""
 
 DISTRIBUTIONS: Final = ("sharebroker", "sharebroker-server", "sharebroker-spark")
-"""What there is of Sharebroker; one machine seldom has all."""
+"""The distributions whose version `--version` prints, if they are installed."""
 
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
-    help="Share groups over gRPC: many workers on the same partitions, each record answered for by itself.",
+    help="Share groups over gRPC: consumers share the records of a partition and acknowledge each one.",
 )
 
 
-def _tell_version(wanted: bool) -> None:
-    if not wanted:
+def _print_versions(requested: bool) -> None:
+    if not requested:
         return
     for distribution in DISTRIBUTIONS:
         with suppress(PackageNotFoundError):
@@ -41,7 +41,13 @@ def _tell_version(wanted: bool) -> None:
 @app.callback()
 def _common(
     versions: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Show versions and exit.")
+        bool,
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=_print_versions,
+            help="Print the installed versions and exit.",
+        ),
     ] = False,
 ) -> None:
     pass
@@ -59,14 +65,16 @@ app.add_typer(state.app, name="state")
 
 
 def main() -> None:
-    """Runs the command line: exit code 1 and one line on stderr for a failure, 2 for bad usage or set-up."""
+    """Runs the command line. Exits with 1 and one line on stderr after a failure, 2 for wrong usage or set-
+    up.
+    """
     stdio.fill()
     try:
-        if not set(sys.argv[1:2]) & ({"--version"} | _own_commands()):  # others cost the import of a server
+        if not set(sys.argv[1:2]) & ({"--version"} | _own_commands()):  # other commands import the server
             _add_other_commands()
         app(prog_name="sharebroker")
     except Exception as failure:
-        say(f"sharebroker: {explain(failure)}")
+        print_notice(f"sharebroker: {explain(failure)}")
         sys.exit(FAILED)
 
 

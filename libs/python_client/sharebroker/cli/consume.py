@@ -1,4 +1,4 @@
-"""`sharebroker consume`: prints records and answers for them."""
+"""`sharebroker consume`: prints records and acknowledges them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sharebroker.aio.consumer import ShareConsumer
 from sharebroker.cli.failures import FAILED
 from sharebroker.cli.group_session import FromBeginning, on_interrupt, prepare
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
-from sharebroker.cli.output import say
+from sharebroker.cli.output import print_notice
 from sharebroker.cli.records import document, place
 from sharebroker.client_errors import WakeupError
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol.records.record import AcknowledgeType, Record
 
-_PATIENCE: Final = 3600.0
-_MOST_AT_ONCE: Final = 500
-_ANSWERS: Final = {
+_NO_TIMEOUT: Final = 3600.0
+_MAX_POLL_RECORDS: Final = 500
+_KEYS: Final = {
     "a": AcknowledgeType.ACCEPT,
     "r": AcknowledgeType.RELEASE,
     "j": AcknowledgeType.REJECT,
@@ -37,8 +37,8 @@ EXAMPLES: Final = (
 )
 
 
-class Answer(StrEnum):
-    """What is said of every record."""
+class Action(StrEnum):
+    """What happens to every record."""
 
     ACCEPT = "accept"
     RELEASE = "release"
@@ -49,86 +49,93 @@ class Answer(StrEnum):
 def consume(
     topic: Topic,
     group: InGroup,
-    most: Annotated[
+    limit: Annotated[
         int | None, typer.Option("--max", min=1, help="Stop after this many records.", show_default=False)
     ] = None,
-    accept: Annotated[bool, typer.Option("--accept", help="Accept every record (the default).")] = False,
-    release: Annotated[bool, typer.Option("--release", help="Release every record for another try.")] = False,
-    reject: Annotated[bool, typer.Option("--reject", help="Reject every record for good.")] = False,
-    ask: Annotated[bool, typer.Option("--ask", help="Ask for each record what to do.")] = False,
+    accept: Annotated[bool, typer.Option("--accept", help="Accept every record (default).")] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="Release every record for another delivery.")
+    ] = False,
+    reject: Annotated[
+        bool, typer.Option("--reject", help="Reject every record: it is archived and not delivered again.")
+    ] = False,
+    ask: Annotated[bool, typer.Option("--ask", help="Prompt for the action on each record.")] = False,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", min=0, help="Stop when nothing has come for so many seconds."),
+        typer.Option("--timeout", min=0, help="Stop after SECONDS without a record.", metavar="SECONDS"),
     ] = None,
     from_beginning: FromBeginning = False,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Print a topic's records, one a line, and answer for each; Ctrl-C releases what is not answered."""
-    chosen = {Answer.ACCEPT: accept, Answer.RELEASE: release, Answer.REJECT: reject, Answer.ASK: ask}
-    answers = [answer for answer, is_chosen in chosen.items() if is_chosen] or [Answer.ACCEPT]
-    if len(answers) > 1:
-        raise typer.BadParameter(f"--{answers[0]} and --{answers[1]} exclude each other.")
+    """Print the records of a topic, one per line, and acknowledge each.
+
+    Ctrl-C stops and releases the records that are not acknowledged.
+    """
+    chosen = {Action.ACCEPT: accept, Action.RELEASE: release, Action.REJECT: reject, Action.ASK: ask}
+    actions = [action for action, is_chosen in chosen.items() if is_chosen] or [Action.ACCEPT]
+    if len(actions) > 1:
+        raise typer.BadParameter(f"--{actions[0]} and --{actions[1]} exclude each other.")
     prepare(server, group, topic, from_beginning)
-    most_at_once = min(most or _MOST_AT_ONCE, _MOST_AT_ONCE, 1 if ask else _MOST_AT_ONCE)
+    max_poll_records = min(limit or _MAX_POLL_RECORDS, _MAX_POLL_RECORDS, 1 if ask else _MAX_POLL_RECORDS)
     config = ConsumerConfig(
         client_id="sharebroker-cli",
-        share_acquire_mode="record_limit" if most or ask else "batch_optimized",
-        max_poll_records=most_at_once,
-        prefetch_records=0 if most or ask else most_at_once,
+        share_acquire_mode="record_limit" if limit or ask else "batch_optimized",
+        max_poll_records=max_poll_records,
+        prefetch_records=0 if limit or ask else max_poll_records,
         auto_renew=ask,
     )
-    session = Session(answers[0], as_json, most, timeout)
+    session = Session(actions[0], as_json, limit, timeout)
     asyncio.run(session.run(lambda: ShareConsumer(server, group, [topic], config)))
     if session.failed:
         raise typer.Exit(FAILED)
 
 
 class Session:
-    """One run of the command; `failed` counts answers that were refused."""
+    """One run of the command; `failed` counts acknowledgements that were rejected."""
 
-    def __init__(self, answer: Answer, as_json: bool, most: int | None, timeout: float | None) -> None:
-        self._answer = answer
+    def __init__(self, action: Action, as_json: bool, limit: int | None, timeout: float | None) -> None:
+        self._action = action
         self._as_json = as_json
-        self._left = most
+        self._remaining = limit
         self._timeout = timeout
         self._counts: Counter[str] = Counter()
         self.failed = 0
 
     async def run(self, join: Callable[[], ShareConsumer]) -> None:
-        """Until there is no more to do, or the user stops it."""
+        """Runs until the limit, the timeout or the user ends it."""
         async with join() as consumer:
             with on_interrupt(consumer.wakeup):
                 try:
-                    while await self._round(consumer):
+                    while await self._poll_once(consumer):
                         pass
                 except WakeupError:
                     pass
                 await self._confirm(consumer)
         self._report()
 
-    async def _round(self, consumer: ShareConsumer) -> bool:
-        """One poll and its answers; whether there is to be another."""
-        records = await consumer.poll(_PATIENCE if self._timeout is None else self._timeout)
-        for record in records[: self._left]:
+    async def _poll_once(self, consumer: ShareConsumer) -> bool:
+        """Polls and acknowledges once; returns whether to continue."""
+        records = await consumer.poll(_NO_TIMEOUT if self._timeout is None else self._timeout)
+        for record in records[: self._remaining]:
             if not await self._handle(record):
                 return False
         await self._confirm(consumer)
         if not records:
             return self._timeout is None
-        if self._left is not None:
-            self._left -= len(records)
-        return self._left is None or self._left > 0
+        if self._remaining is not None:
+            self._remaining -= len(records)
+        return self._remaining is None or self._remaining > 0
 
     async def _handle(self, record: Record) -> bool:
-        """Prints a record and answers for it; False when the user wants to stop."""
+        """Prints and acknowledges a record; returns False if the user wants to stop."""
         _print(record, self._as_json)
-        if self._answer is Answer.ASK:
-            kind = await _ask(record)
+        if self._action is Action.ASK:
+            kind = await _prompt(record)
             if kind is None:
                 return False
         else:
-            kind = AcknowledgeType[self._answer.name]
+            kind = AcknowledgeType[self._action.name]
         record.acquisition.sink.acknowledge(record, kind)
         return True
 
@@ -139,22 +146,22 @@ class Session:
             else:
                 self.failed += 1
                 where = f"{result.topic}, partition {result.partition}, offset {result.offset}"
-                say(f"{where}: not {result.kind.name.lower()}ed: {result.error.message}")
+                print_notice(f"{where}: not {result.kind.name.lower()}ed: {result.error.message}")
 
     def _report(self) -> None:
-        said = {"accept": "accepted", "release": "released", "reject": "rejected"}
-        counts = [f"{said[name]} {count}" for name, count in self._counts.items()]
-        say(", ".join(counts).capitalize() + "." if counts else "No records came.")
+        participles = {"accept": "accepted", "release": "released", "reject": "rejected"}
+        counts = [f"{participles[name]} {count}" for name, count in self._counts.items()]
+        print_notice(", ".join(counts).capitalize() + "." if counts else "No records arrived.")
 
 
 def _print(record: Record, as_json: bool) -> None:
-    """One line; out before the record is answered for, so that nothing is lost in a buffer."""
+    """Prints one line and flushes it, so that no accepted record is lost in a buffer."""
     line = json.dumps(document(record), ensure_ascii=False).encode() if as_json else record.value or b""
     sys.stdout.buffer.write(line + b"\n")
     sys.stdout.buffer.flush()
 
 
-async def _ask(record: Record) -> AcknowledgeType | None:
+async def _prompt(record: Record) -> AcknowledgeType | None:
     prompt = f"{place(record)}, delivery {record.delivery_count}: [a]ccept, [r]elease, re[j]ect, [q]uit? "
     while True:
         try:
@@ -163,5 +170,5 @@ async def _ask(record: Record) -> AcknowledgeType | None:
             return None
         if answer[:1].lower() == "q":
             return None
-        if answer[:1].lower() in _ANSWERS:
-            return _ANSWERS[answer[:1].lower()]
+        if answer[:1].lower() in _KEYS:
+            return _KEYS[answer[:1].lower()]

@@ -1,4 +1,4 @@
-"""What went wrong, in one line that says what to do, and the exit code that goes with it."""
+"""One-line error messages with advice, and exit codes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ FAILED: Final = 1
 BAD_USAGE: Final = 2
 
 _ADVICE: Final[Mapping[ErrorCode, str]] = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`sharebroker topics list` shows the topics there are.",
-    ErrorCode.UNKNOWN_TOPIC_ID: "`sharebroker topics list` shows the topics there are.",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`sharebroker topics list` lists the topics.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "`sharebroker topics list` lists the topics.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Use 1 to 249 letters, digits, dots, underscores and hyphens.",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or change it with `sharebroker topics alter`.",
-    ErrorCode.GROUP_ID_NOT_FOUND: "`sharebroker groups list` shows the groups there are.",
-    ErrorCode.NON_EMPTY_GROUP: "Stop its consumers first; `sharebroker groups members` shows them.",
-    ErrorCode.REQUEST_TIMED_OUT: "It may have happened or not: look, then try again.",
-    ErrorCode.KAFKA_STORAGE_ERROR: "Free disk or memory of the server's Redis, then try again.",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or alter it with `sharebroker topics alter`.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`sharebroker groups list` lists the groups.",
+    ErrorCode.NON_EMPTY_GROUP: "Stop its consumers first; `sharebroker groups members` lists them.",
+    ErrorCode.REQUEST_TIMED_OUT: "The request may have been applied or not: check, then try again.",
+    ErrorCode.KAFKA_STORAGE_ERROR: "Free disk space or memory on the server's Redis, then try again.",
 }
 
-_NO_SERVER: Final = "Start one with `sharebroker serve`, or name one with --server."
+_NO_SERVER: Final = "Start a server with `sharebroker serve`, or name one with --server."
 
 
 def explain(failure: Exception) -> str:
-    """One line for people."""
+    """Returns the failure as one line of text."""
     if isinstance(failure, KafkaError):
         advice = _ADVICE.get(failure.code, "Try again." if failure.retriable else "")
         if failure.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and TRANSPORT in failure.metadata:

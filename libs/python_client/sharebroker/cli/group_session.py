@@ -1,4 +1,4 @@
-"""Joining a group from the command line, and leaving it when the user says so."""
+"""Shared by the commands that consume: set-up of the group and interruption."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FromBeginning = Annotated[
     bool,
     typer.Option(
         "--from-beginning",
-        help="Where the group has no start yet, start with the oldest record "
+        help="Start with the oldest record where the group has no start offset yet "
         "(sets the group's share.auto.offset.reset to earliest).",
     ),
 ]
 
 
 def prepare(server: str, group: str, topic: str, from_beginning: bool) -> None:
-    """Checks that the topic is there, and sets where the group starts. Raises KafkaError."""
+    """Checks that the topic exists and sets where the group starts. Raises KafkaError."""
     with Admin(server) as admin:
         admin.describe_topic(topic)
         if from_beginning:
@@ -32,7 +32,7 @@ def prepare(server: str, group: str, topic: str, from_beginning: bool) -> None:
 
 @contextmanager
 def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
-    """Calls `act` in the running event loop for Ctrl-C and SIGTERM."""
+    """Calls `act` in the running event loop on SIGINT (Ctrl-C) and SIGTERM."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM)
     for number in signals:

@@ -1,4 +1,8 @@
-"""What the logs of a live system say of a group; asked again where something looks wrong."""
+"""Reads the stored state and the logs of a share group from a running cluster.
+
+The state, the group and the record logs are read one after the other while records are consumed. A partition
+with findings is therefore read again: a real violation persists, an artifact of the reading order does not.
+"""
 
 from __future__ import annotations
 
@@ -16,116 +20,125 @@ from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 import InspectRecordsResponse
 
-_LOOKS: Final = 3
-"""What is wrong stays so; what only looked wrong, because a look takes time, does not."""
+_ATTEMPTS: Final = 3
+"""Times that a partition with findings is read."""
 
-_AT_ONCE: Final = 16
+_CONCURRENCY: Final = 16
 _LIMIT: Final = "share.delivery.count.limit"
 
 Stored = InspectShareGroupStateResponse | KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
-    """A share-partition: what was read (None: it cannot be read) and what is wrong with it."""
+class GroupSnapshot:
+    """A share-partition: the evidence (None if it is unreadable) and the findings."""
 
     evidence: Evidence | None
     findings: list[Finding]
 
     @property
     def well(self) -> bool:
-        """Whether there is nothing but remarks."""
+        """Whether all findings are mere remarks."""
         return all(finding.kind.remark for finding in self.findings)
 
 
-async def survey(
-    admin: Admin, group: str, topics: Collection[str], seen: Callable[[int, int], None]
-) -> dict[TopicPartition, Surveyed]:
-    """The group's share-partitions (of `topics`, or all). Calls `seen(done, total)`. Raises KafkaError."""
-    await admin.describe_group(group)  # refuses one that there is not
+async def read_snapshots(
+    admin: Admin, group: str, topics: Collection[str], on_progress: Callable[[int, int], None]
+) -> dict[TopicPartition, GroupSnapshot]:
+    """Returns the group's share-partitions (of `topics`, or all).
+
+    Calls `on_progress(done, total)`. Raises KafkaError.
+    """
+    await admin.describe_group(group)  # raises GROUP_ID_NOT_FOUND
     known = sorted(await admin.group_offsets(group))
     if unknown := set(topics) - {place.topic for place in known}:
-        text = f"Group {group} has nothing in {', '.join(sorted(unknown))}."
+        text = f"Group {group} has no state in {', '.join(sorted(unknown))}."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    wanted = [place for place in known if not topics or place.topic in topics]
-    found: dict[TopicPartition, Surveyed] = {}
-    for _ in range(_LOOKS):
-        again = [place for place in wanted if place not in found or not found[place].well]
-        if again:
-            found |= await _look(admin, group, again, seen)
+    selected = [place for place in known if not topics or place.topic in topics]
+    found: dict[TopicPartition, GroupSnapshot] = {}
+    for _ in range(_ATTEMPTS):
+        unsure = [place for place in selected if place not in found or not found[place].well]
+        if unsure:
+            found |= await _read_once(admin, group, unsure, on_progress)
     return found
 
 
-async def _look(
-    admin: Admin, group: str, places: Collection[TopicPartition], seen: Callable[[int, int], None]
-) -> dict[TopicPartition, Surveyed]:
-    """The state first: what it speaks of must be in the record log by then, and its epoch in the group."""
-    stored = await _stored(admin, group, places, seen)
+async def _read_once(
+    admin: Admin, group: str, places: Collection[TopicPartition], on_progress: Callable[[int, int], None]
+) -> dict[TopicPartition, GroupSnapshot]:
+    """Reads and verifies once.
+
+    The state is read first, so that the group epoch and the logs read later are at least as new.
+    """
+    stored = await _stored(admin, group, places, on_progress)
     epoch = (await admin.describe_group(group)).group_epoch
     limits = {config.name: config.value for config in await admin.group_configs(group)}
     logs = await _logs(admin, group, {place: _start(state) for place, state in stored.items()})
     limit = int(limits[_LIMIT] or 0)
-    return {place: _judged(stored[place], logs[place], epoch, limit) for place in places}
+    return {place: _verified(stored[place], logs[place], epoch, limit) for place in places}
 
 
 def _start(stored: Stored) -> int:
-    """Where to read the record log from; -1: no matter."""
+    """Returns the offset to read the record log from; -1 if it is not needed."""
     return -1 if isinstance(stored, KafkaError) else start_of(stored)
 
 
 async def _logs(
     admin: Admin, group: str, starts: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, RecordLog]:
-    """The record logs as they end now, each read from its start on."""
-    left = dict(starts)
+    """Reads the record logs from their start offsets to their current end."""
+    remaining = dict(starts)
     logs: dict[TopicPartition, RecordLog] = {}
-    while left:
-        for place, part in (await admin.inspect_records(group, left)).items():
+    while remaining:
+        for place, part in (await admin.inspect_records(group, remaining)).items():
             logs[place] = _extended(logs.get(place), part)
-            left[place] = part.next_offset
-        left = {place: offset for place, offset in left.items() if offset < logs[place].end}
+            remaining[place] = part.next_offset
+        remaining = {place: offset for place, offset in remaining.items() if offset < logs[place].end}
     return logs
 
 
-def _extended(seen: RecordLog | None, part: InspectRecordsResponse.Partition) -> RecordLog:
-    """With what a further part of the log shows; its bounds and who holds what are of the first look."""
-    if seen is None:
-        seen = RecordLog(part.log_start_offset, part.log_end_offset, _spans(part.in_delivery))
-    markers, missing = (*seen.markers, *_spans(part.markers)), (*seen.missing, *_spans(part.missing))
-    return replace(seen, markers=markers, missing=missing)
+def _extended(on_progress: RecordLog | None, part: InspectRecordsResponse.Partition) -> RecordLog:
+    """Adds a further part of the log; its bounds and held records are those of the first part."""
+    if on_progress is None:
+        on_progress = RecordLog(part.log_start_offset, part.log_end_offset, _spans(part.in_delivery))
+    markers, missing = (
+        (*on_progress.markers, *_spans(part.markers)),
+        (*on_progress.missing, *_spans(part.missing)),
+    )
+    return replace(on_progress, markers=markers, missing=missing)
 
 
 def _spans(ranges: Iterable[InspectRecordsResponse.OffsetRange]) -> tuple[Span, ...]:
     return tuple(Span(each.first_offset, each.last_offset) for each in ranges)
 
 
-def _judged(stored: Stored, log: RecordLog, group_epoch: int, limit: int) -> Surveyed:
+def _verified(stored: Stored, log: RecordLog, group_epoch: int, limit: int) -> GroupSnapshot:
     if isinstance(stored, KafkaError):
-        return Surveyed(None, [Finding(Kind.UNREADABLE, stored.message)])
+        return GroupSnapshot(None, [Finding(Kind.UNREADABLE, stored.message)])
     evidence = Evidence(stored, log, group_epoch, limit)
-    return Surveyed(evidence, verify(evidence))
+    return GroupSnapshot(evidence, verify(evidence))
 
 
 async def _stored(
-    admin: Admin, group: str, places: Collection[TopicPartition], seen: Callable[[int, int], None]
+    admin: Admin, group: str, places: Collection[TopicPartition], on_progress: Callable[[int, int], None]
 ) -> Mapping[TopicPartition, Stored]:
-    slots, answers = asyncio.Semaphore(_AT_ONCE), dict[TopicPartition, Stored]()
+    slots, states = asyncio.Semaphore(_CONCURRENCY), dict[TopicPartition, Stored]()
 
-    async def ask(place: TopicPartition) -> None:
+    async def read_state(place: TopicPartition) -> None:
         async with slots:
-            answers[place] = await _inspected(admin, group, place)
-            seen(len(answers), len(places))
+            states[place] = await _read_state(admin, group, place)
+            on_progress(len(states), len(places))
 
     try:
-        async with asyncio.TaskGroup() as asking:
+        async with asyncio.TaskGroup() as requests:
             for place in places:
-                asking.create_task(ask(place))
+                requests.create_task(read_state(place))
     except ExceptionGroup as failed:
         raise failed.exceptions[0] from None
-    return answers
+    return states
 
 
-async def _inspected(admin: Admin, group: str, place: TopicPartition) -> Stored:
+async def _read_state(admin: Admin, group: str, place: TopicPartition) -> Stored:
     try:
         return await admin.inspect_state(group, place)
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""`sharebroker groups …`"""
+"""`sharebroker groups`: manages share groups."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sharebroker.admin_model import GroupOffset, MemberDescription
 from sharebroker.aio.admin import EARLIEST, LATEST
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, changes, examples
-from sharebroker.cli.output import Column, numbers, print_facts, print_json, print_rows, say
+from sharebroker.cli.output import Column, numbers, print_facts, print_json, print_notice, print_rows
 from sharebroker.cli.positions import Position, parse_position
 from sharebroker_protocol.model import TopicPartition
 
 app = typer.Typer(
-    no_args_is_help=True, help="Look at share groups, move their offsets, change and delete them."
+    no_args_is_help=True, help="List, describe, configure and delete share groups; reset their offsets."
 )
 
 _GROUPS: Final = (Column("GROUP", "group"), Column("STATE", "state"))
@@ -65,7 +65,7 @@ def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     epilog=examples("sharebroker groups describe billing", "sharebroker groups describe billing --json")
 )
 def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """Show a group: its state, its epochs, how many members it has, and how far it lags."""
+    """Show a group: its state, epochs, number of members, topics and lag."""
     with Admin(server) as admin:
         found = admin.describe_group(group)
         rows = offset_rows(admin.group_offsets(group), None)
@@ -89,7 +89,7 @@ def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fa
     epilog=examples("sharebroker groups members billing", "sharebroker groups members billing --json")
 )
 def members(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """List the members of a group with the partitions they are assigned."""
+    """List the members of a group with their assigned partitions."""
     with Admin(server) as admin:
         rows = [member_row(member) for member in admin.describe_group(group).members]
     if not as_json:
@@ -106,7 +106,7 @@ def members(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fal
 def show_offsets(
     group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
 ) -> None:
-    """List a group's start offsets and lag, by partition."""
+    """List a group's start offset and lag per partition."""
     with Admin(server) as admin:
         rows = offset_rows(admin.group_offsets(group), topic)
     print_rows(rows, _OFFSETS, as_json, f"Group {group} has no offsets.")
@@ -122,18 +122,20 @@ def show_offsets(
 def reset(
     group: Group,
     topic: Annotated[str, typer.Option("--topic", "-t", help="Name of the topic.")],
-    to: Annotated[str, typer.Option("--to", help="earliest, latest, an offset, or a time (ISO 8601).")],
+    to: Annotated[
+        str, typer.Option("--to", help="earliest, latest, an offset, or an ISO 8601 time with zone.")
+    ],
     partition: Annotated[
         list[int] | None,
         typer.Option("--partition", min=0, max=MOST, help="Only this partition; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show where it would move, change nothing.")
+        bool, typer.Option("--dry-run", help="Show the new offsets without setting them.")
     ] = False,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Move where a group without members starts in a topic."""
+    """Set the start offsets of a group without members."""
     position = parse_position(to)
     with Admin(server) as admin:
         starts = _resolve(admin, topic, partition, position)
@@ -152,7 +154,7 @@ def reset(
 def delete(
     group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
 ) -> None:
-    """Delete a group without members, or only what it knows of some topics."""
+    """Delete a group without members, or its state in some topics."""
     with Admin(server) as admin:
         if topic:
             admin.delete_group_offsets(group, topic)
@@ -161,9 +163,9 @@ def delete(
     if as_json:
         print_json({"group": group, "deleted": topic or "all"})
     elif topic:
-        say(f"Group {group} forgot {', '.join(topic)}.")
+        print_notice(f"Deleted the state of group {group} in {', '.join(topic)}.")
     else:
-        say(f"Deleted group {group}.")
+        print_notice(f"Deleted group {group}.")
 
 
 @app.command(
@@ -175,14 +177,17 @@ def delete(
 )
 def config(
     group: Group,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="key=value; may be repeated.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A property to set, as key=value; may be repeated.")
+    ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", help="A property to set back to its default.")
+        list[str] | None,
+        typer.Option("--unset", help="A property to restore to its default; may be repeated."),
     ] = None,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change a group's properties; a group can be configured before it exists."""
+    """Show or change a group's properties. The group need not exist."""
     changed = changes(set_, unset, "--set")
     with Admin(server) as admin:
         if changed:
@@ -192,7 +197,7 @@ def config(
 
 
 def member_row(member: MemberDescription) -> dict[str, Any]:
-    """A member's facts; `assigned` maps topics to partitions."""
+    """Returns a member as plain values; `assigned` maps topics to partitions."""
     return {
         "member": member.member_id,
         "epoch": member.member_epoch,
@@ -210,7 +215,7 @@ def _readable(assigned: dict[str, list[int]]) -> list[str]:
 def offset_rows(
     offsets: Mapping[TopicPartition, GroupOffset], only: list[str] | None
 ) -> list[dict[str, Any]]:
-    """Where a group stands, by topic and partition."""
+    """Returns a group's position by topic and partition."""
     return [
         {"topic": place.topic, "partition": place.partition, **asdict(offset)}
         for place, offset in sorted(offsets.items())
@@ -221,7 +226,7 @@ def offset_rows(
 def _resolve(
     admin: Admin, topic: str, only: list[int] | None, position: Position
 ) -> dict[TopicPartition, int]:
-    """The offset that a position means in each partition; a time after the last record means the end."""
+    """Returns the offset of `position` in each partition; a time after the last record is the log end."""
     count = admin.describe_topic(topic).partitions
     places = [TopicPartition(topic, number) for number in only or range(count)]
     ends = admin.list_offsets(places, LATEST)
@@ -235,11 +240,11 @@ def _resolve(
 
 
 def _within(place: TopicPartition, offset: int, start: int, end: int) -> int:
-    """The offset nearest to `offset` that the log has; says so if it is another one (as Kafka's tools do)."""
+    """Returns the nearest offset within the log, and prints a notice if it differs (as Kafka's tools do)."""
     nearest = min(max(offset, start), end)
     if nearest != offset:
-        say(
+        print_notice(
             f"Offset {offset} is outside partition {place.partition} of topic {place.topic}, "
-            f"which goes from {start} to {end}: {nearest} is taken."
+            f"which has offsets {start} to {end}: using {nearest}."
         )
     return nearest

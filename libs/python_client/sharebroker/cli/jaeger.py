@@ -1,4 +1,4 @@
-"""Asks Jaeger's query API for traces."""
+"""A client of Jaeger's query API."""
 
 from __future__ import annotations
 
@@ -10,43 +10,45 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import urlopen
 
-from sharebroker.tracing.finished_span import SpanName, Told, of_jaeger
+from sharebroker.tracing.finished_span import FinishedSpan, SpanName, of_jaeger
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
-_WITHIN: Final = 10.0
-_MOST: Final = 20
-_ANOTHER: Final = "does not answer as Jaeger's query API does"
+_TIMEOUT: Final = 10.0
+_MAX_TRACES: Final = 20
+_NOT_JAEGER: Final = "does not respond as Jaeger's query API"
 
 
 class Jaeger:
-    """At a URL. Every call raises KafkaError INVALID_CONFIG where nothing answers, or something else does."""
+    """The query API at a URL. Every call raises KafkaError INVALID_CONFIG if it does not respond as Jaeger
+    does.
+    """
 
     def __init__(self, url: str) -> None:
         if not _is_address(url):
-            told = repr(url) if "@" not in url else "one with a login"
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"--jaeger takes http://HOST:PORT, not {told}.")
+            shown = repr(url) if "@" not in url else "a URL with credentials"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"--jaeger must be http://HOST:PORT, not {shown}.")
         self._url = url.rstrip("/")
 
-    def find(self, attributes: Mapping[str, str], since: float, until: float) -> list[list[Told]]:
-        """Traces with a span that has all the attributes, newest first; times in seconds."""
-        asked = {
+    def find(self, attributes: Mapping[str, str], since: float, until: float) -> list[list[FinishedSpan]]:
+        """Returns traces with a span that has all the attributes, newest first; times are in seconds."""
+        query = {
             "tags": json.dumps(dict(attributes)),
             "start": str(int(since * 1e6)),
             "end": str(int(until * 1e6)),
-            "limit": str(_MOST),
+            "limit": str(_MAX_TRACES),
         }
-        found: dict[str, list[Told]] = {}
+        found: dict[str, list[FinishedSpan]] = {}
         for service in self._services():
-            for span in self._spans(f"/api/traces?{urlencode({'service': service, **asked})}"):
+            for span in self._spans(f"/api/traces?{urlencode({'service': service, **query})}"):
                 found.setdefault(span.name.trace, []).append(span)
-            if found:  # what Jaeger gives are whole traces
+            if found:  # Jaeger returns complete traces
                 break
         return sorted(found.values(), key=lambda spans: spans[0].begun, reverse=True)
 
-    def spans(self, named: Sequence[SpanName]) -> list[Told]:
-        """Single spans of other traces, as far as Jaeger has them; of so many traces at most."""
+    def spans(self, named: Sequence[SpanName]) -> list[FinishedSpan]:
+        """Returns single spans of other traces, of at most 20 traces."""
         found = []
-        for trace in list(dict.fromkeys(name.trace for name in named))[:_MOST]:
+        for trace in list(dict.fromkeys(name.trace for name in named))[:_MAX_TRACES]:
             spans = self._spans(f"/api/traces/{quote(trace)}", missing={})
             found += [span for span in spans if span.name in named]
         return found
@@ -54,36 +56,36 @@ class Jaeger:
     def _services(self) -> list[str]:
         services = self._get("/api/services").get("data") or []
         if not isinstance(services, list) or not all(isinstance(name, str) for name in services):
-            raise self._wrong(_ANOTHER)
+            raise self._error(_NOT_JAEGER)
         return services
 
-    def _spans(self, path: str, missing: dict[str, Any] | None = None) -> list[Told]:
+    def _spans(self, path: str, missing: dict[str, Any] | None = None) -> list[FinishedSpan]:
         try:
             return of_jaeger(self._get(path, missing))
         except (AttributeError, LookupError, TypeError, ValueError) as failure:
-            raise self._wrong(_ANOTHER) from failure
+            raise self._error(_NOT_JAEGER) from failure
 
     def _get(self, path: str, missing: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
-            with urlopen(self._url + path, timeout=_WITHIN) as answer:
-                document = json.load(answer)
-        except HTTPError as refusal:
-            with refusal:
-                if missing is not None and refusal.code == 404:
+            with urlopen(self._url + path, timeout=_TIMEOUT) as response:
+                document = json.load(response)
+        except HTTPError as failure:
+            with failure:
+                if missing is not None and failure.code == 404:
                     return missing
-                raise self._wrong(f"answers {refusal.code} to {path.partition('?')[0]}") from refusal
+                raise self._error(f"returned {failure.code} for {path.partition('?')[0]}") from failure
         except OSError as failure:
-            raise self._wrong(f"does not answer ({getattr(failure, 'reason', failure)})") from failure
+            raise self._error(f"does not respond ({getattr(failure, 'reason', failure)})") from failure
         except (HTTPException, ValueError) as failure:
-            raise self._wrong(_ANOTHER) from failure
+            raise self._error(_NOT_JAEGER) from failure
         if not isinstance(document, dict):
-            raise self._wrong(_ANOTHER)
+            raise self._error(_NOT_JAEGER)
         return document
 
-    def _wrong(self, what: str) -> KafkaError:
+    def _error(self, problem: str) -> KafkaError:
         return KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"{self._url} {what}. Name Jaeger's query port (16686 as a rule) with --jaeger.",
+            f"{self._url} {problem}. Set --jaeger to Jaeger's query port (default 16686).",
         )
 
 

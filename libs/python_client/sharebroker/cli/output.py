@@ -1,4 +1,4 @@
-"""What commands print: the same data as a table for people or as JSON for programs."""
+"""Output of commands: the same data as a table for people or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WIDE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its heading, the row's key, and whether it holds numbers."""
+    """A column of a table: its heading, the key of its values in a row, and whether these are numbers."""
 
     heading: str
     key: str
@@ -25,24 +25,24 @@ class Column:
 
 
 def console() -> Console:
-    """Standard output; wide enough for any line where it is no terminal."""
+    """Returns standard output as a console; it does not wrap lines unless it is a terminal."""
     shown = Console()
     return shown if shown.is_terminal else Console(width=_WIDE)
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column], title: str | None = None) -> Table:
-    """Rows as a table without frame."""
-    made = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
+    """Returns rows as a table without a frame."""
+    result = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
     for index, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if column.number else "left"
-        made.add_column(column.heading, justify=justify, overflow="fold", no_wrap=index == 0)
+        result.add_column(column.heading, justify=justify, overflow="fold", no_wrap=index == 0)
     for row in rows:
-        made.add_row(*(cell(row.get(column.key)) for column in columns))
-    return made
+        result.add_row(*(cell(row.get(column.key)) for column in columns))
+    return result
 
 
 def cell(value: object) -> str:
-    """A value as people read it; `-` where there is none."""
+    """Formats a value for people; `-` for a missing one."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -55,7 +55,7 @@ def cell(value: object) -> str:
 
 
 def numbers(values: Sequence[int]) -> str:
-    """Whole numbers with runs joined: 0-3, 7."""
+    """Formats integers with ranges: 0-3, 7."""
     runs: list[list[int]] = []
     for value in sorted(values):
         if runs and runs[-1][1] + 1 == value:
@@ -66,40 +66,40 @@ def numbers(values: Sequence[int]) -> str:
 
 
 def text(data: bytes | None) -> str | None:
-    """Bytes as text; what is not UTF-8 shows as replacement characters."""
+    """Decodes UTF-8; invalid bytes become replacement characters."""
     return None if data is None else data.decode("utf-8", "replace")
 
 
 def print_json(data: object) -> None:
-    """One JSON document."""
+    """Prints one JSON document."""
     console().print_json(json.dumps(data), indent=2)
 
 
 def print_rows(rows: Sequence[Row], columns: Sequence[Column], as_json: bool, nothing: str) -> None:
-    """A table or a JSON list; `nothing` is what people read where there are no rows."""
+    """Prints a table or a JSON list; without rows, the notice `nothing` instead of a table."""
     if as_json:
         print_json([dict(row) for row in rows])
     elif rows:
         console().print(table(rows, columns))
     else:
-        say(nothing)
+        print_notice(nothing)
 
 
 def print_facts(facts: Row) -> None:
-    """Names and values, one a line."""
-    made = Table(box=None, pad_edge=False, show_header=False)
-    made.add_column(style="bold")
-    made.add_column(overflow="fold")
+    """Prints names and values, one pair per line."""
+    result = Table(box=None, pad_edge=False, show_header=False)
+    result.add_column(style="bold")
+    result.add_column(overflow="fold")
     for name, value in facts.items():
-        made.add_row(name, cell(value))
-    console().print(made)
+        result.add_row(name, cell(value))
+    console().print(result)
 
 
 def stderr() -> Console:
-    """Standard error, for what is beside the data."""
+    """Returns standard error as a console."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def say(message: str) -> None:
-    """A remark for people, beside the data."""
+def print_notice(message: str) -> None:
+    """Prints a message for people to standard error, apart from the data."""
     stderr().print(message, markup=False)

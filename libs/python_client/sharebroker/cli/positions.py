@@ -1,4 +1,4 @@
-"""A place in a topic as people name it."""
+"""Positions in a topic as given on the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Position:
 
 
 def parse_position(text: str) -> Position:
-    """`earliest`, `latest`, an offset or an ISO 8601 time with its zone. Raises typer.BadParameter."""
+    """Parses `earliest`, `latest`, an offset or an ISO 8601 time with zone. Raises typer.BadParameter."""
     if text in ("earliest", "latest"):
         return Position(timestamp=EARLIEST if text == "earliest" else LATEST)
     if text.isdecimal():
@@ -33,4 +33,6 @@ def parse_position(text: str) -> Position:
             f"{text!r} is not earliest, latest, an offset or a time such as 2026-01-31T08:00:00+00:00.",
             param_hint="--to",
         )
-    return Position(timestamp=max(0, round(time.timestamp() * 1000)))  # below 0 are EARLIEST and LATEST
+    return Position(
+        timestamp=max(0, round(time.timestamp() * 1000))
+    )  # negative timestamps mean EARLIEST and LATEST

@@ -1,4 +1,6 @@
-"""`sharebroker probe`: asks a server how it is, for a container's health check; imports next to nothing."""
+"""`sharebroker probe`: requests a server's health, for container health checks. Imports as little as
+possible.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +15,22 @@ EXAMPLES: Final = (
     "sharebroker probe ready",
     "sharebroker probe live --url http://127.0.0.1:9200",
 )
-_WITHIN: Final = 3.0
+_TIMEOUT: Final = 3.0
 _PATHS: Final[Mapping[str, str]] = {"started": "/startedz", "ready": "/readyz", "live": "/livez"}
 _USAGE: Final = f"""\
 Usage: sharebroker probe started|ready|live [--url {DEFAULT_URL}]
 
-  started  it serves
-  ready    it owns what it should and reaches Redis: clients may be sent to it
-  live     its event loop turns
+  started  the server has finished its start
+  ready    the server owns its shards and reaches Redis: clients may connect
+  live     the event loop of the server runs
 
-Asks a server that was started with `serve --metrics HOST:PORT`. Exit code 0 for yes, 1 for no or no answer.
+Queries a server that was started with `serve --metrics HOST:PORT`.
+Exit code 0 for yes, 1 for no or no response, 2 for wrong usage.
 """
 
 
 def probe(arguments: Sequence[str]) -> int:
-    """The exit code; says why on standard error where it is not 0."""
+    """Returns the exit code; prints the reason to standard error unless it is 0."""
     if "--help" in arguments:
         sys.stdout.write(_USAGE)
         return 0
@@ -40,25 +43,25 @@ def probe(arguments: Sequence[str]) -> int:
     if len(rest) != 1 or rest[0] not in _PATHS or parts.scheme != "http" or not parts.hostname:
         sys.stderr.write(_USAGE)
         return 2
-    reason = _ask(parts.hostname, parts.port or 80, _PATHS[rest[0]])
+    reason = _request(parts.hostname, parts.port or 80, _PATHS[rest[0]])
     if reason:
         sys.stderr.write(f"sharebroker probe: not {rest[0]}: {reason}\n")
     return 1 if reason else 0
 
 
 def listed(question: str, url: str = DEFAULT_URL) -> None:
-    """Ask a server how it is: started, ready or live? Exit code 0 for yes."""
+    """Check whether a server is started, ready or live. Exit code 0 for yes, 1 for no, 2 for wrong usage."""
     sys.exit(probe([question, "--url", url]))
 
 
-def _ask(host: str, port: int, path: str) -> str:
-    connection = HTTPConnection(host, port, timeout=_WITHIN)
+def _request(host: str, port: int, path: str) -> str:
+    connection = HTTPConnection(host, port, timeout=_TIMEOUT)
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        said = answer.read().decode(errors="replace").strip()
+        response = connection.getresponse()
+        body = response.read().decode(errors="replace").strip()
     except (OSError, HTTPException, ValueError) as failure:
-        return f"no answer from {host}:{port}: {failure}"
+        return f"no response from {host}:{port}: {failure}"
     finally:
         connection.close()
-    return "" if answer.status == 200 else said or str(answer.status)
+    return "" if response.status == 200 else body or str(response.status)

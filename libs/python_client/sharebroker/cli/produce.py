@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from sharebroker.blocking.admin import Admin
 from sharebroker.blocking.producer import Producer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, settings
-from sharebroker.cli.output import print_json, say
+from sharebroker.cli.output import print_json, print_notice
 from sharebroker.cli.reading import Format, Input, read
 from sharebroker.cli.tracing import traced
 from sharebroker.producer.config import ProducerConfig
@@ -36,28 +36,34 @@ EXAMPLES: Final = (
 def produce(
     topic: Topic,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="What to read; standard input without it.")
+        Path | None, typer.Argument(metavar="FILE", help="The file to read; default: standard input.")
     ] = None,
     written: Annotated[
         Format | None,
         typer.Option(
-            "--format", help="lines, jsonl or csv; by the file's name, else lines.", show_default=False
+            "--format",
+            help="lines, jsonl or csv; default: by the file's suffix, else lines.",
+            show_default=False,
         ),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", help="The field whose value is the record's key.")
+        str | None, typer.Option("--key", help="The field that holds the record's key (jsonl and csv).")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", help="key=value for every record; may be repeated.")
+        list[str] | None,
+        typer.Option("--header", help="A header of every record, as key=value; may be repeated."),
     ] = None,
     compression: Annotated[
         Literal["none", "gzip", "snappy", "lz4", "zstd"],
-        typer.Option("--compression", help="How to compress."),
+        typer.Option("--compression", help="The compression codec."),
     ] = "none",
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Publish a record for each line, JSON line or CSV row (as a JSON object); done when all are durable."""
+    """Publish one record per line, JSON line or CSV row; exit when all are durable.
+
+    A CSV row becomes a JSON object with the header's field names.
+    """
     written = written or _BY_SUFFIX.get(file.suffix if file else "", Format.LINES)
     if key is not None and written is Format.LINES:
         raise typer.BadParameter("Lines have no fields; use --format jsonl or csv.", param_hint="--key")
@@ -73,11 +79,11 @@ def produce(
         if as_json:
             print_json({"topic": topic, "records": publisher.confirmed})
         else:
-            say(f"Published {publisher.confirmed:,} records to {topic}.")
+            print_notice(f"Published {publisher.confirmed:,} records to {topic}.")
 
 
 class Publisher:
-    """Publishes input; `confirmed` counts the records known to be durable."""
+    """Publishes input; `confirmed` counts durable records."""
 
     def __init__(self, topic: str, headers: Sequence[Header]) -> None:
         self._topic = topic
@@ -86,7 +92,7 @@ class Publisher:
         self.confirmed = 0
 
     def publish(self, producer: Producer, records: Iterable[Input]) -> None:
-        """Sends everything and waits for it, also for what came before a BadInputError. Raises KafkaError."""
+        """Publishes all records and waits for them, even after a BadInputError. Raises KafkaError."""
         try:
             with _progress() as (progress, task):
                 for record in records:
@@ -116,7 +122,7 @@ def _opened(file: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _progress() -> Iterator[tuple[Progress, TaskID]]:
-    """A count that moves, where standard error is a terminal."""
+    """Shows a running count if standard error is a terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.completed:,} records durable"), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -1,4 +1,4 @@
-"""Input of `produce`, read line by line into records."""
+"""Reads the input of `produce` into records, line by line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Format(StrEnum):
-    """How input is written."""
+    """The input format."""
 
     LINES = "lines"
     JSONL = "jsonl"
@@ -25,13 +25,13 @@ class Input(NamedTuple):
 
 
 class BadInputError(ValueError):
-    """A line that cannot be read as a record; the message names it."""
+    """A line that is not a valid record; the message names the line."""
 
 
 def read(lines: Iterable[bytes], written: Format, key: str | None) -> Iterator[Input]:
-    """The records of `lines`, keyed by the field `key` where there is one. Raises BadInputError.
+    """Yields the records of `lines`, keyed by the field `key` if it is set. Raises BadInputError.
 
-    A line is a value as it stands; of CSV, a row becomes a JSON object by its header.
+    With `lines` and `jsonl` a line is a value. With `csv` a row becomes a JSON object.
     """
     if written is Format.LINES:
         return (Input(None, line.rstrip(b"\r\n")) for line in lines)
@@ -47,7 +47,7 @@ def _json_lines(lines: Iterable[bytes], key: str | None) -> Iterator[Input]:
         except ValueError as failure:
             raise BadInputError(f"Line {number} is not JSON: {failure}.") from None
         if key is not None and not isinstance(row, dict):
-            raise BadInputError(f"Line {number} is no JSON object, so it has no field {key!r}.")
+            raise BadInputError(f"Line {number} is not a JSON object, so it has no field {key!r}.")
         yield Input(None if key is None else _key(row, key, number), line.strip())
 
 
@@ -56,7 +56,7 @@ def _csv(lines: Iterable[bytes], key: str | None) -> Iterator[Input]:
     try:
         for row in reader:
             if None in row or None in row.values():
-                raise BadInputError(f"Line {reader.line_num} has not as many fields as the header.")
+                raise BadInputError(f"Line {reader.line_num} does not have as many fields as the header.")
             value = json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
             yield Input(None if key is None else _key(row, key, reader.line_num), value)
     except (csv.Error, UnicodeDecodeError) as failure:
@@ -72,7 +72,7 @@ def _key(row: dict[str, object], field: str, line: int) -> bytes | None:
     try:
         return (value if isinstance(value, str) else json.dumps(value)).encode()
     except UnicodeEncodeError:
-        raise BadInputError(f"Line {line} has half a surrogate pair in field {field!r}.") from None
+        raise BadInputError(f"Line {line} has an unpaired surrogate in field {field!r}.") from None
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[str]:

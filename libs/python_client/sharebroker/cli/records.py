@@ -1,4 +1,4 @@
-"""A record as the command line shows it and hands it to commands."""
+"""Records as the command line prints them and passes them to commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sharebroker_protocol.records.record import Record
 
 
 def document(record: Record) -> dict[str, Any]:
-    """A record as plain values; bytes that are not UTF-8 come as `value_base64`, `key_base64`."""
+    """Returns a record as plain values; bytes that are not UTF-8 as `value_base64`, `key_base64`."""
     return {
         "topic": record.topic,
         "partition": record.partition,
@@ -25,7 +25,7 @@ def document(record: Record) -> dict[str, Any]:
 
 
 def environment(record: Record) -> dict[str, str]:
-    """What a command is told of its record besides the payload on standard input."""
+    """Returns the environment variables that describe a record to a command."""
     parent = traceparent()
     return {
         **({"TRACEPARENT": parent} if parent else {}),
@@ -38,7 +38,7 @@ def environment(record: Record) -> dict[str, str]:
 
 
 def place(record: Record) -> str:
-    """Where a record lies, in words."""
+    """Returns the position of a record as text."""
     return f"{record.topic}, partition {record.partition}, offset {record.offset}"
 
 

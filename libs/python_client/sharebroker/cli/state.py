@@ -1,4 +1,4 @@
-"""`sharebroker state …`"""
+"""`sharebroker state`: shows persisted share-group state."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.padding import Padding
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.failures import FAILED
 from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, Topic, examples
-from sharebroker.cli.output import Column, console, print_json, say, table
+from sharebroker.cli.output import Column, console, print_json, print_notice, table
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 
-app = typer.Typer(no_args_is_help=True, help="Look at the durable state of share-partitions.")
+app = typer.Typer(no_args_is_help=True, help="Show the persisted state of share-partitions.")
 
 _STATES: Final = {0: "available", 2: "acknowledged", 4: "archived"}
 _LOG: Final = (
@@ -26,7 +26,7 @@ _LOG: Final = (
     Column("DELTA", "delta_index", number=True),
     Column("START", "start_offset", number=True),
     Column("LEADER", "leader_epoch", number=True),
-    Column("RUNS", "runs"),
+    Column("STATE BATCHES", "runs"),
 )
 
 
@@ -44,31 +44,31 @@ def show(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Show a share-partition's checkpoint and deltas as they lie in Redis, beside what they fold to."""
+    """Show a share-partition's stored checkpoint and deltas, and the state they replay to."""
     with Admin(server) as admin:
-        answer = admin.inspect_state(group, TopicPartition(topic, partition))
-    if not answer.records:
-        say(f"Group {group} has no state in partition {partition} of topic {topic}.")
+        response = admin.inspect_state(group, TopicPartition(topic, partition))
+    if not response.records:
+        print_notice(f"Group {group} has no state in partition {partition} of topic {topic}.")
         raise typer.Exit(FAILED)
     if as_json:
-        print_json(state_document(answer))
+        print_json(state_document(response))
     else:
-        console().print(side_by_side(answer))
+        console().print(side_by_side(response))
 
 
-def state_document(answer: InspectShareGroupStateResponse) -> dict[str, Any]:
-    """The answer as plain values."""
+def state_document(response: InspectShareGroupStateResponse) -> dict[str, Any]:
+    """Returns the response as plain values."""
     return {
-        "shard": answer.shard,
-        "stream": answer.stream,
-        "records": [record_row(record) for record in answer.records],
-        "folded": record_row(answer.folded) if answer.HasField("folded") else None,
-        "consistent": answer.consistent,
+        "shard": response.shard,
+        "stream": response.stream,
+        "records": [record_row(record) for record in response.records],
+        "folded": record_row(response.folded) if response.HasField("folded") else None,
+        "consistent": response.consistent,
     }
 
 
 def record_row(record: InspectShareGroupStateResponse.LogRecord) -> dict[str, Any]:
-    """A record's facts; a delta has no state epoch, a checkpoint no index."""
+    """Returns a stored record as plain values; a delta has no state epoch, a checkpoint no delta index."""
     is_delta = record.kind == "delta"
     return {
         "position": record.position or None,
@@ -93,21 +93,21 @@ def record_row(record: InspectShareGroupStateResponse.LogRecord) -> dict[str, An
     }
 
 
-def side_by_side(answer: InspectShareGroupStateResponse) -> Stack:
-    """The log on the left, the folded value on the right, where they lie below."""
-    document = state_document(answer)
+def side_by_side(response: InspectShareGroupStateResponse) -> Stack:
+    """Returns the log beside the replayed state, with the stream's name below."""
+    document = state_document(response)
     rows = [row | {"runs": runs(row)} for row in document["records"]]
     log = table(rows, _LOG, title="In the log")
-    folded = table(_facts(document["folded"]), (Column("", "name"), Column("", "value")), title="Folded")
-    agree = "agrees" if answer.consistent else "DOES NOT AGREE"
+    folded = table(_facts(document["folded"]), (Column("", "name"), Column("", "value")), title="Replayed")
+    agreement = "agrees" if response.consistent else "DOES NOT AGREE"
     return Stack(
         Columns([Padding(log, (0, 4, 0, 0)), folded]),
-        f"\nStream {answer.stream} (shard {answer.shard}); the coordinator's live value {agree}.",
+        f"\nStream {response.stream} (shard {response.shard}); the coordinator's live state {agreement}.",
     )
 
 
 def runs(row: dict[str, Any]) -> str:
-    """State batches in words: `100-109 acknowledged (1)`, one a line."""
+    """Formats state batches as `100-109 acknowledged (1)`, one per line."""
     return "\n".join(
         f"{batch['first_offset']}-{batch['last_offset']} "
         f"{_STATES.get(batch['delivery_state'], batch['delivery_state'])} ({batch['delivery_count']})"
@@ -120,4 +120,4 @@ def _facts(folded: dict[str, Any] | None) -> list[dict[str, Any]]:
         return [{"name": "no state", "value": ""}]
     shown = ("start_offset", "state_epoch", "leader_epoch", "checkpoint_epoch", "delivery_complete_count")
     facts = [{"name": name.replace("_", " "), "value": folded[name]} for name in shown]
-    return [*facts, {"name": "runs", "value": runs(folded)}]
+    return [*facts, {"name": "state batches", "value": runs(folded)}]

@@ -1,4 +1,4 @@
-"""The standard streams of a process that was started without some of them."""
+"""Handling of closed standard streams."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def fill() -> None:
-    """Have each that is closed lead nowhere.
+    """Opens /dev/null for each standard stream that is closed.
 
-    The next file or socket would get its number otherwise: libuv aborts when it is to close one of those, and
-    what is printed would go to whoever is at the other end.
+    Otherwise the next file or socket would get its descriptor: libuv aborts when it closes such a socket, and
+    output would be sent to its peer.
     """
     for number, (name, mode) in enumerate(_STREAMS):
         try:
             os.fstat(number)
         except OSError:
-            os.dup2(nowhere := os.open(os.devnull, os.O_RDWR), number)
-            if nowhere != number:
-                os.close(nowhere)
+            os.dup2(null := os.open(os.devnull, os.O_RDWR), number)
+            if null != number:
+                os.close(null)
             os.set_inheritable(number, True)
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - for good
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - stays open

@@ -1,4 +1,4 @@
-"""`sharebroker topics …`"""
+"""`sharebroker topics`: manages topics."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sharebroker.admin_model import TopicDescription
 from sharebroker.aio.admin import EARLIEST, LATEST
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Server, Topic, changes, examples, settings
-from sharebroker.cli.output import Column, print_facts, print_json, print_rows, say
+from sharebroker.cli.output import Column, print_facts, print_json, print_notice, print_rows
 from sharebroker_protocol.model import TopicPartition
 
 Offsets = Mapping[TopicPartition, int | None]
 
-app = typer.Typer(no_args_is_help=True, help="Create, look at, change and delete topics.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
 
 _TOPIC_COLUMNS: Final = (
     Column("TOPIC", "name"),
@@ -32,7 +32,10 @@ _PARTITION_COLUMNS: Final = (
 )
 
 Config = Annotated[
-    list[str] | None, typer.Option("--config", "-c", help="key=value, by Kafka's name; may be repeated.")
+    list[str] | None,
+    typer.Option(
+        "--config", "-c", help="A property to set, as key=value with Kafka's name; may be repeated."
+    ),
 ]
 
 
@@ -47,7 +50,11 @@ def create(
     partitions: Annotated[
         int,
         typer.Option(
-            "--partitions", "-p", min=0, max=MOST, help="How many; 0 takes the server's num.partitions."
+            "--partitions",
+            "-p",
+            min=0,
+            max=MOST,
+            help="The number of partitions; 0 means the server's num.partitions.",
         ),
     ] = 0,
     config: Config = None,
@@ -57,11 +64,11 @@ def create(
     """Create a topic."""
     configs = settings(config, "--config")
     with Admin(server) as admin:
-        made = admin.create_topic(name, partitions, configs)
+        created = admin.create_topic(name, partitions, configs)
     if as_json:
-        print_json(topic_row(made))
+        print_json(topic_row(created))
     else:
-        say(f"Created topic {name} with {made.partitions} partitions.")
+        print_notice(f"Created topic {name} with {created.partitions} partitions.")
 
 
 @app.command(name="list", epilog=examples("sharebroker topics list", "sharebroker topics list --json"))
@@ -69,14 +76,16 @@ def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """List the topics."""
     with Admin(server) as admin:
         rows = [topic_row(topic) for topic in admin.list_topics()]
-    print_rows(rows, _TOPIC_COLUMNS, as_json, "There are no topics. Make one: sharebroker topics create NAME")
+    print_rows(
+        rows, _TOPIC_COLUMNS, as_json, "There are no topics. Create one: sharebroker topics create NAME"
+    )
 
 
 @app.command(
     epilog=examples("sharebroker topics describe orders", "sharebroker topics describe orders --json")
 )
 def describe(name: Topic, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
-    """Show a topic: its settings, and where the logs of its partitions start and end."""
+    """Show a topic: its configs, and the start and end offset of each partition."""
     with Admin(server) as admin:
         topic = admin.describe_topic(name)
         partitions = [TopicPartition(name, number) for number in range(topic.partitions)]
@@ -101,11 +110,18 @@ def alter(
     name: Topic,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, max=MOST, help="The new number; more than there are."),
+        typer.Option(
+            "--partitions",
+            "-p",
+            min=1,
+            max=MOST,
+            help="The new number of partitions, larger than the current one.",
+        ),
     ] = None,
     config: Config = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", help="A property to set back to its default.")
+        list[str] | None,
+        typer.Option("--unset", help="A property to restore to its default; may be repeated."),
     ] = None,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
@@ -113,7 +129,7 @@ def alter(
     """Add partitions to a topic, or change its properties."""
     changed = changes(config, unset, "--config")
     if partitions is None and not changed:
-        raise typer.BadParameter("Say what to change: --partitions, --config or --unset.")
+        raise typer.BadParameter("Nothing to change: give --partitions, --config or --unset.")
     with Admin(server) as admin:
         if changed:
             admin.alter_topic_configs(name, changed)
@@ -123,7 +139,7 @@ def alter(
     if as_json:
         print_json(topic_row(topic))
     else:
-        say(f"Changed topic {name}.")
+        print_notice(f"Changed topic {name}.")
 
 
 @app.command(epilog=examples("sharebroker topics delete orders", "sharebroker topics delete orders returns"))
@@ -132,18 +148,18 @@ def delete(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Delete topics with all their records, and what share groups know of them."""
+    """Delete topics with all their records and the groups' state in them."""
     with Admin(server) as admin:
         for name in names:
             admin.delete_topic(name)
             if not as_json:
-                say(f"Deleted topic {name}.")
+                print_notice(f"Deleted topic {name}.")
     if as_json:
         print_json({"deleted": names})
 
 
 def topic_row(topic: TopicDescription) -> dict[str, Any]:
-    """A topic's facts."""
+    """Returns a topic as plain values."""
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -153,7 +169,7 @@ def topic_row(topic: TopicDescription) -> dict[str, Any]:
 
 
 def partition_row(place: TopicPartition, starts: Offsets, ends: Offsets) -> dict[str, Any]:
-    """A partition's facts."""
+    """Returns a partition's offsets as plain values."""
     start, end = starts[place], ends[place]
     records = None if start is None or end is None else end - start
     return {"partition": place.partition, "start_offset": start, "end_offset": end, "records": records}

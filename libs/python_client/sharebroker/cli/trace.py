@@ -1,4 +1,4 @@
-"""`sharebroker trace`: the story of one record."""
+"""`sharebroker trace`: the history of one record."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import typer
 from sharebroker.cli.failures import BAD_USAGE, FAILED
 from sharebroker.cli.jaeger import Jaeger
 from sharebroker.cli.options import MOST, AsJson, Topic
-from sharebroker.cli.output import Column, console, print_json, say, table
-from sharebroker.tracing.finished_span import Told
+from sharebroker.cli.output import Column, console, print_json, print_notice, table
+from sharebroker.tracing.finished_span import FinishedSpan
 from sharebroker.tracing.record_history import Line, details, elsewhere, lines, title
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
@@ -21,12 +21,12 @@ EXAMPLES: Final = (
     "sharebroker trace orders 0 4711",
     "sharebroker trace orders 0 4711 --group billing --jaeger http://127.0.0.1:16686",
 )
-_MOST_HOURS: Final = 100_000.0
+_MAX_HOURS: Final = 100_000.0
 _COLUMNS: Final = (
     Column("AFTER", "after", number=True),
     Column("TOOK", "took", number=True),
-    Column("WHAT", "what"),
-    Column("WHERE", "service"),
+    Column("SPAN", "what"),
+    Column("SERVICE", "service"),
     Column("DETAILS", "details"),
 )
 
@@ -38,42 +38,44 @@ def trace(
     ],
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Offset of the record.")],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Leave out what other groups did with it.")
+        str | None,
+        typer.Option("--group", "-g", help="Only this group; omit the deliveries of other groups."),
     ] = None,
     jaeger: Annotated[
         str,
         typer.Option("--jaeger", envvar="SHAREBROKER_JAEGER", metavar="URL", help="Jaeger's query API."),
     ] = "http://127.0.0.1:16686",
     hours: Annotated[
-        float, typer.Option("--hours", min=0, max=_MOST_HOURS, help="How far to look back.")
+        float, typer.Option("--hours", min=0, max=_MAX_HOURS, help="How many hours to search back.")
     ] = 48.0,
     as_json: AsJson = False,
 ) -> None:
-    """Tell a record's way from Jaeger: who made, appended, acquired, lost and settled it, and when.
+    """Show a record's history from Jaeger: when it was published, appended, acquired and acknowledged, and by
+    which member.
 
-    Exit code 1 where Jaeger has no trace of it, 2 where Jaeger cannot be asked.
+    Exit code 1 if Jaeger has no trace of the record, 2 if Jaeger cannot be queried.
     """
     try:
-        asked = Jaeger(jaeger)
+        backend = Jaeger(jaeger)
         now = clock.now()
-        found = asked.find(_attributes(topic, partition, offset), now - hours * 3600, now)
+        found = backend.find(_attributes(topic, partition, offset), now - hours * 3600, now)
         if not found:
-            say(f"sharebroker: {jaeger} has no trace of {topic}-{partition}@{offset}. {_WHY_NOT}")
+            print_notice(f"sharebroker: {jaeger} has no trace of {topic}-{partition}@{offset}. {_WHY_NOT}")
             raise typer.Exit(FAILED)
         spans = found[0]
-        story = lines(spans, asked.spans(elsewhere(spans)), group)
+        history = lines(spans, backend.spans(elsewhere(spans)), group)
     except KafkaError as error:
-        say(f"sharebroker: {error.message}")
+        print_notice(f"sharebroker: {error.message}")
         raise typer.Exit(BAD_USAGE) from None
     if as_json:
-        print_json([_document(line) for line in story])
+        print_json([_document(line) for line in history])
     else:
-        _show(story, topic, f"{topic}-{partition}@{offset}", len(found))
+        _show(history, topic, f"{topic}-{partition}@{offset}", len(found))
 
 
 _WHY_NOT: Final = (
-    "It was not sampled (OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG), or has not arrived yet, or the "
-    "processes tell their traces elsewhere (OTEL_EXPORTER_OTLP_ENDPOINT), or it is older than --hours."
+    "Possible reasons: it was not sampled (OTEL_TRACES_SAMPLER, OTEL_TRACES_SAMPLER_ARG), it has not been "
+    "exported yet, the servers export elsewhere (OTEL_EXPORTER_OTLP_ENDPOINT), or it is older than --hours."
 )
 
 
@@ -81,12 +83,12 @@ def _attributes(topic: str, partition: int, offset: int) -> dict[str, str]:
     return {names.TOPIC: topic, names.PARTITION: str(partition), names.OFFSET: str(offset)}
 
 
-def _show(story: Sequence[Line], topic: str, place: str, traces: int) -> None:
-    first = story[0].span
-    rows = [_row(line, first.begun, topic) for line in story]
+def _show(history: Sequence[Line], topic: str, place: str, traces: int) -> None:
+    first = history[0].span
+    rows = [_row(line, first.begun, topic) for line in history]
     console().print(table(rows, _COLUMNS, title=f"{place}, trace {first.name.trace}"))
     if traces > 1:
-        say(f"There are {traces} traces with this offset; this is the newest.")
+        print_notice(f"There are {traces} traces with this offset; this is the newest.")
 
 
 def _row(line: Line, begun: float, topic: str) -> dict[str, str]:
@@ -108,7 +110,7 @@ def _time(seconds: float) -> str:
 
 
 def _document(line: Line) -> dict[str, Any]:
-    span: Told = line.span
+    span: FinishedSpan = line.span
     return {
         "depth": line.depth,
         "shared": line.shared,

@@ -1,28 +1,28 @@
-"""Commands that publish trace what they publish, where OpenTelemetry's environment variables say so."""
+"""Tracing of `produce` and `work`, configured by OpenTelemetry's environment variables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sharebroker.cli.output import say
+from sharebroker.cli.output import print_notice
 from sharebroker_protocol.tracing import enabled, settings
 
 
 @contextmanager
 def traced() -> Iterator[None]:
-    """Around the work. Raises KafkaError for variables that cannot be."""
-    asked = settings.read()
-    if asked.traces is None or asked.sampling.never:
+    """Traces the work inside, if the variables request it. Raises KafkaError for invalid variables."""
+    tracing = settings.read()
+    if tracing.traces is None or tracing.sampling.never:
         yield
         return
     try:
-        from sharebroker_protocol.tracing import setup  # brings OpenTelemetry in
+        from sharebroker_protocol.tracing import setup  # imports OpenTelemetry
     except ImportError:
-        say("Nothing is traced: OpenTelemetry is not installed (pip install 'sharebroker[tracing]').")
+        print_notice("Tracing is off: OpenTelemetry is not installed (pip install 'sharebroker[tracing]').")
         yield
         return
-    exporting = setup.begin(asked, {"service.name": "sharebroker-cli"}, _undelivered)
+    exporting = setup.begin(tracing, {"service.name": "sharebroker-cli"}, _undelivered)
     enabled.turn(exporting.tracer)
     try:
         yield
@@ -32,4 +32,4 @@ def traced() -> Iterator[None]:
 
 
 def _undelivered(_: str, reason: str) -> None:
-    say(f"Traces do not arrive: {reason}")
+    print_notice(f"Traces cannot be exported: {reason}")

@@ -1,4 +1,4 @@
-"""`sharebroker verify`"""
+"""`sharebroker verify`: checks a group's stored state."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rich.progress import Progress
 
 from sharebroker.aio.admin import Admin
 from sharebroker.cli.failures import BAD_USAGE, FAILED, explain
-from sharebroker.cli.group_snapshot import Surveyed, survey
+from sharebroker.cli.group_snapshot import GroupSnapshot, read_snapshots
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server
-from sharebroker.cli.output import Column, console, print_json, say, stderr, table
-from sharebroker.verification.offset_outcomes import Fate, FateRun, fates
+from sharebroker.cli.output import Column, console, print_json, print_notice, stderr, table
+from sharebroker.verification.offset_outcomes import OffsetOutcome, OutcomeRun, outcome_runs
 from sharebroker.verification.rules import Evidence, Finding
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicPartition
@@ -31,7 +31,7 @@ _PARTITIONS: Final = (
     Column("LOG START", "log_start", number=True),
     Column("LOG END", "log_end", number=True),
     Column("START", "start_offset", number=True),
-    *(Column(fate.upper(), fate.key, number=True) for fate in Fate),
+    *(Column(outcome.upper(), outcome.key, number=True) for outcome in OffsetOutcome),
     Column("EPOCH", "state_epoch", number=True),
     Column("REPLAYED", "replayed", number=True),
     Column("VERDICT", "verdict"),
@@ -45,7 +45,7 @@ _FINDINGS: Final = (*_PLACE, *_SPAN, Column("FINDING", "kind"), Column("MEANING"
 _OFFSETS: Final = (
     *_PLACE,
     *_SPAN,
-    Column("FATE", "fate"),
+    Column("OUTCOME", "fate"),
     Column("DELIVERIES", "delivery_count", number=True),
 )
 
@@ -54,23 +54,24 @@ def verify(
     group: Group,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC]...", help="Only these topics; all if none is named."),
+        typer.Argument(metavar="[TOPIC]...", help="Only these topics; default: all of the group."),
     ] = None,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Show the fate of every offset, by runs.")
+        bool, typer.Option("--offsets", help="Show the outcome of every offset, by runs.")
     ] = False,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Check a group's stored state against its logs, and tell what became of every offset.
+    """Check a group's stored state against its logs, and report the outcome of every offset.
 
-    Replays each share-partition's checkpoint and deltas, and compares with what the coordinator answers from
-    and with the record log. Exit code 0: all well, 1: something is wrong, 2: it could not be asked.
+    Replays each share-partition's checkpoint and deltas, and compares the result with the coordinator's live
+    state and with the record log. Exit code 0 if everything is consistent, 1 for findings, 2 if the server
+    cannot be queried.
     """
     try:
-        found = asyncio.run(_survey(server, group, topics or ()))
+        found = asyncio.run(_read(server, group, topics or ()))
     except KafkaError as error:
-        say(f"sharebroker: {explain(error)}")
+        print_notice(f"sharebroker: {explain(error)}")
         raise typer.Exit(BAD_USAGE) from None
     document = report(group, found, offsets)
     if as_json:
@@ -81,30 +82,33 @@ def verify(
         raise typer.Exit(FAILED)
 
 
-def report(group: str, found: Mapping[TopicPartition, Surveyed], offsets: bool) -> dict[str, Any]:
-    """What was found, as plain values; the fates of single offsets only if asked for."""
+def report(group: str, found: Mapping[TopicPartition, GroupSnapshot], offsets: bool) -> dict[str, Any]:
+    """Returns the results as plain values; with `offsets` also the outcome of each offset."""
     return {
         "group": group,
-        "well": all(surveyed.well for surveyed in found.values()),
-        "partitions": [_partition(place, surveyed, offsets) for place, surveyed in found.items()],
+        "well": all(snapshot.well for snapshot in found.values()),
+        "partitions": [_partition(place, snapshot, offsets) for place, snapshot in found.items()],
     }
 
 
-def _partition(place: TopicPartition, surveyed: Surveyed, offsets: bool) -> dict[str, Any]:
+def _partition(place: TopicPartition, snapshot: GroupSnapshot, offsets: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"topic": place.topic, "partition": place.partition}
-    if surveyed.evidence is not None:
-        runs = _fates(surveyed.evidence)
-        row |= _facts(surveyed.evidence)
-        row |= {fate.key: sum(run.offsets for run in runs if run.fate is fate) for fate in Fate}
+    if snapshot.evidence is not None:
+        runs = _outcome_runs(snapshot.evidence)
+        row |= _facts(snapshot.evidence)
+        row |= {
+            outcome.key: sum(run.offsets for run in runs if run.outcome is outcome)
+            for outcome in OffsetOutcome
+        }
         row |= {"offsets": [_offsets(run) for run in runs]} if offsets else {}
     return row | {
-        "verdict": "well" if surveyed.well else "wrong",
-        "findings": [_finding(finding) for finding in surveyed.findings],
+        "verdict": "well" if snapshot.well else "wrong",
+        "findings": [_finding(finding) for finding in snapshot.findings],
     }
 
 
-def _fates(evidence: Evidence) -> list[FateRun]:
-    return fates(evidence.log, evidence.start, evidence.replayed())
+def _outcome_runs(evidence: Evidence) -> list[OutcomeRun]:
+    return outcome_runs(evidence.log, evidence.start, evidence.replayed())
 
 
 def _facts(evidence: Evidence) -> dict[str, Any]:
@@ -117,11 +121,11 @@ def _facts(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _offsets(run: FateRun) -> dict[str, Any]:
+def _offsets(run: OutcomeRun) -> dict[str, Any]:
     return {
         "first_offset": run.first,
         "last_offset": run.last,
-        "fate": run.fate.key,
+        "fate": run.outcome.key,
         "delivery_count": run.deliveries,
     }
 
@@ -138,12 +142,12 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _show(document: dict[str, Any], offsets: bool) -> None:
-    """Tables as narrow as may be: fates that no offset has are left out."""
+    """Prints tables without columns for outcomes that no offset has."""
     partitions = document["partitions"]
     if not partitions:
-        say(f"Group {document['group']} has no state to verify.")
+        print_notice(f"Group {document['group']} has no state to verify.")
         return
-    none = {fate.key for fate in Fate if not any(row.get(fate.key) for row in partitions)}
+    none = {outcome.key for outcome in OffsetOutcome if not any(row.get(outcome.key) for row in partitions)}
     console().print(table(partitions, [column for column in _PARTITIONS if column.key not in none]))
     if offsets:
         console().print("", table(_spread(partitions, "offsets"), _OFFSETS))
@@ -152,7 +156,7 @@ def _show(document: dict[str, Any], offsets: bool) -> None:
 
 
 def _spread(partitions: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
-    """The rows below `key` of all partitions, each with its place."""
+    """Returns the rows below `key` of all partitions, each with its topic and partition."""
     return [
         {"topic": row["topic"], "partition": row["partition"], **item}
         for row in partitions
@@ -160,13 +164,13 @@ def _spread(partitions: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
     ]
 
 
-async def _survey(
+async def _read(
     server: str, group: str, topics: tuple[str, ...] | list[str]
-) -> dict[TopicPartition, Surveyed]:
-    """With a bar on a terminal: a large group takes a while."""
+) -> dict[TopicPartition, GroupSnapshot]:
+    """Reads the snapshots, with a progress bar on a terminal."""
     with Progress(console=stderr(), transient=True, disable=not stderr().is_terminal) as progress:
         bar = progress.add_task("share-partitions", total=None)
         async with Admin(server) as admin:
-            return await survey(
+            return await read_snapshots(
                 admin, group, topics, lambda done, total: progress.update(bar, completed=done, total=total)
             )

@@ -17,7 +17,7 @@ from sharebroker.aio.consumer import ShareConsumer
 from sharebroker.cli.failures import FAILED
 from sharebroker.cli.group_session import FromBeginning, on_interrupt, prepare
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
-from sharebroker.cli.output import print_json, say
+from sharebroker.cli.output import print_json, print_notice
 from sharebroker.cli.records import environment, place
 from sharebroker.cli.tracing import traced
 from sharebroker.client_errors import WakeupError
@@ -26,7 +26,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 RELEASE_CODE: Final = 75
-"""EX_TEMPFAIL: the command could not do it now."""
+"""EX_TEMPFAIL: a temporary failure of the command."""
 
 EXAMPLES: Final = (
     "sharebroker work orders --group billing --workers 4 -- ./bill.sh",
@@ -39,28 +39,30 @@ def work(
     topic: Topic,
     group: InGroup,
     command: Annotated[
-        list[str], typer.Argument(metavar="-- CMD...", help="What to run for each record, and its arguments.")
+        list[str],
+        typer.Argument(metavar="-- CMD...", help="The command to run for each record, with its arguments."),
     ],
     workers: Annotated[
-        int, typer.Option("--workers", "-n", min=1, max=1000, help="How many run at a time.")
+        int,
+        typer.Option("--workers", "-n", min=1, max=1000, help="The number of commands that run at a time."),
     ] = 1,
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", min=0, help="Stop when nothing has come for so many seconds."),
+        typer.Option("--timeout", min=0, help="Stop after SECONDS without a record.", metavar="SECONDS"),
     ] = None,
     from_beginning: FromBeginning = False,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Run CMD for each record: the payload on its standard input, where it is from in its environment.
+    """Run CMD for each record, with the payload on its standard input and the position in its environment.
 
-    Exit code 0 accepts the record, 75 releases it for another try, any other rejects it. Its lock is renewed
-    while CMD runs. Ctrl-C lets running commands finish and releases the rest. The environment of CMD has
-    SHAREBROKER_TOPIC, SHAREBROKER_PARTITION, SHAREBROKER_OFFSET, SHAREBROKER_KEY and
-    SHAREBROKER_DELIVERY_COUNT; and TRACEPARENT, where OpenTelemetry's variables have this command trace.
+    Exit code 0 accepts the record, 75 releases it for another delivery, any other rejects it. The lock is
+    renewed while CMD runs. Ctrl-C lets running commands finish and releases the other records. CMD's
+    environment has SHAREBROKER_TOPIC, SHAREBROKER_PARTITION, SHAREBROKER_OFFSET, SHAREBROKER_KEY and
+    SHAREBROKER_DELIVERY_COUNT, and TRACEPARENT if OpenTelemetry's variables enable tracing.
     """
     if shutil.which(command[0]) is None:
-        raise typer.BadParameter(f"There is no command {command[0]!r}.", param_hint="CMD")
+        raise typer.BadParameter(f"Command {command[0]!r} was not found.", param_hint="CMD")
     prepare(server, group, topic, from_beginning)
     config = ConsumerConfig(
         client_id="sharebroker-cli",
@@ -69,26 +71,28 @@ def work(
         prefetch_records=workers,
         auto_renew=True,
     )
-    crew = Crew(command, workers, timeout)
+    pool = WorkerPool(command, workers, timeout)
     with traced():
-        asyncio.run(crew.run(lambda: ShareConsumer(server, group, [topic], config)))
+        asyncio.run(pool.run(lambda: ShareConsumer(server, group, [topic], config)))
     if as_json:
-        print_json(crew.counts)
+        print_json(pool.counts)
     else:
-        say(", ".join(f"{what} {count}" for what, count in crew.counts.items()).capitalize() + ".")
-    if crew.counts["refused"]:
+        print_notice(
+            ", ".join(f"{outcome} {count}" for outcome, count in pool.counts.items()).capitalize() + "."
+        )
+    if pool.counts["refused"]:
         raise typer.Exit(FAILED)
 
 
 def verdict(exit_code: int) -> AcknowledgeType:
-    """What a command's exit code says of its record."""
+    """Returns the acknowledge type for a command's exit code."""
     if exit_code == 0:
         return AcknowledgeType.ACCEPT
     return AcknowledgeType.RELEASE if exit_code == RELEASE_CODE else AcknowledgeType.REJECT
 
 
-class Crew:
-    """Runs a command for each record, some at a time; `counts` tells how the records fared."""
+class WorkerPool:
+    """Runs commands, at most `workers` at a time; `counts` has the outcomes of their records."""
 
     def __init__(self, command: Sequence[str], workers: int, timeout: float | None) -> None:
         self._command = command
@@ -98,7 +102,7 @@ class Crew:
         self.counts = Counter(dict.fromkeys(("accepted", "released", "rejected", "refused"), 0))
 
     async def run(self, join: Callable[[], ShareConsumer]) -> None:
-        """Until the user stops it, or nothing comes for the time-out."""
+        """Runs until the user stops it, or no record arrives within the timeout."""
         async with join() as consumer:
 
             def stop() -> None:
@@ -108,9 +112,9 @@ class Crew:
             with on_interrupt(stop):
                 async with asyncio.TaskGroup() as running:
                     with suppress(WakeupError):
-                        await self._hand_out(consumer, running)
+                        await self._dispatch(consumer, running)
 
-    async def _hand_out(self, consumer: ShareConsumer, running: asyncio.TaskGroup) -> None:
+    async def _dispatch(self, consumer: ShareConsumer, running: asyncio.TaskGroup) -> None:
         records = aiter(consumer)
         while True:
             await self._slots.acquire()
@@ -128,21 +132,21 @@ class Crew:
             with processing:
                 exit_code = await self._execute(record)
                 kind = verdict(exit_code)
-                said = record.acquisition.sink.acknowledge(record, kind)
-            await said
+                acknowledgement = record.acquisition.sink.acknowledge(record, kind)
+            await acknowledgement
             self.counts[_DONE[kind]] += 1
         except KafkaError as error:
             self.counts["refused"] += 1
-            say(f"{place(record)}: {error.message}")
+            print_notice(f"{place(record)}: {error.message}")
         finally:
             self._slots.release()
 
     async def _execute(self, record: Record) -> int:
-        # A session of its own: Ctrl-C in the terminal is ours to act on.
+        # A new session: Ctrl-C in the terminal reaches this process only.
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, env=os.environ | environment(record), start_new_session=True
         )
-        with suppress(BrokenPipeError, ConnectionResetError):  # it need not read its input
+        with suppress(BrokenPipeError, ConnectionResetError):  # the command need not read its input
             await process.communicate(record.value or b"")
         return await process.wait()
 

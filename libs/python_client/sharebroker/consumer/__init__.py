@@ -1,1 +1,1 @@
-"""What the asyncio and the blocking share consumer have in common."""
+"""Code shared by the asyncio and the blocking share consumer."""

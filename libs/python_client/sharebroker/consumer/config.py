@@ -1,4 +1,4 @@
-"""Settings of a share consumer. Names are Kafka's where Kafka has one, with underscores."""
+"""Settings and callbacks of a share consumer. Setting names are Kafka's, with underscores for dots."""
 
 from __future__ import annotations
 
@@ -12,86 +12,118 @@ from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 
 class RebalanceListener(Protocol):
-    """Told of changes of the assignment, in the application's own thread or task, within its calls."""
+    """Receives changes of the assignment.
+
+    The consumer calls it in the application's thread or task, within its own calls. A method must not call
+    the consumer, except for `wakeup`.
+    """
 
     def on_partitions_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """No new records come from these; records held of them can still be acknowledged."""
+        """No new records arrive from these partitions; records already held can still be acknowledged."""
         ...
 
     def on_partitions_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        """Records come from these, too, from now on."""
+        """Records of these partitions arrive from now on, in addition to the ones assigned before."""
         ...
 
     def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """The group counted this member out; it joins again."""
+        """The coordinator fenced this member; it lost these partitions and joins again automatically."""
         ...
 
 
 class AcknowledgementOutcome(NamedTuple):
-    """What became of the acknowledgement of a run of offsets; `error` None means applied and durable."""
+    """The outcome of acknowledging consecutive offsets (argument of `acknowledgement_commit_callback`)."""
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The partition number."""
     offsets: Sequence[int]
+    """The acknowledged offsets."""
     kind: AcknowledgeType
+    """The acknowledge type that was sent."""
     error: KafkaError | None
+    """None if the acknowledgement is applied and durable."""
 
 
 class LockLost(NamedTuple):
-    """The lock of these offsets ran out or moved away before they were acknowledged."""
+    """Offsets whose acquisition lock ended before they were acknowledged (argument of `lock_lost_callback`).
+
+    The lock timed out, or the leader failed over. The records are delivered again, perhaps to another member.
+    """
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The partition number."""
     offsets: range
+    """The offsets that this member no longer holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How a share consumer behaves. Refuses values that cannot work with INVALID_CONFIG.
+    """Settings of a share consumer, with Kafka's names where Kafka has the setting.
 
-    `share_acknowledgement_mode`: "explicit" (each record is acknowledged by the application) or "implicit"
-    (what was handed out is accepted when the next is asked for). Kafka's default is the latter; here it is
-    the former, so that nothing is accepted that was not said to be.
-    `share_acquire_mode`: "batch_optimized" (whole record batches; limits are soft) or "record_limit".
-    `prefetch_records`: records taken ahead of what the application works on, at most; fewer when it works
-    slowly.
-    `auto_renew`: keep the locks of all records held alive until they are acknowledged.
-    `deserializer`: makes `record.data`; a failure is raised as RecordDeserializationError.
-    `acknowledgement_commit_callback` and `lock_lost_callback` are called by the application's thread or
-    task within a call of the consumer and must not call it, but for `wakeup`.
+    Raises KafkaError INVALID_CONFIG, with one violation per field, for values out of range.
+    The callbacks run in the application's thread or task within a call of the consumer. They must not call
+    the consumer, except for `wakeup`.
     """
 
     client_id: str = "sharebroker-python"
+    """A name that `sharebroker groups members` shows and the server logs (Kafka: client.id)."""
     client_rack: str | None = None
+    """The rack of this client, shown in group descriptions (Kafka: client.rack)."""
     share_acknowledgement_mode: Literal["explicit", "implicit"] = "explicit"
+    """Kafka: share.acknowledgement.mode, but the default differs.
+
+    "explicit": the application acknowledges each record before the next poll. "implicit" (Kafka's default):
+    the next poll, iteration step or commit accepts the records returned before. The default is explicit here,
+    so that no record is accepted by accident.
+    """
     share_acquire_mode: Literal["batch_optimized", "record_limit"] = "batch_optimized"
+    """Kafka: share.acquire.mode. "batch_optimized" acquires whole record batches, so that a poll may return
+    more than `max_poll_records`; "record_limit" never exceeds that limit."""
     max_poll_records: int = 500
+    """The number of records that one poll returns (Kafka: max.poll.records)."""
     prefetch_records: int = 1000
+    """The largest number of records acquired before the application polls for them; 0 disables prefetching.
+    A slow application gets fewer, so that locks do not time out while records wait."""
     auto_renew: bool = False
+    """Whether the consumer renews the locks of all held records until they are acknowledged."""
     deserializer: Callable[[Record], Any] | None = None
+    """Computes `record.data`. An exception is raised as RecordDeserializationError."""
     listener: RebalanceListener | None = None
+    """Receives changes of the assignment (Kafka: ConsumerRebalanceListener)."""
     acknowledgement_commit_callback: Callable[[AcknowledgementOutcome], None] | None = None
+    """Receives the outcome of each acknowledgement (Kafka: AcknowledgementCommitCallback). Its exceptions are
+    logged."""
     lock_lost_callback: Callable[[LockLost], None] | None = None
+    """Receives offsets whose lock was lost; no counterpart in Kafka. Its exceptions are logged."""
     retry_backoff_ms: int = 100
+    """The first wait before a failed connection or heartbeat is retried (Kafka: retry.backoff.ms)."""
     retry_backoff_max_ms: int = 1_000
+    """The longest such wait; it doubles with each attempt (Kafka: retry.backoff.max.ms)."""
     request_timeout_ms: int = 30_000
+    """How long a heartbeat waits for its response (Kafka: request.timeout.ms)."""
     default_api_timeout_ms: int = 60_000
+    """The time limit of `commit` and `unsubscribe` when the call sets none (Kafka:
+    default.api.timeout.ms)."""
 
     def __post_init__(self) -> None:
-        wrong = [
-            FieldViolation(name, f"must be at least {least}, not {getattr(self, name)}")
-            for name, least in _LEAST.items()
-            if getattr(self, name) < least
+        violations = [
+            FieldViolation(name, f"must be at least {minimum}, not {getattr(self, name)}")
+            for name, minimum in _MINIMUM.items()
+            if getattr(self, name) < minimum
         ]
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                wrong.append(FieldViolation(name, f"must be one of {', '.join(choices)}"))
-        if wrong:
-            text = "; ".join(f"{violation.field} {violation.description}" for violation in wrong)
-            raise KafkaError(ErrorCode.INVALID_CONFIG, text, violations=wrong)
+                violations.append(FieldViolation(name, f"must be one of {', '.join(choices)}"))
+        if violations:
+            text = "; ".join(f"{violation.field} {violation.description}" for violation in violations)
+            raise KafkaError(ErrorCode.INVALID_CONFIG, text, violations=violations)
 
 
-_LEAST: Mapping[str, int] = {
+_MINIMUM: Mapping[str, int] = {
     "max_poll_records": 1,
     "prefetch_records": 0,
     "retry_backoff_ms": 1,

@@ -1,66 +1,79 @@
-"""How many records to ask for: by the application's pace, and by whether it is there."""
+"""Computes the credit of a consume stream from the application's polls and its processing rate."""
 
 from __future__ import annotations
 
-from sharebroker.consumer.prefetch_window import Pace
+from sharebroker.consumer.prefetch_window import PrefetchWindow
 
 
-class Appetite:
-    """The application comes for records and goes away with some; meanwhile others may be on their way for it.
+class FlowControl:
+    """Decides how many records the server may send.
 
-    `max_poll_records` and `prefetch_records` are the consumer's settings; `now` is a clock in seconds that
-    only rises.
+    `max_poll_records` and `prefetch_records` are the consumer's settings. `now` is a monotonic clock in
+    seconds. *Outstanding* is credit that was granted and for which no record has arrived.
+
+    A poll (list of records) gets credit for `max_poll_records` while it waits. After it returned, credit
+    covers `prefetch_records`, and a negative credit withdraws the excess. An iteration (record by record)
+    gets credit for the prefetch window. Prefetching stops when the application does not poll for a while or
+    loses a lock, and resumes with the next poll.
     """
 
-    __slots__ = ("_asking", "_max_poll_records", "_polls", "_prefetch_records", "_went", "here", "pace")
+    __slots__ = (
+        "_max_poll_records",
+        "_polls_lists",
+        "_prefetch_records",
+        "_prefetching",
+        "_returned_at",
+        "polling",
+        "prefetch_window",
+    )
 
     def __init__(self, max_poll_records: int, prefetch_records: int) -> None:
         self._max_poll_records = max_poll_records
         self._prefetch_records = prefetch_records
-        self._asking = self._polls = False
-        self._went = 0.0
-        self.here = False
-        """Whether the application waits for records at this moment."""
-        self.pace = Pace(max_poll_records + prefetch_records)
+        self._prefetching = self._polls_lists = False
+        self._returned_at = 0.0
+        self.polling = False
+        """Whether the application is waiting for records at this moment."""
+        self.prefetch_window = PrefetchWindow(max_poll_records + prefetch_records)
 
-    def come(self, now: float, *, poll: bool) -> None:
-        """The application wants records; with `poll` a list of them."""
-        self.pace.came_back(now)
-        self._polls = poll
-        self._asking = self.here = True
+    def poll_started(self, now: float, *, poll: bool) -> None:
+        """Records that the application waits for records: a list of them with `poll`, else the next one."""
+        self.prefetch_window.poll_started(now)
+        self._polls_lists = poll
+        self._prefetching = self.polling = True
 
-    def go(self, now: float) -> None:
-        """It has got what there was, and works."""
-        self._went = now
-        self.here = False
+    def poll_returned(self, now: float) -> None:
+        """Records that the application received its records, or nothing, and continues its own work."""
+        self._returned_at = now
+        self.polling = False
 
-    def give_up(self) -> None:
-        """Ask for no more before the application comes, unless it is here."""
-        self._asking = self.here
+    def stop_prefetch(self) -> None:
+        """Stops prefetching until the next poll. Has no effect while a poll waits."""
+        self._prefetching = self.polling
 
-    def give_up_after(self, seconds: float, now: float) -> bool:
-        """`give_up` if it went so long ago; whether that made a difference."""
-        was_asking = self._asking
-        if now - self._went >= seconds:
-            self.give_up()
-        return was_asking and not self._asking
+    def stop_prefetch_after(self, seconds: float, now: float) -> bool:
+        """Stops prefetching if the last poll returned `seconds` ago; returns whether it was active before."""
+        was_prefetching = self._prefetching
+        if now - self._returned_at >= seconds:
+            self.stop_prefetch()
+        return was_prefetching and not self._prefetching
 
     @property
-    def keeps_nothing(self) -> bool:
-        """Whether records that came too late for the last poll are not kept for the next."""
-        return self._polls and not self.here and self._prefetch_records == 0
+    def discards_late_records(self) -> bool:
+        """Whether records that arrive after the poll returned are undone instead of kept for the next."""
+        return self._polls_lists and not self.polling and self._prefetch_records == 0
 
-    def credit(self, held: int, on_the_way: int) -> int:
-        """How many records more to ask for, when so many are held and asked for; below 0: to take back."""
-        if not self.here and (self._polls or not self._asking):
-            limit = self._prefetch_records if self._asking else 0
-            if on_the_way > limit:
-                return limit - on_the_way
-        if not self._asking:
+    def credit(self, held: int, outstanding: int) -> int:
+        """Returns the credit to send, given the records held and outstanding; negative withdraws credit."""
+        if not self.polling and (self._polls_lists or not self._prefetching):
+            limit = self._prefetch_records if self._prefetching else 0
+            if outstanding > limit:
+                return limit - outstanding
+        if not self._prefetching:
             return 0
-        most = self.pace.window
-        if self._polls:
-            most = min(most, self._prefetch_records)
-            if self.here:
-                most = max(most, self._max_poll_records)
-        return max(0, most - held - on_the_way)
+        limit = self.prefetch_window.window
+        if self._polls_lists:
+            limit = min(limit, self._prefetch_records)
+            if self.polling:
+                limit = max(limit, self._max_poll_records)
+        return max(0, limit - held - outstanding)

@@ -1,4 +1,4 @@
-"""The rules between handing out records and handing out the next (Kafka: share.acknowledgement.mode)."""
+"""Rules between one poll and the next (Kafka: share.acknowledgement.mode)."""
 
 from __future__ import annotations
 
@@ -13,92 +13,97 @@ _SWEEP: Final = 1000
 
 
 class RecordResult(NamedTuple):
-    """What became of one record's acknowledgement; `error` None means applied and durable."""
+    """The outcome of one record's acknowledgement, as `commit` returns it."""
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The partition number."""
     offset: int
+    """The record's offset."""
     kind: AcknowledgeType
+    """The acknowledge type that was sent."""
     error: KafkaError | None
+    """None if the acknowledgement is applied and durable."""
 
 
-class Handout:
-    """What the application was given: the records of the last poll, or one by one."""
+class PollBatch:
+    """The records that the application holds: those of the last poll, or those of an iteration."""
 
     def __init__(self, explicit: bool) -> None:
         self._explicit = explicit
-        self._given: list[Record] = []
-        self._unfinished: list[Record] = []
+        self._records: list[Record] = []
+        self._unacknowledged: list[Record] = []
         self._sweep_at = _SWEEP
 
-    def give(self, records: list[Record]) -> None:
-        """These are the application's now; the earlier ones are done with."""
-        self._given = records
+    def replace(self, records: list[Record]) -> None:
+        """Sets the records of a new poll; the earlier ones are finished."""
+        self._records = records
 
     def add(self, record: Record) -> None:
-        """One more is the application's; earlier ones may still be open."""
-        self._given.append(record)
-        if len(self._given) >= self._sweep_at:
-            self._given = self.take_open()
-            self._sweep_at = 2 * len(self._given) + _SWEEP
+        """Adds one record of an iteration; earlier ones may still be unacknowledged."""
+        self._records.append(record)
+        if len(self._records) >= self._sweep_at:
+            self._records = self.pop_unacknowledged()
+            self._sweep_at = 2 * len(self._records) + _SWEEP
 
-    def take_open(self) -> list[Record]:
-        """The records without a final word, as far as is known; they are forgotten."""
-        given, self._given = self._given, []
-        return [record for record in given if _is_open(record)]
+    def pop_unacknowledged(self) -> list[Record]:
+        """Removes all records; returns those held without a final acknowledgement."""
+        records, self._records = self._records, []
+        return [record for record in records if _is_unacknowledged(record)]
 
-    def check_answered(self) -> None:
-        """Raises IllegalStateError in explicit mode when a record is neither acknowledged nor lost."""
+    def check_acknowledged(self) -> None:
+        """Raises IllegalStateError in explicit mode if a record is neither acknowledged nor lost."""
         if not self._explicit:
             return
-        self._unfinished = [
+        self._unacknowledged = [
             record
-            for record in self._given
-            if (said := record.acknowledgement) is None or said.kind is _RENEW
+            for record in self._records
+            if (ack := record.acknowledgement) is None or ack.kind is _RENEW
         ]
-        missing = [r for r in self._unfinished if r.acknowledgement is None and not r.lock_lost]
+        missing = [r for r in self._unacknowledged if r.acknowledgement is None and not r.lock_lost]
         if missing:
             raise IllegalStateError(
                 f"{len(missing)} records are not acknowledged, the first is {missing[0]!r}"
             )
 
-    def accept_rest(self) -> None:
-        """In implicit mode: accept what was given and is not lost."""
+    def accept_remaining(self) -> None:
+        """Accepts, in implicit mode, all records whose lock is not lost."""
         if self._explicit:
             return
-        given, self._given = self._given, []
-        if len(given) == 1 and not given[0].lock_lost:  # of an iteration: sent with its neighbours as one run
-            given[0].acquisition.sink.decide(given[0], _ACCEPT)
+        records, self._records = self._records, []
+        if len(records) == 1 and not records[0].lock_lost:  # an iteration: coalesced with its neighbours
+            records[0].acquisition.sink.queue(records[0], _ACCEPT)
             return
-        if any(acquisition.lost for acquisition, _, _ in spans(given)):
-            given = [record for record in given if not record.lock_lost]
-        for acquisition, first, last in spans(given):
-            acquisition.sink.decide_run(acquisition, first, last, _ACCEPT)
+        if any(acquisition.lost for acquisition, _, _ in spans(records)):
+            records = [record for record in records if not record.lock_lost]
+        for acquisition, first, last in spans(records):
+            acquisition.sink.queue_range(acquisition, first, last, _ACCEPT)
 
     @property
-    def renewing(self) -> bool:
-        """Whether the outcome of a renewal is not known yet; of those that `check_answered` found."""
+    def renewal_pending(self) -> bool:
+        """Whether a renewal that `check_acknowledged` found has no outcome yet."""
         return any(
-            said is not None and said.kind is _RENEW and not said.done
-            for said in (record.acknowledgement for record in self._unfinished)
+            ack is not None and ack.kind is _RENEW and not ack.done
+            for ack in (record.acknowledgement for record in self._unacknowledged)
         )
 
-    def take_renewed(self) -> list[Record]:
-        """Records whose lock was renewed: they are given again, for a final word."""
-        again = [
+    def pop_renewed(self) -> list[Record]:
+        """Returns the records with a confirmed renewal; the application must acknowledge them again."""
+        renewed = [
             record
-            for record in self._unfinished
-            if (said := record.acknowledgement) is not None and said.holds_on
+            for record in self._unacknowledged
+            if (ack := record.acknowledgement) is not None and ack.is_confirmed_renewal
         ]
-        if again:
-            self.give(again)
-            for record in again:
+        if renewed:
+            self.replace(renewed)
+            for record in renewed:
                 record.acknowledgement = None
-        return again
+        return renewed
 
 
-def _is_open(record: Record) -> bool:
-    said = record.acknowledgement
-    if said is not None and said.kind is not _RENEW and said.error is None:
+def _is_unacknowledged(record: Record) -> bool:
+    ack = record.acknowledgement
+    if ack is not None and ack.kind is not _RENEW and ack.error is None:
         return False
     return not record.lock_lost

@@ -1,43 +1,46 @@
-"""How many records to hold at most, by how fast the application works them off."""
+"""Limits how many records a consumer holds, by the rate at which the application processes them."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_FIRST: Final = 16
+_INITIAL_WINDOW: Final = 16
 _AHEAD: Final = 1.0
 
 
-class Pace:
-    """A window that starts small, doubles while the application keeps up, and shrinks when it is slow.
+class PrefetchWindow:
+    """A window that starts at 16 records, doubles while the application keeps up, and shrinks when it is
+    slow.
 
-    It holds the work of `ahead` seconds, so that locks do not run out on records that wait for their turn.
-    `most` is its largest size. `now` is a clock in seconds that only rises.
+    It covers the work of `ahead` seconds, so that locks do not time out on prefetched records. `limit` is its
+    largest size. `now` is a monotonic clock in seconds.
     """
 
-    __slots__ = ("_given", "_most", "_since", "ahead", "window")
+    __slots__ = ("_limit", "_returned", "_returned_at", "ahead", "window")
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._since = 0.0
-        self._given = 0
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._returned_at = 0.0
+        self._returned = 0
         self.ahead = _AHEAD
-        self.window = min(_FIRST, most)
+        """Seconds of work that the window covers."""
+        self.window = min(_INITIAL_WINDOW, limit)
+        """The number of records to hold at most."""
 
-    def suit(self, lock_timeout: float) -> None:
-        """Locks last for so many seconds: a quarter of that is for waiting, at most a second."""
+    def set_lock_timeout(self, lock_timeout: float) -> None:
+        """Limits `ahead` to a quarter of the lock timeout (seconds), and to one second."""
         self.ahead = min(_AHEAD, lock_timeout / 4)
 
-    def handed_out(self, records: int, now: float) -> None:
-        """The application got records, to come back when it wants more."""
-        self._since = now
-        self._given = records
+    def poll_returned(self, records: int, now: float) -> None:
+        """Starts measuring how long the application takes for this number of records."""
+        self._returned_at = now
+        self._returned = records
 
-    def came_back(self, now: float) -> None:
-        """The application wants more records."""
-        if self._given == 0:
+    def poll_started(self, now: float) -> None:
+        """Adapts the window: the application finished the records of the last poll and waits for more."""
+        if self._returned == 0:
             return
-        took = now - self._since
-        worth = self._most if took <= 0 else int(self._given * self.ahead / took)
-        self.window = max(1, min(worth, self.window * 2, self._most))
-        self._given = 0
+        elapsed = now - self._returned_at
+        target = self._limit if elapsed <= 0 else int(self._returned * self.ahead / elapsed)
+        self.window = max(1, min(target, self.window * 2, self._limit))
+        self._returned = 0

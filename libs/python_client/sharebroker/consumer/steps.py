@@ -1,9 +1,19 @@
-"""The consumer's calls, step by step, for both its forms.
+"""The calls of a share consumer as generators, shared by the asyncio and the blocking consumer.
 
-Each call is a generator: it yields what is to be waited for in the client's event loop and is sent the
-`Turn` that came of it. The asyncio form awaits it in place, the blocking form has it run on the client's
-thread; callbacks are made, records are decoded further and rules are kept by whoever drives the generator,
-the application.
+Theory of operation ------------------- Every call that can wait is a generator of type `Steps`. It yields a
+coroutine of the engine and receives the `Turn` that the coroutine returned. The asyncio consumer awaits the
+coroutine in the running task; the blocking consumer runs it on the client's event loop thread and waits for
+the result.
+
+Everything between two yields runs in the application's thread or task: callbacks, deserialization, and the
+rules of the acknowledgement mode. The order within a call matters:
+
+1. `enter` rejects calls on a closed consumer and from within a callback. 2. `_finish_previous` acknowledges
+the records of the last poll by default: it releases a record that failed to deserialize and, in implicit
+mode, accepts the rest. 3. The call waits. Callbacks in the returned turn run before its records are returned.
+
+`_prefetched` is shared with the engine's thread. A record belongs to the side that pops it from the deque:
+the application receives it, or the engine undoes its acquisition.
 """
 
 from __future__ import annotations
@@ -17,15 +27,14 @@ from itertools import repeat
 from typing import Any, Final, TypeVar
 
 from sharebroker.acks.accumulator import Pending
-from sharebroker.aio.consumer_engine import Consumption
-from sharebroker.aio.delivery_queue import Duty, Turn
+from sharebroker.aio.consumer_engine import ConsumerEngine
+from sharebroker.aio.delivery_queue import Callback, Turn
 from sharebroker.client_errors import RecordDeserializationError
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
-from sharebroker.consumer.poll_batch import Handout, RecordResult
+from sharebroker.consumer.poll_batch import PollBatch, RecordResult
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
-from sharebroker_protocol.records.record import AcknowledgeType, Record
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
 T = TypeVar("T")
 Steps = Generator[Coroutine[Any, Any, Turn], Turn, T]
@@ -35,21 +44,21 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class ConsumerSteps:
-    """One consumer as its application uses it: by one thread or task at a time."""
+    """The calls of one consumer. At most one thread or task uses it at a time."""
 
-    def __init__(self, consumption: Consumption, config: ConsumerConfig) -> None:
-        self._consumption = consumption
+    def __init__(self, engine: ConsumerEngine, config: ConsumerConfig) -> None:
+        self._engine = engine
         self._config = config
-        self._handout = Handout(config.share_acknowledgement_mode == "explicit")
-        self._ahead = consumption.ahead  # who pops a record from it has it: the application, or others again
-        self._failed: Record | None = None  # could not be deserialised
-        self._due: deque[Duty] = deque()
+        self._poll_batch = PollBatch(config.share_acknowledgement_mode == "explicit")
+        self._prefetched = engine.prefetched
+        self._failed: Record | None = None  # the last record that failed to deserialize
+        self._due: deque[Callback] = deque()
         self._in_callback = False
         self._closed = False
         self.topics: frozenset[str] = frozenset()
 
     def enter(self) -> None:
-        """At the beginning of each call. IllegalStateError within a callback, or when closed."""
+        """Checks that a call is permitted. Raises IllegalStateError in a callback or after `close`."""
         if self._in_callback:
             raise IllegalStateError("a callback of the consumer must not call the consumer")
         if self._closed:
@@ -61,80 +70,81 @@ class ConsumerSteps:
         return self._closed
 
     def check_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """The topics as a set. Raises INVALID_TOPIC_EXCEPTION."""
+        """Returns the topics as a set. Raises KafkaError INVALID_TOPIC_EXCEPTION."""
         self.enter()
-        wanted = frozenset([topics] if isinstance(topics, str) else topics)
-        for topic in wanted:
+        requested = frozenset([topics] if isinstance(topics, str) else topics)
+        for topic in requested:
             if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r} is no legal name of a topic.")
-        return wanted
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r} is not a legal topic name.")
+        return requested
 
     def poll(self, timeout: float) -> Steps[list[Record]]:
-        """Records within `timeout` seconds, or none (Kafka: ShareConsumer.poll)."""
+        """Returns records within `timeout` seconds, or an empty list (Kafka: ShareConsumer.poll)."""
         self.enter()
         self._check_subscribed()
-        self._handout.check_answered()
-        self._before_next()
+        self._poll_batch.check_acknowledged()
+        self._finish_previous()
         deadline = clock.now() + timeout
-        records = (yield from self._renewed(deadline)) or (yield from self._next(deadline))
-        return list(
-            records
-        )  # the application's own: what it takes out of it is still the consumer's to look after
+        records = (yield from self._wait_for_renewed(deadline)) or (yield from self._wait_for_new(deadline))
+        return list(records)  # a copy: the application may change its list
 
-    def take(self) -> Record | None:
-        """The next record of an iteration; None when more have to be fetched first."""
-        self._before_next()
+    def next_record(self) -> Record | None:
+        """Returns the next record of an iteration, or None if `fetch` must be called first."""
+        self._finish_previous()
         try:
-            record = self._ahead.popleft()
+            record = self._prefetched.popleft()
         except IndexError:
             return None
         self._deserialize(record)
-        self._handout.add(record)
+        self._poll_batch.add(record)
         return record
 
     def fetch(self) -> Steps[bool]:
-        """Wait until there are records to `take`, however long it takes; False when closed."""
+        """Waits without limit until `next_record` has records; returns False once the consumer is closed."""
         while not self._closed:
             self.enter()
             self._check_subscribed()
-            turn = yield self._consumption.advance(None, poll=False)
-            self._ahead.extend(turn.records)
-            self._perform(turn.duties)
+            turn = yield self._engine.next_turn(None, poll=False)
+            self._prefetched.extend(turn.records)
+            self._run_callbacks(turn.callbacks)
             if turn.records:
                 return True
         return False
 
     def commit(self, timeout: float) -> Steps[list[RecordResult]]:
-        """Wait for the outcomes of all that was acknowledged since the last commit."""
+        """Waits for the outcomes of all acknowledgements since the last commit and returns them."""
         self.enter()
-        self._before_next()
-        pending = (yield self._consumption.pending()).pending
+        self._finish_previous()
+        pending = (yield self._engine.pending()).pending
 
-        def all_known() -> bool:
+        def all_confirmed() -> bool:
             while pending and pending[-1].done:
                 pending.pop()
             return not pending
 
-        yield from self._until(all_known, timeout)
+        yield from self._wait_until(all_confirmed, timeout)
         results: list[RecordResult] = []
-        for outcome in self._consumption.take_outcomes():
+        for outcome in self._engine.pop_outcomes():
             results += _results(outcome)
-        for said in pending:
-            results += _unknown(said)
+        for ack in pending:
+            results += _timed_out(ack)
         return results
 
     def commit_async(self) -> None:
-        """In implicit mode: accept what was handed out, without waiting. Else it is on its way already."""
+        """Accepts, in implicit mode, the records of the last poll without waiting.
+
+        In explicit mode the acknowledgements are already being sent.
+        """
         self.enter()
-        self._before_next()
+        self._finish_previous()
 
     def unsubscribe(self, timeout: float) -> Steps[None]:
-        """Confirm what was acknowledged, release the rest, leave the group."""
+        """Waits for pending acknowledgements, releases held records and leaves the group."""
         self.enter()
         yield from self._leave(timeout)
 
     def close(self, timeout: float) -> Steps[None]:
-        """As `unsubscribe`, for good. Closing again does nothing."""
+        """Does the same as `unsubscribe` and closes the consumer. A second call has no effect."""
         if self._closed:
             return
         self.enter()
@@ -144,7 +154,10 @@ class ConsumerSteps:
             self._closed = True
 
     def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
-        """Decide on the record whose deserialisation failed last. IllegalStateError for any other."""
+        """Acknowledges the record that failed to deserialize last.
+
+        Raises IllegalStateError for any other record.
+        """
         self.enter()
         record = self._failed
         if record is None or (record.topic, record.partition, record.offset) != (topic, partition, offset):
@@ -154,66 +167,67 @@ class ConsumerSteps:
         self._failed = None
         return record.acquisition.sink.acknowledge(record, kind)
 
-    # Parts
-
     def _check_subscribed(self) -> None:
         if not self.topics:
             raise IllegalStateError("the consumer is not subscribed to any topic")
 
-    def _before_next(self) -> None:
-        """What was handed out before gets its default answer."""
+    def _finish_previous(self) -> None:
+        """Gives the records of the last poll their default acknowledgement."""
         self._release_failed()
-        self._handout.accept_rest()
+        self._poll_batch.accept_remaining()
 
     def _release_failed(self) -> None:
         if self._failed is not None:
-            self._failed.acquisition.sink.decide(self._failed, AcknowledgeType.RELEASE)
+            self._failed.acquisition.sink.queue(self._failed, AcknowledgeType.RELEASE)
             self._failed = None
 
-    def _renewed(self, deadline: float) -> Steps[list[Record]]:
-        """Records that were renewed come again before any new ones."""
-        if self._handout.renewing:
-            yield from self._until(lambda: not self._handout.renewing, deadline - clock.now())
-        return self._handout.take_renewed()
+    def _wait_for_renewed(self, deadline: float) -> Steps[list[Record]]:
+        """Returns renewed records; they are returned before any new ones."""
+        if self._poll_batch.renewal_pending:
+            yield from self._wait_until(lambda: not self._poll_batch.renewal_pending, deadline - clock.now())
+        return self._poll_batch.pop_renewed()
 
-    def _until(self, condition: Callable[[], bool], timeout: float) -> Steps[None]:
-        """Wait until `condition` holds, at most `timeout` seconds, doing the duties that come up."""
+    def _wait_until(self, condition: Callable[[], bool], timeout: float) -> Steps[None]:
+        """Waits until `condition` holds, at most `timeout` seconds, and runs callbacks meanwhile."""
         deadline = clock.now() + timeout
         while True:
-            turn = yield self._consumption.until(condition, max(0.0, deadline - clock.now()))
-            self._perform(turn.duties)
-            if not turn.duties or clock.now() > deadline:
+            turn = yield self._engine.wait_until(condition, max(0.0, deadline - clock.now()))
+            self._run_callbacks(turn.callbacks)
+            if not turn.callbacks or clock.now() > deadline:
                 return
 
-    def _next(self, deadline: float) -> Steps[list[Record]]:
-        records = drained(self._ahead)
+    def _wait_for_new(self, deadline: float) -> Steps[list[Record]]:
+        records = pop_all(self._prefetched)
         while True:
             if records:
-                return self._present(records)
-            turn = yield self._consumption.advance(max(0.0, deadline - clock.now()), poll=True)
+                return self._deserialize_all(records)
+            turn = yield self._engine.next_turn(max(0.0, deadline - clock.now()), poll=True)
             records = turn.records
-            self._perform(turn.duties)
-            if not turn.records and not turn.duties:
+            self._run_callbacks(turn.callbacks)
+            if not turn.records and not turn.callbacks:
                 return []
 
-    def _present(self, records: list[Record]) -> list[Record]:
-        """What to hand out: all up to a record that cannot be deserialised; that one is raised when first."""
+    def _deserialize_all(self, records: list[Record]) -> list[Record]:
+        """Returns the records before the first that fails to deserialize.
+
+        If the first record fails, its error is raised; the others stay prefetched.
+        """
         if self._config.deserializer is not None:
             for index, record in enumerate(records):
                 try:
                     self._deserialize(record)
                 except RecordDeserializationError:
-                    self._ahead.extendleft(reversed(records[index or 1 :]))
+                    self._prefetched.extendleft(reversed(records[index or 1 :]))
                     if index == 0:
                         raise
                     records = records[:index]
                     self._failed = None
                     break
-        self._handout.give(records)
+        self._poll_batch.replace(records)
         return records
 
     def _deserialize(self, record: Record) -> None:
-        """Raises RecordDeserializationError; the record then waits for the application's decision."""
+        """Sets `record.data`. On RecordDeserializationError the record waits for `acknowledge`."""
         deserialize = self._config.deserializer
         if deserialize is None:
             return
@@ -223,9 +237,9 @@ class ConsumerSteps:
             self._failed = record
             raise RecordDeserializationError(record.topic, record.partition, record.offset) from failure
 
-    def _perform(self, duties: list[Duty]) -> None:
-        """Make the calls that are due. One that raises does not keep the later ones from the next call."""
-        self._due.extend(duties)
+    def _run_callbacks(self, callbacks: list[Callback]) -> None:
+        """Runs callbacks in order. After one raises, the remaining ones run in the next call."""
+        self._due.extend(callbacks)
         while self._due:
             self._in_callback = True
             try:
@@ -236,20 +250,20 @@ class ConsumerSteps:
     def _leave(self, timeout: float) -> Steps[None]:
         self._release_failed()
         deadline = clock.now() + timeout
-        yield from self._until(lambda: not self._consumption.unsettled, timeout)
+        yield from self._wait_until(lambda: not self._engine.has_unconfirmed, timeout)
         self.topics = frozenset()
-        still_open = self._handout.take_open()
-        turn = yield self._consumption.leave(still_open, max(0.0, deadline - clock.now()))
-        self._perform(turn.duties)
+        unacknowledged = self._poll_batch.pop_unacknowledged()
+        turn = yield self._engine.leave(unacknowledged, max(0.0, deadline - clock.now()))
+        self._run_callbacks(turn.callbacks)
 
 
-def drained(records: deque[Record]) -> list[Record]:
-    """All that is in a queue which others empty, too."""
-    taken = []
+def pop_all(records: deque[Record]) -> list[Record]:
+    """Removes and returns all records of a deque that another thread empties as well."""
+    records_taken = []
     with suppress(IndexError):
         while True:
-            taken.append(records.popleft())
-    return taken
+            records_taken.append(records.popleft())
+    return records_taken
 
 
 def _results(outcome: AcknowledgementOutcome) -> Iterable[RecordResult]:
@@ -258,7 +272,11 @@ def _results(outcome: AcknowledgementOutcome) -> Iterable[RecordResult]:
     return map(_AS_RESULT, fields)
 
 
-def _unknown(said: Pending) -> Iterable[RecordResult]:
-    of = said.acquisition
+def _timed_out(ack: Pending) -> Iterable[RecordResult]:
+    acquisition = ack.acquisition
     error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The acknowledgement is not confirmed yet.")
-    return _results(AcknowledgementOutcome(of.topic, of.partition, said.unanswered, said.kind, error))
+    return _results(
+        AcknowledgementOutcome(
+            acquisition.topic, acquisition.partition, ack.unconfirmed_offsets, ack.kind, error
+        )
+    )

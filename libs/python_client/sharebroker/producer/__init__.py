@@ -1,1 +1,1 @@
-"""What the asyncio and the blocking producer have in common."""
+"""Code shared by the asyncio and the blocking producer."""

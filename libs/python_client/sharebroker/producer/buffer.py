@@ -1,4 +1,7 @@
-"""Records on their way: batches a partition, one request of a partition under way, retries in order."""
+"""Records that wait to be sent: one queue of batches per partition.
+
+At most one request per partition is in flight, so that retries keep the order of records.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from sharebroker_protocol.records.batch_builder import BatchBuilder, Header
 from sharebroker_protocol.records.compression import CODECS
 from sharebroker_protocol.records.partitioner import Partitioner
 
-_RECORD_OVERHEAD = 21  # length, timestamp, offset, attributes at their longest
+_RECORD_OVERHEAD = 21  # longest encoding of length, timestamp, offset and attributes
 
 
-class _Lane:
-    """The batches of one partition, oldest first; only the last takes records."""
+class _PartitionQueue:
+    """The batches of one partition, oldest first; records are added to the last one only."""
 
     __slots__ = ("batches", "busy", "open")
 
@@ -28,17 +31,18 @@ class _Lane:
 
 
 class _Topic:
-    __slots__ = ("lanes", "partitioner")
+    __slots__ = ("partitioner", "queues")
 
     def __init__(self, partitioner: Partitioner) -> None:
         self.partitioner = partitioner
-        self.lanes: list[_Lane] = []
+        self.queues: list[_PartitionQueue] = []
 
 
 class RecordBuffer:
-    """Filled by the application's threads, emptied by the sender. `now` is the producer's clock in seconds.
+    """Filled by the application's threads, emptied by the sender.
 
-    `wake` is called, from the thread that appends, when there is something to take (once until taken).
+    `now` is the producer's clock in seconds. `wake` is called in the appending thread when there are batches
+    to send, once per `drain`.
     """
 
     def __init__(
@@ -51,20 +55,20 @@ class RecordBuffer:
         self._woken = False
         self._lock = threading.Lock()
         self._topics: dict[str, _Topic] = {}
-        self._waiting: set[_Lane] = set()  # with batches, and not busy
+        self._waiting: set[_PartitionQueue] = set()  # with batches and without a request in flight
         self._linger = config.linger_ms / 1000
         self.size = 0
-        self.unsettled: set[PendingBatch] = set()
+        self.unconfirmed: set[PendingBatch] = set()
 
-    def know(self, topic: str, partitions: int) -> None:
-        """The topic has this many partitions; more than before, as they never become fewer."""
+    def set_partitions(self, topic: str, partitions: int) -> None:
+        """Stores the partition count of a topic; it never decreases."""
         with self._lock:
             known = self._topics.setdefault(topic, _Topic(Partitioner(self._config.batch_size, self._choose)))
-            known.lanes += [_Lane() for _ in range(partitions - len(known.lanes))]
+            known.queues += [_PartitionQueue() for _ in range(partitions - len(known.queues))]
 
     @property
     def full(self) -> bool:
-        """Whether records should wait outside."""
+        """Whether `buffer_memory` is used up, so that callers should wait."""
         return self.size >= self._config.buffer_memory
 
     def append(
@@ -74,148 +78,148 @@ class RecordBuffer:
         record: tuple[int, bytes | None, bytes | None, Sequence[Header]],
         now: float,
     ) -> Publication:
-        """Add a record (timestamp in ms, key, value, headers) of a known topic.
+        """Adds a record (timestamp in ms, key, value, headers) to a topic whose partitions are known.
 
-        Raises MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION.
+        Raises KafkaError MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION.
         """
         timestamp, key, value, headers = record
         size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
         if size > self._config.max_request_size:
             raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE, f"A record of {size} bytes is above max_request_size."
+                ErrorCode.MESSAGE_TOO_LARGE, f"A record of {size} bytes exceeds max_request_size."
             )
         with self._lock:
             of = self._topics[topic]
             if partition is None:
-                partition = of.partitioner.partition(key, size, len(of.lanes))
-            elif not 0 <= partition < len(of.lanes):
+                partition = of.partitioner.partition(key, size, len(of.queues))
+            elif not 0 <= partition < len(of.queues):
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}."
                 )
-            lane = of.lanes[partition]
-            batch = lane.open
+            queue = of.queues[partition]
+            batch = queue.open
             if batch is None or not batch.builder.append(timestamp, key, value, headers):
-                batch = self._begin(topic, partition, lane, now)
+                batch = self._begin(topic, partition, queue, now)
                 batch.builder.append(timestamp, key, value, headers)
             batch.size += size
             self.size += size
             publication = Publication(batch, batch.builder.count - 1)
-        if not self._woken and not lane.busy:
+        if not self._woken and not queue.busy:
             self._woken = True
             self._wake()
         return publication
 
-    def _begin(self, topic: str, partition: int, lane: _Lane, now: float) -> PendingBatch:
+    def _begin(self, topic: str, partition: int, queue: _PartitionQueue, now: float) -> PendingBatch:
         batch = PendingBatch(topic, partition, BatchBuilder(self._codec, self._config.batch_size), now)
-        lane.batches.append(batch)
-        lane.open = batch
-        self.unsettled.add(batch)
-        if not lane.busy:
-            self._waiting.add(lane)
+        queue.batches.append(batch)
+        queue.open = batch
+        self.unconfirmed.add(batch)
+        if not queue.busy:
+            self._waiting.add(queue)
         return batch
 
-    def take(self, now: float, *, flush: bool) -> list[list[PendingBatch]]:
-        """The batches of the next request, partition by partition; each partition is busy until settled."""
+    def drain(self, now: float, *, flush: bool) -> list[list[PendingBatch]]:
+        """Returns the batches of the next request by partition; these partitions are then busy."""
         taken = []
         with self._lock:
             self._woken = False
-            for lane in list(self._waiting):
-                batches = self._ready(lane, now, flush)
+            for queue in list(self._waiting):
+                batches = self._ready(queue, now, flush)
                 if batches:
-                    lane.busy = True
-                    self._waiting.discard(lane)
+                    queue.busy = True
+                    self._waiting.discard(queue)
                     taken.append(batches)
         return taken
 
-    def _ready(self, lane: _Lane, now: float, flush: bool) -> list[PendingBatch]:
-        """Batches that may go, from the oldest on; the open one is closed when it goes."""
+    def _ready(self, queue: _PartitionQueue, now: float, flush: bool) -> list[PendingBatch]:
+        """Removes and returns batches that are due, oldest first; an open batch is closed first."""
         ready: list[PendingBatch] = []
         room = self._config.max_request_size
-        while lane.batches:
-            batch = lane.batches[0]
-            lingers = batch is lane.open and not flush and now < batch.created + self._linger
+        while queue.batches:
+            batch = queue.batches[0]
+            lingers = batch is queue.open and not flush and now < batch.created + self._linger
             if lingers or now < batch.not_before or (ready and batch.size > room):
                 break
-            if batch is lane.open:
-                lane.open = None
+            if batch is queue.open:
+                queue.open = None
             room -= batch.size
-            ready.append(lane.batches.popleft())
+            ready.append(queue.batches.popleft())
         return ready
 
     def next_deadline(self) -> float | None:
-        """When a waiting batch will have lingered, or backed off, for long enough."""
+        """Returns the time at which the next waiting batch is due, or None."""
         with self._lock:
-            return min((self._due(lane) for lane in self._waiting), default=None)
+            return min((self._due_at(queue) for queue in self._waiting), default=None)
 
-    def _due(self, lane: _Lane) -> float:
-        batch = lane.batches[0]
-        return max(batch.not_before, batch.created + self._linger if batch is lane.open else batch.created)
+    def _due_at(self, queue: _PartitionQueue) -> float:
+        batch = queue.batches[0]
+        return max(batch.not_before, batch.created + self._linger if batch is queue.open else batch.created)
 
-    def settle(self, batches: list[PendingBatch], base_offset: int, timestamp: int) -> None:
-        """A partition's batches were appended, the first at `base_offset`."""
+    def complete(self, batches: list[PendingBatch], base_offset: int, timestamp: int) -> None:
+        """Completes a partition's batches, which were appended from `base_offset` on."""
         for batch in batches:
             batch.base_offset = base_offset
             batch.timestamp = timestamp
             base_offset += batch.builder.count
-            self._done(batch, None)
-        self._free(batches)
+            self._finish(batch, None)
+        self._release_partition(batches)
 
     def expire(self, now: float) -> bool:
-        """Fail what is older than the delivery timeout, on its way or not; whether there was any."""
+        """Fails batches older than the delivery timeout, in flight or not; returns whether there were any."""
         with self._lock:
-            late = [batch for batch in self.unsettled if now >= self._deadline(batch)]
-            for batch in late:
-                lane = self._lane(batch)
-                if batch in lane.batches:
-                    lane.batches.remove(batch)
-                if batch is lane.open:
-                    lane.open = None
-                if not lane.batches:
-                    self._waiting.discard(lane)
-        for batch in late:
+            expired = [batch for batch in self.unconfirmed if now >= self._deadline(batch)]
+            for batch in expired:
+                queue = self._queue_of(batch)
+                if batch in queue.batches:
+                    queue.batches.remove(batch)
+                if batch is queue.open:
+                    queue.open = None
+                if not queue.batches:
+                    self._waiting.discard(queue)
+        for batch in expired:
             text = f"The record was not confirmed within {self._config.delivery_timeout_ms} ms."
-            self._done(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
-        return bool(late)
+            self._finish(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+        return bool(expired)
 
     def _deadline(self, batch: PendingBatch) -> float:
         return batch.created + self._config.delivery_timeout_ms / 1000
 
     def fail(self, batches: list[PendingBatch], error: KafkaError, now: float) -> None:
-        """A partition's batches were refused: for good, or to be tried again a little later, in order."""
-        lane = self._lane(batches[0])
+        """Fails a partition's batches, or queues them again in order if the error is retriable."""
+        queue = self._queue_of(batches[0])
         again = []
         for batch in (batch for batch in batches if not batch.done):
             if error.retriable and now < self._deadline(batch):
-                wait = min(self._config.retry_backoff_ms << batch.tries, self._config.retry_backoff_max_ms)
+                wait = min(self._config.retry_backoff_ms << batch.attempts, self._config.retry_backoff_max_ms)
                 batch.not_before = now + wait / 1000
-                batch.tries = min(batch.tries + 1, 16)
+                batch.attempts = min(batch.attempts + 1, 16)
                 again.append(batch)
             else:
-                self._done(batch, error)
+                self._finish(batch, error)
         with self._lock:
-            lane.batches.extendleft(reversed(again))
-        self._free(batches)
+            queue.batches.extendleft(reversed(again))
+        self._release_partition(batches)
 
-    def _free(self, batches: list[PendingBatch]) -> None:
-        """The partition may send again."""
+    def _release_partition(self, batches: list[PendingBatch]) -> None:
+        """Marks the partition as no longer busy."""
         with self._lock:
-            lane = self._lane(batches[0])
-            lane.busy = False
-            if lane.batches:
-                self._waiting.add(lane)
+            queue = self._queue_of(batches[0])
+            queue.busy = False
+            if queue.batches:
+                self._waiting.add(queue)
 
-    def _done(self, batch: PendingBatch, error: KafkaError | None) -> None:
+    def _finish(self, batch: PendingBatch, error: KafkaError | None) -> None:
         with self._lock:
-            if batch not in self.unsettled:
-                return  # it had expired
+            if batch not in self.unconfirmed:
+                return  # it expired before
             self.size -= batch.size
-            self.unsettled.discard(batch)
-        batch.settle(error)
+            self.unconfirmed.discard(batch)
+        batch.complete(error)
 
-    def _lane(self, batch: PendingBatch) -> _Lane:
-        return self._topics[batch.topic].lanes[batch.partition]
+    def _queue_of(self, batch: PendingBatch) -> _PartitionQueue:
+        return self._topics[batch.topic].queues[batch.partition]
 
     def abandon(self, error: KafkaError) -> None:
-        """Fail all that is left."""
-        for batch in list(self.unsettled):
-            self._done(batch, error)
+        """Fails all batches."""
+        for batch in list(self.unconfirmed):
+            self._finish(batch, error)

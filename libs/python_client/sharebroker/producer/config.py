@@ -1,4 +1,4 @@
-"""Settings of a producer. Names are Kafka's, with underscores."""
+"""Settings of a producer. Names are Kafka's, with underscores for dots."""
 
 from __future__ import annotations
 
@@ -12,45 +12,50 @@ from sharebroker_protocol.records.compression import CODECS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """How a producer behaves. Refuses values that cannot work with INVALID_CONFIG.
-
-    `linger_ms`: how long a batch waits for more records. While a partition's last request is under way the
-    next batches fill anyway, so that 0 costs little throughput.
-    `batch_size`: bytes of a batch before compression; `max_request_size`: bytes of one partition in one
-    request.
-    `buffer_memory`: bytes of records that wait; beyond it `send` waits.
-    `delivery_timeout_ms`: until when a record is tried again; then it fails with REQUEST_TIMED_OUT, and may
-    have arrived or not. A retry whose first try did arrive makes a duplicate.
-    `request_timeout_ms`: how long an answer is waited for before the connection is made anew.
-    `max_block_ms`: how long `send` waits at most, for room or to learn of a topic.
-    """
+    """Settings of a producer. Raises KafkaError INVALID_CONFIG, with one violation per invalid field."""
 
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
+    """The codec of record batches (Kafka: compression.type)."""
     linger_ms: int = 0
+    """How long a batch waits for more records (Kafka: linger.ms). Batches also fill while the previous
+    request of their partition is in flight, so that 0 costs little throughput.
+    """
     batch_size: int = 64 * 1024
+    """Bytes of records in a batch before compression (Kafka: batch.size)."""
     max_request_size: int = 1024 * 1024
+    """Bytes of one partition's batches in one request, and of one record (Kafka: max.request.size)."""
     buffer_memory: int = 32 * 1024 * 1024
+    """Bytes of unconfirmed records; `send` waits while there are more (Kafka: buffer.memory)."""
     max_block_ms: int = 60_000
+    """How long `send` waits for buffer memory or for a topic's partitions (Kafka: max.block.ms)."""
     delivery_timeout_ms: int = 120_000
+    """How long a record is retried (Kafka: delivery.timeout.ms). Then it fails with REQUEST_TIMED_OUT, and
+    may have been appended or not. A retry after a lost response can append a duplicate.
+    """
     request_timeout_ms: int = 30_000
+    """How long a request waits for its response before the producer reconnects (Kafka: request.timeout.ms).
+    """
     metadata_max_age_ms: int = 300_000
+    """The age at which a topic's partition count is read again (Kafka: metadata.max.age.ms)."""
     retry_backoff_ms: int = 100
+    """The first wait before a failed batch is sent again (Kafka: retry.backoff.ms)."""
     retry_backoff_max_ms: int = 1_000
+    """The longest such wait; it doubles with each attempt (Kafka: retry.backoff.max.ms)."""
 
     def __post_init__(self) -> None:
-        wrong = [
-            FieldViolation(name, f"must be at least {least}, not {getattr(self, name)}")
-            for name, least in _LEAST.items()
-            if getattr(self, name) < least
+        violations = [
+            FieldViolation(name, f"must be at least {minimum}, not {getattr(self, name)}")
+            for name, minimum in _MINIMUM.items()
+            if getattr(self, name) < minimum
         ]
         if self.compression_type not in CODECS:
-            wrong.append(FieldViolation("compression_type", f"must be one of {', '.join(CODECS)}"))
-        if wrong:
-            text = "; ".join(f"{violation.field} {violation.description}" for violation in wrong)
-            raise KafkaError(ErrorCode.INVALID_CONFIG, text, violations=wrong)
+            violations.append(FieldViolation("compression_type", f"must be one of {', '.join(CODECS)}"))
+        if violations:
+            text = "; ".join(f"{violation.field} {violation.description}" for violation in violations)
+            raise KafkaError(ErrorCode.INVALID_CONFIG, text, violations=violations)
 
 
-_LEAST: Mapping[str, int] = {
+_MINIMUM: Mapping[str, int] = {
     "linger_ms": 0,
     "batch_size": 1,
     "max_request_size": 1,

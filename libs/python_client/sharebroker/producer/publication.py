@@ -1,4 +1,4 @@
-"""A batch on its way, and one record's share of it."""
+"""A batch of records being published, and the outcome of one record in it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,28 @@ if TYPE_CHECKING:
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went; `timestamp` in ms since the Unix epoch when the log sets it, else -1."""
+    """The position of a published record (Kafka: RecordMetadata)."""
 
     topic: str
+    """The name of the topic."""
     partition: int
+    """The partition number."""
     offset: int
+    """The record's offset in the partition."""
     timestamp: int
+    """Milliseconds since the Unix epoch if the log sets timestamps (`LogAppendTime`), else -1."""
 
 
 class PendingBatch(Outcome):
-    """Records of one partition that travel together.
+    """Records of one partition that are sent together.
 
-    `created`, and `sent_at` (0: not yet), are in seconds by the producer's clock.
+    `created`, `not_before` and `sent_at` (0: not sent) are in seconds by the producer's clock.
     """
 
     __slots__ = (
         "_builder",
         "_data",
+        "attempts",
         "base_offset",
         "created",
         "not_before",
@@ -41,7 +46,6 @@ class PendingBatch(Outcome):
         "timestamp",
         "topic",
         "traces",
-        "tries",
     )
 
     def __init__(self, topic: str, partition: int, builder: BatchBuilder, created: float) -> None:
@@ -52,7 +56,7 @@ class PendingBatch(Outcome):
         self.not_before = created
         self.sent_at = 0.0
         self.size = 0
-        self.tries = 0
+        self.attempts = 0
         self.base_offset = -1
         self.timestamp = -1
         self.traces: BatchTraces | None = None
@@ -61,19 +65,23 @@ class PendingBatch(Outcome):
 
     @property
     def builder(self) -> BatchBuilder:
-        """Where records are added until the batch is sealed."""
+        """Collects records until `data` is read."""
         return self._builder
 
     @property
     def data(self) -> bytes:
-        """The finished batch; asking for it seals it."""
+        """The encoded batch. Reading it closes the batch for further records."""
         if self._data is None:
             self._data = self._builder.build()
         return self._data
 
 
 class Publication:
-    """One record's own outcome: await it, or take `result()` in a thread, for where it went; or ignore it."""
+    """The outcome of one published record (Kafka: the future that `send` returns).
+
+    Await it, or call `result()` in a thread, for its RecordMetadata; both raise KafkaError. It may be
+    ignored.
+    """
 
     __slots__ = ("_batch", "_index")
 
@@ -87,13 +95,13 @@ class Publication:
         return self._batch.done
 
     def traced(self, traces: RecordTraces, span: Span) -> None:
-        """The span is over when the outcome is known."""
+        """Ends `span` when the outcome is known."""
         batch = self._batch
         if batch.traces is None:
             batch.traces = traces.of_batch(batch)
             batch.when_done(batch.traces.settled)
         batch.traces.add(self._index, span)
-        if batch.done:  # by another thread, meanwhile
+        if batch.done:  # another thread completed it in the meantime
             batch.traces.settled()
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
@@ -101,7 +109,7 @@ class Publication:
         return self._metadata()
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Block until the outcome is known, at most `timeout` seconds (TimeoutError). Raises KafkaError."""
+        """Blocks until the outcome is known, at most `timeout` seconds. Raises TimeoutError, KafkaError."""
         self._batch.wait_blocking(timeout)
         return self._metadata()
 

@@ -1,1 +1,1 @@
-"""Tracing of applications and the command line: spans of processing, a record's history from its spans."""
+"""Tracing of applications and the command line: processing spans, and a record's history from its spans."""

@@ -1,4 +1,4 @@
-"""Traces of an application that has set OpenTelemetry up for itself: records join what it does."""
+"""Traces of an application that has set up OpenTelemetry itself: records join its traces."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING: Final = nullcontext()
 
 
 def record_traces() -> RecordTraces | None:
-    """What begins the traces of a producer's records; None where nobody traces."""
+    """Returns the tracing of a producer's records; None if tracing is off."""
     tracer = _tracer()
     if tracer is None:
         return None
@@ -33,7 +33,7 @@ def record_traces() -> RecordTraces | None:
 
 
 def processing(record: Record, group_id: str, member_id: str) -> AbstractContextManager[None]:
-    """Around what is done with a record; where nobody traces, nothing."""
+    """Returns a context manager that traces the processing of a record; it does nothing if tracing is off."""
     tracer = _tracer()
     if tracer is None:
         return _NOTHING
@@ -43,7 +43,7 @@ def processing(record: Record, group_id: str, member_id: str) -> AbstractContext
 
 
 def traceparent() -> str | None:
-    """What tells others of the current span; None where nobody traces."""
+    """Returns the `traceparent` of the current span; None if tracing is off."""
     if _tracer() is None:
         return None
     from sharebroker.tracing import processing as of_records
@@ -52,14 +52,14 @@ def traceparent() -> str | None:
 
 
 def _tracer() -> Tracer | None:
-    """An application that has not imported OpenTelemetry's SDK has set up none."""
+    """Returns the tracer, without importing OpenTelemetry if the application has not imported its SDK."""
     if enabled.on is None and "opentelemetry.sdk.trace" not in sys.modules:
         return None
     return enabled.on or _of_provider()
 
 
 def _of_provider() -> Tracer | None:
-    """The application's own sampler and processor decide what is kept."""
+    """Returns a tracer for the application's provider, whose sampler and processor decide what is kept."""
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 

@@ -1,4 +1,4 @@
-"""Spans as those who keep them tell them."""
+"""Finished spans, as read back from a tracing backend."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _CHILD: Final = "CHILD_OF"
 
 
 class SpanName(NamedTuple):
-    """A span by its trace and its own id, in hexadecimal."""
+    """A span's trace id and span id, in hexadecimal."""
 
     trace: str
     span: str
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A span that is over. Times in seconds, `begun` since the Unix epoch; `error` "" for none."""
+class FinishedSpan:
+    """A finished span. Times are in seconds, `begun` since the Unix epoch; `error` is empty for success."""
 
     name: SpanName
     parent: str
@@ -32,26 +32,27 @@ class Told:
 
     @property
     def ended(self) -> float:
-        """When it was over."""
+        """The end of the span, in seconds since the Unix epoch."""
         return self.begun + self.seconds
 
 
-def of_jaeger(document: Mapping[str, Any]) -> list[Told]:
-    """The spans of what Jaeger's query API answers to /api/traces, in the order in which they began."""
+def of_jaeger(document: Mapping[str, Any]) -> list[FinishedSpan]:
+    """Returns the spans of a response of Jaeger's /api/traces, ordered by start time."""
     spans = [span for trace in document.get("data") or () for span in _of_trace(trace)]
     return sorted(spans, key=lambda span: span.begun)
 
 
-def _of_trace(trace: Mapping[str, Any]) -> Iterator[Told]:
+def _of_trace(trace: Mapping[str, Any]) -> Iterator[FinishedSpan]:
     services = {key: process["serviceName"] for key, process in trace["processes"].items()}
     for span in trace["spans"]:
         tags = {tag["key"]: tag["value"] for tag in span.get("tags") or ()}
         named = [
-            (one["refType"], SpanName(one["traceID"], one["spanID"])) for one in span.get("references") or ()
+            (reference["refType"], SpanName(reference["traceID"], reference["spanID"]))
+            for reference in span.get("references") or ()
         ]
         own = [name for kind, name in named if kind == _CHILD and name.trace == span["traceID"]]
         failed = tags.get("error") in (True, "true")
-        yield Told(
+        yield FinishedSpan(
             SpanName(span["traceID"], span["spanID"]),
             own[0].span if own else "",
             span["operationName"],

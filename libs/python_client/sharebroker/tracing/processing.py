@@ -1,4 +1,4 @@
-"""What a program does with a record: a `process` span in the record's trace. Imports OpenTelemetry's API."""
+"""A `process` span around an application's work on a record. Imports OpenTelemetry's API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sharebroker_protocol.tracing.tracer import Tracer, context_of, fail
 
 @contextmanager
 def processed(tracer: Tracer, record: Record, group_id: str, member_id: str) -> Iterator[None]:
-    """The span is current inside, and ends with it; what is raised there, and the answer, stand in it."""
+    """Makes the span current inside and ends it after; it records an exception and the acknowledge type."""
     span = _started(tracer, record, group_id, member_id)
     if span is None:
         yield
@@ -31,36 +31,36 @@ def processed(tracer: Tracer, record: Record, group_id: str, member_id: str) -> 
         raise
     finally:
         contexts.detach(token)
-        said = record.acknowledgement
-        if said is not None:
-            span.set_attribute(names.SETTLED, said.kind.name.lower())
+        acknowledgement = record.acknowledgement
+        if acknowledgement is not None:
+            span.set_attribute(names.SETTLED, acknowledgement.kind.name.lower())
         tracer.end(span)
 
 
 def traceparent() -> str | None:
-    """What tells others of the current span; None where there is none that is kept."""
+    """Returns the `traceparent` of the current span; None if no sampled span is current."""
     span = trace.get_current_span()
     return context_of(span).parent if span.get_span_context().trace_flags.sampled else None
 
 
 def _started(tracer: Tracer, record: Record, group_id: str, member_id: str) -> Span | None:
-    """Below the span that made the record, with a link to the one that is current here.
+    """Starts a child of the span that published the record, linked to the current span.
 
-    A record without a trace joins what is current here, or begins one.
+    A record without a trace context joins the current trace, or starts a new one.
     """
     made, here = of_headers(record.headers), tracer.current()
     if not (tracer.joins(made) if made is not None else here is not None or tracer.begins()):
         return None
-    told = names.about(names.PROCESS, names.PROCESS, record.topic, record.partition)
-    told |= {names.OFFSET: record.offset, names.GROUP: group_id, names.CLIENT: member_id}
-    told[names.DELIVERY] = record.delivery_count
+    attributes = names.about(names.PROCESS, names.PROCESS, record.topic, record.partition)
+    attributes |= {names.OFFSET: record.offset, names.GROUP: group_id, names.CLIENT: member_id}
+    attributes[names.DELIVERY] = record.delivery_count
     links = [here] if made is not None and here is not None else []
-    span = tracer.start(f"process {record.topic}", made or here, SpanKind.CONSUMER, told, links)
+    span = tracer.start(f"process {record.topic}", made or here, SpanKind.CONSUMER, attributes, links)
     return span if span is not None and span.is_recording() else None
 
 
 def _failed(span: Span, failure: BaseException) -> None:
-    """Its kind alone: messages may have what was in the record."""
+    """Records only the type of an exception, since its message may contain record data."""
     if isinstance(failure, KafkaError):
         fail(span, failure)
         return

@@ -1,11 +1,11 @@
-"""A record's way, put in order out of the spans that were told of it."""
+"""The history of a record as a tree of spans."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sharebroker.tracing.finished_span import SpanName, Told
+from sharebroker.tracing.finished_span import FinishedSpan, SpanName
 from sharebroker_protocol.tracing import names
 
 _DETAILS: Final = (
@@ -17,24 +17,27 @@ _DETAILS: Final = (
     (names.COUNT, "records"),
     ("messaging.sharebroker.start_offset", "start offset"),
 )
-"""Attributes that are shown, and how they are called there."""
+"""Attributes to show, with their labels."""
 
 
 class Line(NamedTuple):
-    """A span in the story; `depth` is how far below the first it is, `shared` that it is of another trace."""
+    """A span in the history; `depth` is its level, `shared` whether it belongs to another trace."""
 
     depth: int
-    span: Told
+    span: FinishedSpan
     shared: bool = False
 
 
-def lines(spans: Sequence[Told], linked: Iterable[Told] = (), group: str | None = None) -> list[Line]:
-    """Spans of one trace as a tree, what began first first; with a group, nothing of other groups.
+def lines(
+    spans: Sequence[FinishedSpan], linked: Iterable[FinishedSpan] = (), group: str | None = None
+) -> list[Line]:
+    """Returns the spans of one trace as a tree, ordered by start time; with `group`, without other groups.
 
-    `linked` are spans of other traces, shown below those that name them: work for many records at once.
+    `linked` are spans of other traces, shown below the spans that link to them: work for many records at
+    once.
     """
     known = {span.name.span for span in spans}
-    children: dict[str, list[Told]] = {}
+    children: dict[str, list[FinishedSpan]] = {}
     for span in sorted(spans, key=lambda span: span.begun):
         children.setdefault(span.parent if span.parent in known else "", []).append(span)
     others = {span.name: span for span in linked}
@@ -44,8 +47,8 @@ def lines(spans: Sequence[Told], linked: Iterable[Told] = (), group: str | None 
 def _below(
     parent: str,
     depth: int,
-    children: Mapping[str, list[Told]],
-    others: Mapping[SpanName, Told],
+    children: Mapping[str, list[FinishedSpan]],
+    others: Mapping[SpanName, FinishedSpan],
     group: str | None,
 ) -> Iterator[Line]:
     for span in children.get(parent, ()):
@@ -58,24 +61,24 @@ def _below(
         yield from _below(span.name.span, depth + 1, children, others, group)
 
 
-def elsewhere(spans: Sequence[Told]) -> list[SpanName]:
-    """Work in other traces that these were part of, each once."""
+def elsewhere(spans: Sequence[FinishedSpan]) -> list[SpanName]:
+    """Returns the linked spans in other traces, each once."""
     own = {span.name.trace for span in spans}
     named = [name for span in spans for name in _work(span) if name.trace not in own]
     return list(dict.fromkeys(named))
 
 
-def _work(span: Told) -> tuple[SpanName, ...]:
-    """What a span was done in. Links of work for many records lead the other way, to the others' spans."""
+def _work(span: FinishedSpan) -> tuple[SpanName, ...]:
+    """Returns the linked spans of shared work. Links of the shared work itself lead back, and are ignored."""
     return () if names.COUNT in span.attributes else span.links
 
 
-def details(span: Told) -> str:
-    """What a span says besides its name."""
-    told = [f"{short} {span.attributes[name]}" for name, short in _DETAILS if name in span.attributes]
-    return ", ".join([*told, f"error: {span.error}"] if span.error else told)
+def details(span: FinishedSpan) -> str:
+    """Returns the attributes of a span to show, as text."""
+    attributes = [f"{short} {span.attributes[name]}" for name, short in _DETAILS if name in span.attributes]
+    return ", ".join([*attributes, f"error: {span.error}"] if span.error else attributes)
 
 
-def title(span: Told, topic: str) -> str:
-    """A span's name without what is said above: the topic, a call's package."""
+def title(span: FinishedSpan, topic: str) -> str:
+    """Returns the span's name without the topic and the package of an RPC."""
     return span.operation.removesuffix(f" {topic}").rpartition(".")[2]

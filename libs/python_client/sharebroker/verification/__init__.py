@@ -1,1 +1,1 @@
-"""What the logs of a share group say of every offset, and what in them cannot be right. Pure."""
+"""Verification of stored share-group state."""

@@ -1,4 +1,4 @@
-"""The fate of every offset of a share-partition between the start and the end of its log: exactly one."""
+"""The outcome of every offset of a share-partition, from the start to the end of its log."""
 
 from __future__ import annotations
 
@@ -12,49 +12,54 @@ from typing import Final, NamedTuple
 from sharebroker.verification.runs import Run, Span, at
 
 
-class Fate(StrEnum):
-    """What became of an offset, as the logs tell."""
+class OffsetOutcome(StrEnum):
+    """The outcome of an offset, derived from the logs."""
 
     PASSED = "passed"
-    """Below the share-partition's start offset: finished, or skipped by whoever set the start."""
+    """Below the start offset: finished, or skipped by a reset of the offset."""
     ACCEPTED = "accepted"
     ARCHIVED = "archived"
     IN_DELIVERY = "in delivery"
-    """A consumer holds it, or it was released for later; the leader knows, no log does."""
+    """Held by a member, or released with a delay; stored only in the leader's memory."""
     AVAILABLE = "available"
     GAP = "gap"
-    """There is no record: a transaction's marker, or one that was lost."""
+    """No record at this offset: a transaction marker, or a missing record."""
     UNDECIDED = "undecided"
-    """The group has not chosen where to start in this partition."""
+    """The group has no start offset in this partition yet."""
 
     @property
     def key(self) -> str:
-        """Its name for programs."""
+        """The name in JSON output."""
         return self.value.replace(" ", "_")
 
 
-_STORED: Final[Mapping[int, Fate]] = {2: Fate.ACCEPTED, 3: Fate.ARCHIVED, 4: Fate.ARCHIVED}
+_STORED: Final[Mapping[int, OffsetOutcome]] = {
+    2: OffsetOutcome.ACCEPTED,
+    3: OffsetOutcome.ARCHIVED,
+    4: OffsetOutcome.ARCHIVED,
+}
 
 
-class FateRun(NamedTuple):
-    """Offsets, both ends inclusive, of one fate; `deliveries` as stored."""
+class OutcomeRun(NamedTuple):
+    """Offsets (last inclusive) with one outcome; `deliveries` is the stored delivery count."""
 
     first: int
     last: int
-    fate: Fate
+    outcome: OffsetOutcome
     deliveries: int
 
     @property
     def offsets(self) -> int:
-        """How many."""
+        """The number of offsets."""
         return self.last - self.first + 1
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLog:
-    """The record log, from `start` to `end` without the latter; what of it is held, and what has no record.
+    """The record log from `start` (inclusive) to `end` (exclusive).
 
-    Spans ascend and do not overlap.
+    `held` lists offsets that a member holds, `markers` transaction markers, `missing` offsets without a
+    record. Spans are ascending and disjoint.
     """
 
     start: int
@@ -64,34 +69,34 @@ class RecordLog:
     missing: Sequence[Span] = ()
 
 
-def fates(log: RecordLog, start: int, runs: Sequence[Run]) -> list[FateRun]:
-    """All offsets of a log; `start` is the share-partition's, -1: not chosen yet."""
+def outcome_runs(log: RecordLog, start: int, runs: Sequence[Run]) -> list[OutcomeRun]:
+    """Returns the outcome of all offsets of a log. `start` is the group's start offset; -1: none chosen."""
     gaps, held = sorted((*log.markers, *log.missing)), sorted(log.held)
     inner = {start, *(edge for span in (*runs, *gaps, *held) for edge in (span[0], span[1] + 1))}
     edges = [log.start, *sorted(edge for edge in inner if log.start < edge < log.end), log.end]
-    told: list[FateRun] = []
+    found: list[OutcomeRun] = []
     for first, after in pairwise(edges):
-        fate = _fate(first, start, runs, gaps, held)
-        if told and told[-1][2:] == fate:
-            told[-1] = told[-1]._replace(last=after - 1)
+        outcome = _outcome(first, start, runs, gaps, held)
+        if found and found[-1][2:] == outcome:
+            found[-1] = found[-1]._replace(last=after - 1)
         elif first < after:
-            told.append(FateRun(first, after - 1, *fate))
-    return told
+            found.append(OutcomeRun(first, after - 1, *outcome))
+    return found
 
 
-def _fate(
+def _outcome(
     offset: int, start: int, runs: Sequence[Run], gaps: Sequence[Span], held: Sequence[Span]
-) -> tuple[Fate, int]:
+) -> tuple[OffsetOutcome, int]:
     if offset < start:
-        return Fate.PASSED, 0
+        return OffsetOutcome.PASSED, 0
     if _within(offset, gaps):
-        return Fate.GAP, 0
+        return OffsetOutcome.GAP, 0
     state, deliveries = at(runs, offset)
     if state in _STORED:
         return _STORED[state], deliveries
     if _within(offset, held):
-        return Fate.IN_DELIVERY, deliveries
-    return (Fate.UNDECIDED if start < 0 else Fate.AVAILABLE), deliveries
+        return OffsetOutcome.IN_DELIVERY, deliveries
+    return (OffsetOutcome.UNDECIDED if start < 0 else OffsetOutcome.AVAILABLE), deliveries
 
 
 def _within(offset: int, spans: Sequence[Span]) -> bool:

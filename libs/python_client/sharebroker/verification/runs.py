@@ -1,7 +1,7 @@
-"""Runs of offsets: what replay makes of them, and where two values differ.
+"""Replay of state batches, and comparison of two states.
 
-Replay is one line of KIP-932: of all that was written of an offset, more deliveries count, then the higher
-state. The share coordinator folds record by record instead; that both agree is what is being verified.
+Replay follows KIP-932's rule: of all states written for an offset, the one with more deliveries wins, then
+the higher state. The share coordinator applies its log record by record instead; verification compares both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 
 class Run(NamedTuple):
-    """Offsets, both ends inclusive, in one state: 0 available, 2 acknowledged, 3 archiving, 4 archived."""
+    """Offsets (last inclusive) in one state: 0 available, 2 acknowledged, 3 archiving, 4 archived."""
 
     first: int
     last: int
@@ -23,18 +23,18 @@ class Run(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Offsets, both ends inclusive."""
+    """A range of offsets, last inclusive."""
 
     first: int
     last: int
 
 
 UNTOUCHED: Final = (0, 0)
-"""State and deliveries of an offset that nothing was written of."""
+"""State and deliveries of an offset without a written state."""
 
 
 def replay(written: Iterable[Run], start: int) -> list[Run]:
-    """What is to be known of the offsets from `start` on: ascending, disjoint, maximal. O(n log n)."""
+    """Returns the replayed state from `start` on: ascending, disjoint, maximal runs. O(n log n)."""
     waiting = sorted(run for run in written if max(run.first, start) <= run.last)
     edges = sorted({edge for run in waiting for edge in (max(run.first, start), run.last + 1)})
     known: list[Run] = []
@@ -54,14 +54,14 @@ def replay(written: Iterable[Run], start: int) -> list[Run]:
 
 
 def differences(left: Sequence[Run], right: Sequence[Run]) -> Iterator[Span]:
-    """Where two values (ascending, disjoint) say different things of the same offsets."""
+    """Yields the spans in which two states (ascending, disjoint runs) differ."""
     for first, after in pairwise(sorted({edge for run in (*left, *right) for edge in (run[0], run[1] + 1)})):
         if at(left, first) != at(right, first):
             yield Span(first, after - 1)
 
 
 def at(runs: Sequence[Run], offset: int) -> tuple[int, int]:
-    """State and deliveries of an offset in ascending, disjoint runs."""
+    """Returns state and deliveries of an offset in ascending, disjoint runs."""
     index = bisect_right(runs, offset, key=lambda run: run.first) - 1
     if index < 0 or runs[index].last < offset:
         return UNTOUCHED
@@ -69,7 +69,7 @@ def at(runs: Sequence[Run], offset: int) -> tuple[int, int]:
 
 
 def _add(known: list[Run], run: Run) -> None:
-    """Appends a run, or lengthens the one before where it goes on in the same way."""
+    """Appends a run, or extends the last one if it continues it."""
     before = known[-1] if known else None
     if before and before.last + 1 == run.first and before[2:] == run[2:]:
         known[-1] = before._replace(last=run.last)

@@ -13,7 +13,7 @@ from sharebroker.aio.admin import Admin
 from sharebroker.aio.connection import call
 from sharebroker.cli.failures import FAILED
 from sharebroker.cli.options import AsJson, examples
-from sharebroker.cli.output import Column, print_rows, say
+from sharebroker.cli.output import Column, print_notice, print_rows
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -92,11 +92,11 @@ def doctor(
             Address.parse(server)
         findings = asyncio.run(examine(redis, parse_config(set_ or ()), server))
     except (RedisError, KafkaError) as error:
-        say(f"sharebroker doctor: {error}")
+        print_notice(f"sharebroker doctor: {error}")
         raise typer.Exit(2) from None
     print_rows([asdict(finding) for finding in findings], _COLUMNS, as_json, _NO_FINDINGS)
     if not as_json and findings and all(finding.level is Level.NOTE for finding in findings):
-        say(_NO_FINDINGS)
+        print_notice(_NO_FINDINGS)
     if any(finding.level is Level.ERROR for finding in findings):
         raise typer.Exit(FAILED)
 

@@ -1,4 +1,4 @@
-"""Single acknowledgements become runs; results of runs become results of records."""
+"""Acknowledgements become ack batches; results of batches become outcomes of records."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sharebroker.acks.accumulator import Accumulator, Run
+from sharebroker.acks.accumulator import Accumulator, AckBatch
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import Progress
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
 from sharebroker_protocol.records.decode import decode
-from sharebroker_protocol.records.record import AcknowledgeType, Record
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 from tests.unit.client.batches import acquisition, batch
 
 ACCEPT, RELEASE, REJECT, RENEW = (AcknowledgeType(n) for n in (1, 2, 3, 4))
@@ -30,7 +29,7 @@ class Wakes:
 
 
 def nothing() -> None:
-    """A wake-up that nobody needs."""
+    """A wake-up that does nothing."""
 
 
 def held(accumulator: Accumulator, first: int = 0, last: int = 9) -> list[Record]:
@@ -38,20 +37,20 @@ def held(accumulator: Accumulator, first: int = 0, last: int = 9) -> list[Record
     return decode(batch(first, [b"v"] * (last - first + 1)), [acquired]).records
 
 
-def told(run: Run) -> tuple[int, int, AcknowledgeType, int | str | None]:
-    return (run.first, run.last, run.kind, run.detail)
+def fields(batch: AckBatch) -> tuple[int, int, AcknowledgeType, int | str | None]:
+    return (batch.first, batch.last, batch.kind, batch.detail)
 
 
-def unanswered(accumulator: Accumulator) -> list[int]:
-    return sorted(offset for said in accumulator.pending() for offset in said.unanswered)
+def unconfirmed_offsets(accumulator: Accumulator) -> list[int]:
+    return sorted(offset for ack in accumulator.pending() for offset in ack.unconfirmed_offsets)
 
 
 def drained(accumulator: Accumulator) -> list[tuple[int, int, AcknowledgeType, int | str | None]]:
-    return sorted((told(run) for run in accumulator.drain()), key=str)
+    return sorted((fields(batch) for batch in accumulator.drain()), key=str)
 
 
 class TestCoalescing:
-    def test_one_turns_acknowledgements_are_one_run(self) -> None:
+    def test_acknowledgements_of_one_drain_are_one_batch(self) -> None:
         accumulator = Accumulator(wakes := Wakes())
         for record in held(accumulator):
             record.accept()
@@ -59,13 +58,13 @@ class TestCoalescing:
         assert drained(accumulator) == [(0, 9, ACCEPT, None)]
         assert accumulator.drain() == []
 
-    def test_any_order_of_consecutive_offsets_is_one_run(self) -> None:
+    def test_consecutive_offsets_in_any_order_are_one_batch(self) -> None:
         accumulator = Accumulator(nothing)
         for record in reversed(held(accumulator)):
             record.accept()
         assert drained(accumulator) == [(0, 9, ACCEPT, None)]
 
-    def test_decisions_make_runs_of_their_own(self) -> None:
+    def test_types_and_details_make_separate_batches(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator)
         makes: list[Callable[[Record], Acknowledgement]] = [
@@ -94,14 +93,14 @@ class TestCoalescing:
             key=str,
         )
 
-    def test_holes_split_runs(self) -> None:
+    def test_missing_offsets_split_batches(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator)
         for n in (8, 1, 0, 3, 9):
             records[n].accept()
         assert drained(accumulator) == [(0, 1, ACCEPT, None), (3, 3, ACCEPT, None), (8, 9, ACCEPT, None)]
 
-    def test_acquisitions_are_kept_apart(self) -> None:
+    def test_acquisitions_make_separate_batches(self) -> None:
         accumulator = Accumulator(nothing)
         one, two = held(accumulator, 0, 2), held(accumulator, 3, 5)
         for pair in zip(one, two, strict=True):
@@ -109,56 +108,58 @@ class TestCoalescing:
                 record.accept()
         assert drained(accumulator) == [(0, 2, ACCEPT, None), (3, 5, ACCEPT, None)]
 
-    def test_offsets_without_a_record_go_along(self) -> None:
+    def test_offsets_without_record_are_acknowledged(self) -> None:
         accumulator = Accumulator(nothing)
         acquired = acquisition(0, 1, accumulator)
-        accumulator.add_silent(acquired, (0, 1), REJECT, "corrupt")
-        (run,) = accumulator.drain()
-        assert told(run) == (0, 1, REJECT, "corrupt")
-        assert accumulator.resolve(run.id, None, 0) is run
+        accumulator.queue_internal(acquired, (0, 1), REJECT, "corrupt")
+        (batch,) = accumulator.drain()
+        assert fields(batch) == (0, 1, REJECT, "corrupt")
+        assert accumulator.resolve(batch.id, None, 0) is batch
         assert accumulator.held == set()
 
-    def test_implicit_mode_leaves_the_application_no_say(self) -> None:
+    def test_implicit_mode_rejects_acknowledgements(self) -> None:
         accumulator = Accumulator(nothing, explicit=False)
         (record,) = held(accumulator, 0, 0)
         with pytest.raises(IllegalStateError, match="implicit"):
             record.accept()
-        accumulator.decide(record, ACCEPT)
+        accumulator.queue(record, ACCEPT)
         assert drained(accumulator) == [(0, 0, ACCEPT, None)]
 
-    def test_a_decision_on_a_whole_run_is_reported_without_acknowledgements(self) -> None:
-        heard: list[tuple[int, int, KafkaError | None]] = []
+    def test_queued_range_is_reported_without_acknowledgements(self) -> None:
+        outcomes: list[tuple[int, int, KafkaError | None]] = []
         accumulator = Accumulator(
-            nothing, explicit=False, on_settled=lambda run, error: heard.append((run.first, run.last, error))
+            nothing,
+            explicit=False,
+            on_outcome=lambda batch, error: outcomes.append((batch.first, batch.last, error)),
         )
         records = held(accumulator)
-        accumulator.decide_run(records[0].acquisition, 2, 7, ACCEPT)
-        assert unanswered(accumulator) == [2, 3, 4, 5, 6, 7]
-        (run,) = accumulator.drain()
+        accumulator.queue_range(records[0].acquisition, 2, 7, ACCEPT)
+        assert unconfirmed_offsets(accumulator) == [2, 3, 4, 5, 6, 7]
+        (batch,) = accumulator.drain()
         (pending,) = accumulator.pending()
-        accumulator.resolve(run.id, REFUSED, 0, (2, 3))
+        accumulator.resolve(batch.id, REFUSED, 0, (2, 3))
         assert not pending.done
-        accumulator.resolve(run.id, None, 0, (4, 7))
+        accumulator.resolve(batch.id, None, 0, (4, 7))
         assert pending.done
-        assert heard == [(2, 3, REFUSED), (4, 7, None)]
-        assert pending.unanswered == []
+        assert outcomes == [(2, 3, REFUSED), (4, 7, None)]
+        assert pending.unconfirmed_offsets == []
         assert all(record.acknowledgement is None for record in records)
 
-    def test_what_nobody_looked_at_is_given_back_and_lost(self) -> None:
+    def test_undone_records_are_lost(self) -> None:
         accumulator = Accumulator(wakes := Wakes())
         records = held(accumulator, 0, 3) + held(accumulator, 4, 5)
-        accumulator.give_back([])
+        accumulator.undo([])
         assert wakes.count == 0
-        accumulator.give_back(records[1:3] + records[4:])
-        assert [(*told(run), run.unseen) for run in accumulator.drain()] == [
+        accumulator.undo(records[1:3] + records[4:])
+        assert [(*fields(batch), batch.unseen) for batch in accumulator.drain()] == [
             (1, 2, RELEASE, None, True),
             (4, 5, RELEASE, None, True),
         ]
         assert [record.lock_lost for record in records] == [False, True, True, False, True, True]
-        assert accumulator.undecided == 2
+        assert accumulator.unacknowledged == 2
         assert accumulator.pending() == []
 
-    def test_waking_again_after_a_drain(self) -> None:
+    def test_wakes_again_after_drain(self) -> None:
         accumulator = Accumulator(wakes := Wakes())
         records = held(accumulator)
         records[0].accept()
@@ -167,8 +168,8 @@ class TestCoalescing:
         assert wakes.count == 2
 
 
-class TestChangingOnesMind:
-    def test_the_later_word_wins_while_queued(self) -> None:
+class TestReplacing:
+    def test_queued_acknowledgement_is_replaced(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
         first = record.release(2.0)
@@ -176,26 +177,26 @@ class TestChangingOnesMind:
         assert drained(accumulator) == [(0, 0, ACCEPT, None)]
 
     @pytest.mark.parametrize("done", [False, True])
-    def test_what_was_sent_stands(self, done: bool) -> None:
+    def test_sent_acknowledgement_is_final(self, done: bool) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
         record.accept()
-        (run,) = accumulator.drain()
+        (batch,) = accumulator.drain()
         if done:
-            accumulator.resolve(run.id, None, 0)
+            accumulator.resolve(batch.id, None, 0)
         with pytest.raises(IllegalStateError, match="ACCEPT"):
             record.release()
 
-    def test_what_was_refused_can_be_tried_again(self) -> None:
+    def test_failed_acknowledgement_can_be_retried(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
         refused = record.accept()
-        (run,) = accumulator.drain()
-        accumulator.resolve(run.id, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
+        (batch,) = accumulator.drain()
+        accumulator.resolve(batch.id, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
         assert record.accept() is not refused
         assert drained(accumulator) == [(0, 0, ACCEPT, None)]
 
-    def test_a_renewal_leaves_room_for_a_decision_at_any_time(self) -> None:
+    def test_renewal_permits_final_acknowledgement(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
         renewal = record.renew()
@@ -204,166 +205,166 @@ class TestChangingOnesMind:
         assert acceptance is not renewal
         accumulator.resolve(renewing.id, None, 50.0)
         assert record.acknowledgement is acceptance
-        (run,) = accumulator.drain()
-        accumulator.resolve(run.id, None, 0)
+        (batch,) = accumulator.drain()
+        accumulator.resolve(batch.id, None, 0)
         assert renewal.done
         assert acceptance.done
 
 
 class TestResults:
-    def test_each_record_has_its_own(self) -> None:
+    def test_each_record_has_its_own_result(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 3)
         acknowledgements = [records[0].accept(), records[1].accept(), records[3].accept()]
-        good, bad = sorted(accumulator.drain(), key=lambda run: run.first)
+        good, bad = sorted(accumulator.drain(), key=lambda batch: batch.first)
         assert [a.progress for a in acknowledgements] == [Progress.SENT] * 3
         accumulator.resolve(good.id, None, 0)
         accumulator.resolve(bad.id, REFUSED, 0)
         assert [a.error for a in acknowledgements] == [None, None, REFUSED]
         assert all(a.done for a in acknowledgements)
-        assert not accumulator.unsettled
+        assert not accumulator.has_unconfirmed
 
-    def test_an_unknown_result_is_nothing(self) -> None:
+    def test_unknown_result_is_ignored(self) -> None:
         assert Accumulator(nothing).resolve(7, None, 0) is None
 
-    def test_whoever_keeps_outcomes_hears_of_each_run_of_records(self) -> None:
-        heard: list[tuple[int, int, KafkaError | None]] = []
+    def test_on_outcome_receives_each_reported_batch(self) -> None:
+        outcomes: list[tuple[int, int, KafkaError | None]] = []
         accumulator = Accumulator(
-            nothing, on_settled=lambda run, error: heard.append((run.first, run.last, error))
+            nothing, on_outcome=lambda batch, error: outcomes.append((batch.first, batch.last, error))
         )
         records = held(accumulator, 0, 4)
-        accumulator.add_silent(records[4].acquisition, (4, 4), AcknowledgeType.GAP)
+        accumulator.queue_internal(records[4].acquisition, (4, 4), AcknowledgeType.GAP)
         records[0].accept()
         records[2].accept()
-        assert unanswered(accumulator) == [0, 2]
-        first = min(accumulator.drain(), key=lambda run: run.first)
-        assert unanswered(accumulator) == [0, 2]
+        assert unconfirmed_offsets(accumulator) == [0, 2]
+        first = min(accumulator.drain(), key=lambda batch: batch.first)
+        assert unconfirmed_offsets(accumulator) == [0, 2]
         accumulator.resolve(first.id, None, 0)
         lost = ConnectionLostError()
         accumulator.close(lost)
         records[3].accept()
-        assert heard == [(0, 0, None), (2, 2, lost), (3, 3, lost)]
+        assert outcomes == [(0, 0, None), (2, 2, lost), (3, 3, lost)]
 
-    def test_unsettled_until_answered(self) -> None:
+    def test_has_unconfirmed_until_resolved(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
-        seen = [accumulator.unsettled]
+        seen = [accumulator.has_unconfirmed]
         record.accept()
-        seen.append(accumulator.unsettled)
-        (run,) = accumulator.drain()
-        seen.append(accumulator.unsettled)
-        accumulator.resolve(run.id, None, 0)
-        seen.append(accumulator.unsettled)
+        seen.append(accumulator.has_unconfirmed)
+        (batch,) = accumulator.drain()
+        seen.append(accumulator.has_unconfirmed)
+        accumulator.resolve(batch.id, None, 0)
+        seen.append(accumulator.has_unconfirmed)
         assert seen == [False, True, True, False]
 
-    def test_repr_says_how_far_it_is(self) -> None:
+    def test_repr_shows_progress(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
         acknowledgement = record.accept()
         assert repr(acknowledgement) == "Acknowledgement(ACCEPT: QUEUED)"
-        acknowledgement.settle(REFUSED)
+        acknowledgement.complete(REFUSED)
         assert repr(acknowledgement) == "Acknowledgement(ACCEPT: INVALID_RECORD_STATE)"
 
 
 class TestHolding:
-    def test_an_acquisition_is_held_until_the_last_word_on_it_is_sent(self) -> None:
+    def test_acquisition_is_held_until_last_acknowledgement_is_sent(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 2)
         records[0].accept()
-        assert accumulator.undecided == 3
+        assert accumulator.unacknowledged == 3
         accumulator.drain()
-        assert accumulator.undecided == 2
+        assert accumulator.unacknowledged == 2
         records[1].renew()
         accumulator.drain()
-        assert accumulator.undecided == 2
-        accumulator.add_silent(records[1].acquisition, (1, 2), AcknowledgeType.GAP)
+        assert accumulator.unacknowledged == 2
+        accumulator.queue_internal(records[1].acquisition, (1, 2), AcknowledgeType.GAP)
         accumulator.drain()
-        assert (accumulator.undecided, accumulator.held) == (0, set())
+        assert (accumulator.unacknowledged, accumulator.held) == (0, set())
 
-    def test_renewing_all_moves_the_deadline(self) -> None:
+    def test_renewal_of_all_sets_deadline(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 1)
         renewals = [record.renew() for record in records]
-        (run,) = accumulator.drain()
-        assert not renewals[0].holds_on
-        accumulator.resolve(run.id, None, 77.0)
+        (batch,) = accumulator.drain()
+        assert not renewals[0].is_confirmed_renewal
+        accumulator.resolve(batch.id, None, 77.0)
         assert [record.deadline for record in records] == [77.0, 77.0]
-        assert [renewal.holds_on for renewal in renewals] == [True, True]
+        assert [renewal.is_confirmed_renewal for renewal in renewals] == [True, True]
 
-    def test_renewing_some_moves_only_their_deadline(self) -> None:
+    def test_partial_renewal_sets_only_its_deadline(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 2)
         records[0].acquisition.deadline = 30.0
         for deadline in (77.0, 99.0):
             records[1].renew()
-            (run,) = accumulator.drain()
-            accumulator.resolve(run.id, None, deadline)
+            (batch,) = accumulator.drain()
+            accumulator.resolve(batch.id, None, deadline)
         assert [record.deadline for record in records] == [30.0, 99.0, 30.0]
         assert len(records[0].acquisition.renewed) == 1
         records[0].acquisition.renew(0, 2, 120.0)
         assert [record.deadline for record in records] == [120.0, 120.0, 120.0]
 
-    def test_a_refused_renewal_changes_no_deadline(self) -> None:
+    def test_failed_renewal_keeps_deadline(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
         record.acquisition.deadline = 30.0
         renewal = record.renew()
-        (run,) = accumulator.drain()
-        accumulator.resolve(run.id, REFUSED, 0)
-        assert (renewal.error, renewal.holds_on, record.deadline) == (REFUSED, False, 30.0)
+        (batch,) = accumulator.drain()
+        accumulator.resolve(batch.id, REFUSED, 0)
+        assert (renewal.error, renewal.is_confirmed_renewal, record.deadline) == (REFUSED, False, 30.0)
 
-    def test_records_of_a_run_that_fare_differently(self) -> None:
-        told: list[tuple[int, int, KafkaError | None]] = []
+    def test_one_batch_with_different_outcomes(self) -> None:
+        outcomes: list[tuple[int, int, KafkaError | None]] = []
         accumulator = Accumulator(
-            nothing, on_settled=lambda run, error: told.append((run.first, run.last, error))
+            nothing, on_outcome=lambda batch, error: outcomes.append((batch.first, batch.last, error))
         )
         records = held(accumulator, 0, 9)
         words = [record.accept() for record in records]
-        (run,) = accumulator.drain()
-        accumulator.resolve(run.id, REFUSED, 0, (4, 5))
+        (batch,) = accumulator.drain()
+        accumulator.resolve(batch.id, REFUSED, 0, (4, 5))
         assert [word.done for word in words] == [4 <= offset <= 5 for offset in range(10)]
-        assert unanswered(accumulator) == [0, 1, 2, 3, 6, 7, 8, 9]
-        accumulator.resolve(run.id, None, 0, (0, 3))
-        accumulator.resolve(run.id, None, 0, (6, 90))
+        assert unconfirmed_offsets(accumulator) == [0, 1, 2, 3, 6, 7, 8, 9]
+        accumulator.resolve(batch.id, None, 0, (0, 3))
+        accumulator.resolve(batch.id, None, 0, (6, 90))
         assert [word.error for word in words] == [None] * 4 + [REFUSED] * 2 + [None] * 4
-        assert told == [(4, 5, REFUSED), (0, 3, None), (6, 9, None)]
-        assert not accumulator.unsettled
-        assert accumulator.resolve(run.id, None, 0, (0, 9)) is None
+        assert outcomes == [(4, 5, REFUSED), (0, 3, None), (6, 9, None)]
+        assert not accumulator.has_unconfirmed
+        assert accumulator.resolve(batch.id, None, 0, (0, 9)) is None
 
-    def test_a_result_for_other_offsets_is_for_all_that_is_left(self) -> None:
+    def test_result_for_other_offsets_completes_the_rest(self) -> None:
         accumulator = Accumulator(nothing)
         words = [record.accept() for record in held(accumulator, 5, 7)]
-        (run,) = accumulator.drain()
-        accumulator.resolve(run.id, None, 0, (5, 5))
-        accumulator.resolve(run.id, REFUSED, 0, (0, 0))
+        (batch,) = accumulator.drain()
+        accumulator.resolve(batch.id, None, 0, (5, 5))
+        accumulator.resolve(batch.id, REFUSED, 0, (0, 0))
         assert [word.error for word in words] == [None, REFUSED, REFUSED]
-        assert not accumulator.unsettled
+        assert not accumulator.has_unconfirmed
 
-    def test_the_lock_of_a_leader_that_is_gone_is_lost_whatever_its_token(self) -> None:
+    def test_token_zero_loses_locks_of_any_token(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 3)
         records[0].acquisition.token = 7
-        accumulator.lost("id", 0, (0, 2**63 - 1), token=0)
+        accumulator.note_lock_lost("id", 0, (0, 2**63 - 1), token=0)
         assert all(record.lock_lost for record in records)
-        assert accumulator.undecided == 0
+        assert accumulator.unacknowledged == 0
 
     def test_lost_locks_are_not_held(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 9)
-        accumulator.lost("id", 0, (3, 5), token=9)
-        accumulator.lost("other", 0, (3, 5), token=0)
-        accumulator.lost("id", 0, (20, 30), token=0)
+        accumulator.note_lock_lost("id", 0, (3, 5), token=9)
+        accumulator.note_lock_lost("other", 0, (3, 5), token=0)
+        accumulator.note_lock_lost("id", 0, (20, 30), token=0)
         assert not any(record.lock_lost for record in records)
-        accumulator.lost("id", 0, (3, 5), token=0)
+        accumulator.note_lock_lost("id", 0, (3, 5), token=0)
         assert [record.offset for record in records if record.lock_lost] == [3, 4, 5]
-        assert accumulator.undecided == 7
-        accumulator.lost("id", 0, (0, 2), token=0)
-        accumulator.lost("id", 0, (6, 90), token=0)
-        assert (accumulator.undecided, accumulator.held) == (0, set())
+        assert accumulator.unacknowledged == 7
+        accumulator.note_lock_lost("id", 0, (0, 2), token=0)
+        accumulator.note_lock_lost("id", 0, (6, 90), token=0)
+        assert (accumulator.unacknowledged, accumulator.held) == (0, set())
 
 
 class TestClosing:
-    def test_all_that_is_on_the_way_fails(self) -> None:
+    def test_close_fails_queued_and_in_flight(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 2)
         sent = records[0].accept()
@@ -374,45 +375,45 @@ class TestClosing:
         late = records[2].accept()
         assert [sent.error, queued.error, late.error] == [error] * 3
         assert accumulator.held == set()
-        assert accumulator.undecided == 0
+        assert accumulator.unacknowledged == 0
         assert records[0].lock_lost
 
-    def test_the_error_says_what_is_not_known(self) -> None:
-        assert "answer came: reset" in str(ConnectionLostError("reset"))
+    def test_connection_lost_error_message(self) -> None:
+        assert "response arrived: reset" in str(ConnectionLostError("reset"))
 
 
 class TestWaiting:
-    async def test_awaiting_gives_the_outcome(self) -> None:
+    async def test_await_returns_outcome(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 1)
         good, bad = records[0].accept(), records[1].reject()
         waiting = asyncio.gather(good, bad, bad, return_exceptions=True)
-        runs = accumulator.drain()
+        batches = accumulator.drain()
         await asyncio.sleep(0)
-        for run in runs:
-            accumulator.resolve(run.id, REFUSED if run.kind is REJECT else None, 0)
+        for sent in batches:
+            accumulator.resolve(sent.id, REFUSED if sent.kind is REJECT else None, 0)
         assert list(await waiting) == [None, REFUSED, REFUSED]
         await good
         assert good.result() is None  # type: ignore[func-returns-value]  # that is what is tested
 
-    async def test_an_await_that_was_cancelled_does_not_disturb(self) -> None:
+    async def test_cancelled_await_is_harmless(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
         acknowledgement = record.accept()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(acknowledgement, 0)
-        (run,) = accumulator.drain()
-        accumulator.resolve(run.id, None, 0)
+        (batch,) = accumulator.drain()
+        accumulator.resolve(batch.id, None, 0)
         await acknowledgement
 
-    def test_a_thread_waits_for_the_result(self) -> None:
+    def test_thread_waits_for_result(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
         acknowledgement = record.accept()
         with pytest.raises(TimeoutError):
             acknowledgement.result(timeout=0)
-        (run,) = accumulator.drain()
-        thread = threading.Thread(target=accumulator.resolve, args=(run.id, REFUSED, 0))
+        (batch,) = accumulator.drain()
+        thread = threading.Thread(target=accumulator.resolve, args=(batch.id, REFUSED, 0))
         thread.start()
         with pytest.raises(KafkaError) as caught:
             acknowledgement.result(timeout=30)

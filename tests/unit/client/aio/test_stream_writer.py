@@ -27,7 +27,7 @@ async def waits() -> None:
     await asyncio.Event().wait()
 
 
-async def test_failing_writer_takes_the_call_along_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_writer_cancels_call_and_reports(caplog: pytest.LogCaptureFixture) -> None:
     call = Call()
     writer = StreamWriter(cast("Any", call), fails())
     for _ in range(3):
@@ -38,7 +38,7 @@ async def test_failing_writer_takes_the_call_along_and_says_so(caplog: pytest.Lo
     await writer.stop()
 
 
-async def test_reader_cancelled_by_somebody_else_stays_cancelled() -> None:
+async def test_reader_cancelled_from_outside_stays_cancelled() -> None:
     writer = StreamWriter(cast("Any", Call()), waits())
     with pytest.raises(asyncio.CancelledError):
         writer.failure()

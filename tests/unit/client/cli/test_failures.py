@@ -18,21 +18,21 @@ def test_advice_follows_the_message() -> None:
     assert explain(failure).startswith("Group g has 2 members. Stop its consumers first;")
 
 
-def test_only_who_reaches_no_server_is_told_to_start_one() -> None:
+def test_advice_to_start_server_only_if_unreachable() -> None:
     away = {TRANSPORT: "UNAVAILABLE"}
     unreachable = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Away.", metadata=away)
     assert "`sharebroker serve`" in explain(unreachable)
-    told = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share-coordinator:6: it cannot be loaded.")
-    assert explain(told) == "share-coordinator:6: it cannot be loaded. Try again."
+    failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share-coordinator:6: it cannot be loaded.")
+    assert explain(failure) == "share-coordinator:6: it cannot be loaded. Try again."
 
 
-def test_fields_are_named() -> None:
+def test_violations_name_their_fields() -> None:
     violations = [FieldViolation("topics[0].name", "longer than 249 characters")]
     failure = KafkaError(ErrorCode.INVALID_REQUEST, "Bad.", violations=violations)
     assert explain(failure) == "Bad. topics[0].name: longer than 249 characters"
 
 
-def test_retriable_errors_say_so() -> None:
+def test_retriable_errors_advise_retry() -> None:
     assert DESCRIPTIONS[ErrorCode.NOT_COORDINATOR].retriable
     assert explain(KafkaError(ErrorCode.NOT_COORDINATOR, "Elsewhere.")) == "Elsewhere. Try again."
 

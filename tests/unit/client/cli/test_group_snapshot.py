@@ -9,7 +9,7 @@ import pytest
 
 from sharebroker.admin_model import ConfigValue, GroupDescription, GroupOffset
 from sharebroker.aio.admin import Admin
-from sharebroker.cli.group_snapshot import survey
+from sharebroker.cli.group_snapshot import read_snapshots
 from sharebroker.verification.rules import Kind
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
@@ -56,24 +56,24 @@ async def _kinds(system: Changing, topics: Iterable[str] = ()) -> dict[TopicPart
     def seen(done: int, total: int) -> None:
         assert 0 < done <= total
 
-    found = await survey(cast("Admin", system), "billing", list(topics), seen)
+    found = await read_snapshots(cast("Admin", system), "billing", list(topics), seen)
     return {place: [finding.kind for finding in surveyed.findings] for place, surveyed in found.items()}
 
 
-async def test_what_only_looked_wrong_is_forgotten() -> None:
+async def test_transient_finding_is_dropped() -> None:
     system = Changing(orders1=[ODD, WELL])
     assert await _kinds(system) == {place: [] for place in PLACES}
     assert system.asked == [*PLACES, PLACES[1]]
 
 
-async def test_what_stays_wrong_is_told() -> None:
+async def test_persistent_finding_is_reported() -> None:
     system = Changing(orders0=[ODD], orders1=[ErrorCode.CORRUPT_MESSAGE])
     found = await _kinds(system, ["orders"])
     assert found == {PLACES[0]: [Kind.NOT_THE_REPLAY], PLACES[1]: [Kind.UNREADABLE]}
     assert len(system.asked) == 3 * 2
 
 
-async def test_what_cannot_be_asked_is_no_finding() -> None:
+async def test_failed_request_is_not_a_finding() -> None:
     with pytest.raises(KafkaError) as refused:
         await _kinds(Changing(orders0=[ErrorCode.COORDINATOR_NOT_AVAILABLE]))
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -29,7 +29,7 @@ def commands(root: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 COMMANDS = dict(commands(get_command(app)))
 
 
-def test_the_installed_versions_are_told() -> None:
+def test_version_prints_installed_distributions() -> None:
     shown = CliRunner().invoke(app, ["--version"])
     assert shown.exit_code == 0
     for distribution in ("sharebroker", "sharebroker-server"):
@@ -44,7 +44,7 @@ def test_help_has_examples(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_examples_are_understood(path: tuple[str, ...]) -> None:
+def test_examples_parse(path: tuple[str, ...]) -> None:
     command = COMMANDS[path]
     lines = [match[1] for line in command.epilog.splitlines() if (match := _EXAMPLE.match(line))]
     assert lines

@@ -24,6 +24,6 @@ def test_positions(text: str, position: Position) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "soon", "2026-01-31T08:00:00", "1.5", "²"])
-def test_what_is_no_position(text: str) -> None:
+def test_invalid_positions_are_rejected(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is not earliest, latest"):
         parse_position(text)

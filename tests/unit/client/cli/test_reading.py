@@ -7,7 +7,7 @@ import pytest
 from sharebroker.cli.reading import BadInputError, Format, Input, read
 
 
-def test_lines_are_values_as_they_stand() -> None:
+def test_lines_are_unchanged_values() -> None:
     assert list(read([b"a\n", b" b \r\n", b"\n", b"\xff"], Format.LINES, None)) == [
         Input(None, b"a"),
         Input(None, b" b "),
@@ -39,18 +39,16 @@ def test_csv_rows_become_json_objects() -> None:
     ("lines", "written", "key", "message"),
     [
         ([b"{}\n", b"{\n"], Format.JSONL, None, "Line 2 is not JSON"),
-        ([b"[1]\n"], Format.JSONL, "id", "Line 1 is no JSON object"),
+        ([b"[1]\n"], Format.JSONL, "id", "Line 1 is not a JSON object"),
         ([b'{"a": 1}\n'], Format.JSONL, "id", "Line 1 has no field 'id'; it has a."),
-        ([b'{"id": "\\ud800"}\n'], Format.JSONL, "id", "Line 1 has half a surrogate pair in field 'id'"),
-        ([b"a,b\n", b"1\n"], Format.CSV, None, "Line 2 has not as many fields"),
-        ([b"a,b\n", b"1,2,3\n"], Format.CSV, None, "Line 2 has not as many fields"),
+        ([b'{"id": "\\ud800"}\n'], Format.JSONL, "id", "Line 1 has an unpaired surrogate in field 'id'"),
+        ([b"a,b\n", b"1\n"], Format.CSV, None, "Line 2 does not have as many fields"),
+        ([b"a,b\n", b"1,2,3\n"], Format.CSV, None, "Line 2 does not have as many fields"),
         ([b"a,b\n", b'1,"2\n'], Format.CSV, None, "is not CSV"),
         ([b"a\n", b"\xff\n"], Format.CSV, None, "Line 2 is not CSV"),
         ([b"a\n", b"1\n"], Format.CSV, "id", "Line 2 has no field 'id'"),
     ],
 )
-def test_bad_input_is_named_by_its_line(
-    lines: list[bytes], written: Format, key: str | None, message: str
-) -> None:
+def test_bad_input_names_its_line(lines: list[bytes], written: Format, key: str | None, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         list(read(lines, written, key))

@@ -39,15 +39,15 @@ def test_document() -> None:
     }
 
 
-def test_bytes_that_are_no_text_come_as_base64() -> None:
+def test_non_utf8_bytes_are_base64() -> None:
     shown = document(record(Raw(key=None, value=b"\xff")))
     assert (shown["key"], shown["value_base64"]) == (None, "/w==")
     assert "value" not in shown
 
 
 def test_environment() -> None:
-    told = environment(record(Raw(key=b"a\0b")))
-    assert told == {
+    variables = environment(record(Raw(key=b"a\0b")))
+    assert variables == {
         "SHAREBROKER_TOPIC": "orders",
         "SHAREBROKER_PARTITION": "3",
         "SHAREBROKER_OFFSET": "7",

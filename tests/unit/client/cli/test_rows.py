@@ -102,12 +102,12 @@ def test_state_is_shown_side_by_side() -> None:
     assert isinstance(console.file, io.StringIO)
     shown = console.file.getvalue()
     heading = shown.splitlines()[0]
-    assert heading.index("In the log") < heading.index("Folded")
+    assert heading.index("In the log") < heading.index("Replayed")
     assert "100-109 acknowledged (1)" in shown
-    assert "Stream s:log (shard 7); the coordinator's live value agrees." in shown
+    assert "Stream s:log (shard 7); the coordinator's live state agrees." in shown
 
 
-def test_state_that_is_gone_or_disagrees_says_so() -> None:
+def test_missing_or_inconsistent_state_is_shown() -> None:
     answer = inspected()
     answer.ClearField("folded")
     answer.consistent = False

@@ -11,7 +11,7 @@ COMMAND = "from sharebroker.cli import main; main()"
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_what_is_closed_leads_nowhere(closed: str) -> None:
+def test_closed_streams_are_redirected_to_dev_null(closed: str) -> None:
     words = [sys.executable, "-c", COMMAND, "topics", "list", "--server", "127.0.0.1:1"]
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
     ended = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)

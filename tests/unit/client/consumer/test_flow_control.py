@@ -1,68 +1,68 @@
-"""How many records to ask for, and when to take that back."""
+"""Credit, and its withdrawal."""
 
 from __future__ import annotations
 
 import pytest
 
-from sharebroker.consumer.flow_control import Appetite
+from sharebroker.consumer.flow_control import FlowControl
 
 
-def test_nothing_is_asked_for_before_the_application_comes() -> None:
-    appetite = Appetite(500, 1000)
-    assert appetite.credit(0, 0) == 0
-    appetite.come(0.0, poll=True)
-    assert appetite.credit(0, 0) == 500
-    appetite.go(0.0)
-    assert appetite.credit(0, 500) == 0
+def test_no_credit_before_first_poll() -> None:
+    flow_control = FlowControl(500, 1000)
+    assert flow_control.credit(0, 0) == 0
+    flow_control.poll_started(0.0, poll=True)
+    assert flow_control.credit(0, 0) == 500
+    flow_control.poll_returned(0.0)
+    assert flow_control.credit(0, 500) == 0
 
 
-def test_an_iteration_gets_what_its_pace_deserves() -> None:
-    appetite = Appetite(500, 1000)
-    appetite.come(0.0, poll=False)
-    assert appetite.credit(0, 0) == 16
-    assert appetite.credit(10, 4) == 2
-    assert appetite.credit(16, 0) == 0
-    appetite.go(0.0)
-    assert appetite.credit(10, 0) == 6
-    assert not appetite.keeps_nothing
+def test_iteration_gets_credit_for_prefetch_window() -> None:
+    flow_control = FlowControl(500, 1000)
+    flow_control.poll_started(0.0, poll=False)
+    assert flow_control.credit(0, 0) == 16
+    assert flow_control.credit(10, 4) == 2
+    assert flow_control.credit(16, 0) == 0
+    flow_control.poll_returned(0.0)
+    assert flow_control.credit(10, 0) == 6
+    assert not flow_control.discards_late_records
 
 
-# max_poll_records and prefetch_records, what is on the way when a poll returns, what is taken back.
+# max_poll_records and prefetch_records; outstanding credit when a poll returns; change of the credit.
 LEFTOVERS = [((500, 1000), 499, 0), ((500, 0), 499, -499), ((500, 10), 499, -489), ((500, 0), -3, 0)]
 
 
-@pytest.mark.parametrize(("settings", "on_the_way", "change"), LEFTOVERS)
-def test_what_a_poll_left_out_there_beyond_the_prefetch_is_taken_back(
-    settings: tuple[int, int], on_the_way: int, change: int
+@pytest.mark.parametrize(("settings", "outstanding", "change"), LEFTOVERS)
+def test_unused_credit_beyond_prefetch_is_withdrawn(
+    settings: tuple[int, int], outstanding: int, change: int
 ) -> None:
-    appetite = Appetite(*settings)
-    appetite.come(0.0, poll=True)
-    assert appetite.credit(1, on_the_way) >= 0
-    appetite.go(0.0)
-    assert appetite.keeps_nothing is (settings[1] == 0)
-    assert appetite.credit(400, on_the_way) == change
+    flow_control = FlowControl(*settings)
+    flow_control.poll_started(0.0, poll=True)
+    assert flow_control.credit(1, outstanding) >= 0
+    flow_control.poll_returned(0.0)
+    assert flow_control.discards_late_records is (settings[1] == 0)
+    assert flow_control.credit(400, outstanding) == change
 
 
-def test_who_stays_away_is_sent_nothing_more() -> None:
-    appetite = Appetite(500, 1000)
-    appetite.come(0.0, poll=True)
-    assert not appetite.give_up_after(15.0, 100.0)  # it is here
-    appetite.go(100.0)
-    assert not appetite.give_up_after(15.0, 114.0)
-    assert appetite.credit(0, 10) == 6
-    assert appetite.give_up_after(15.0, 115.0)
-    assert not appetite.give_up_after(15.0, 116.0)
-    assert appetite.credit(5, 10) == -10
-    assert appetite.credit(5, 0) == 0
-    appetite.come(200.0, poll=True)
-    assert appetite.credit(5, 0) == 495
+def test_credit_is_withdrawn_without_polls() -> None:
+    flow_control = FlowControl(500, 1000)
+    flow_control.poll_started(0.0, poll=True)
+    assert not flow_control.stop_prefetch_after(15.0, 100.0)  # a poll waits
+    flow_control.poll_returned(100.0)
+    assert not flow_control.stop_prefetch_after(15.0, 114.0)
+    assert flow_control.credit(0, 10) == 6
+    assert flow_control.stop_prefetch_after(15.0, 115.0)
+    assert not flow_control.stop_prefetch_after(15.0, 116.0)
+    assert flow_control.credit(5, 10) == -10
+    assert flow_control.credit(5, 0) == 0
+    flow_control.poll_started(200.0, poll=True)
+    assert flow_control.credit(5, 0) == 495
 
 
-def test_who_is_here_goes_on_after_a_lost_lock() -> None:
-    appetite = Appetite(500, 1000)
-    appetite.come(0.0, poll=True)
-    appetite.give_up()
-    assert appetite.credit(0, 0) == 500
-    appetite.go(0.0)
-    appetite.give_up()
-    assert appetite.credit(0, 500) == -500
+def test_waiting_poll_keeps_credit_after_lost_lock() -> None:
+    flow_control = FlowControl(500, 1000)
+    flow_control.poll_started(0.0, poll=True)
+    flow_control.stop_prefetch()
+    assert flow_control.credit(0, 0) == 500
+    flow_control.poll_returned(0.0)
+    flow_control.stop_prefetch()
+    assert flow_control.credit(0, 500) == -500

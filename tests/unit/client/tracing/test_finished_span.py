@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sharebroker.cli.app import app
-from sharebroker.tracing.finished_span import SpanName, Told, of_jaeger
+from sharebroker.tracing.finished_span import FinishedSpan, SpanName, of_jaeger
 from sharebroker.tracing.record_history import details, elsewhere, lines, title
 from sharebroker_protocol.tracing import names
 from sharebroker_server.testkit.servers import free_port
@@ -60,7 +60,7 @@ def test_spans_are_read_in_their_order() -> None:
     assert of_jaeger({"data": None}) == []
 
 
-def test_a_story_is_a_tree_by_time() -> None:
+def test_history_is_a_tree_ordered_by_time() -> None:
     story = lines(of_jaeger(DOCUMENT))
     assert [(line.depth, title(line.span, "orders")) for line in story] == [
         (0, "create"),
@@ -73,26 +73,30 @@ def test_a_story_is_a_tree_by_time() -> None:
     assert details(story[2].span) == "error: late"
 
 
-def test_other_groups_can_be_left_out() -> None:
+def test_group_option_omits_other_groups() -> None:
     story = lines(of_jaeger(DOCUMENT), group="audit")
     assert [line.span.name.span for line in story] == ["01", "05", "02"]
 
 
-def test_what_was_done_for_several_is_shown_where_it_belongs() -> None:
+def test_shared_work_is_shown_below_its_span() -> None:
     other = SpanName("f" * 32, "0a")
-    accepted = Told(SpanName(TRACE, "01"), "", "accept orders", "server", 1.0, 0.1, links=(other, other))
-    written = Told(other, "", "write state orders", "server", 1.05, 0.1)
+    accepted = FinishedSpan(
+        SpanName(TRACE, "01"), "", "accept orders", "server", 1.0, 0.1, links=(other, other)
+    )
+    written = FinishedSpan(other, "", "write state orders", "server", 1.05, 0.1)
     assert elsewhere([accepted]) == [other]
     story = lines([accepted], [written])
     assert [(line.depth, line.shared) for line in story][:2] == [(0, False), (1, True)]
 
 
-def test_what_became_of_others_that_were_written_along_is_not_of_this_record() -> None:
+def test_history_excludes_records_of_the_same_write() -> None:
     another = SpanName("f" * 32, "0a")
-    written = Told(SpanName(TRACE, "01"), "", "write state orders", "server", 1.0, 0.1, links=(another,))
+    written = FinishedSpan(
+        SpanName(TRACE, "01"), "", "write state orders", "server", 1.0, 0.1, links=(another,)
+    )
     written = replace(written, attributes={names.COUNT: 2})
     assert elsewhere([written]) == []
-    released = Told(another, "", "release orders", "server", 1.0, 0.1, links=(written.name,))
+    released = FinishedSpan(another, "", "release orders", "server", 1.0, 0.1, links=(written.name,))
     assert [line.span for line in lines([written], [released])] == [written]
 
 
@@ -135,28 +139,28 @@ def website() -> Iterator[str]:
     server.server_close()
 
 
-def said(url: str) -> tuple[int, str]:
+def run_trace(url: str) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["trace", "orders", "0", "1", "--jaeger", url])
     return result.exit_code, result.stderr
 
 
-def test_what_is_no_jaeger_is_told(website: str) -> None:
+def test_other_servers_are_rejected(website: str) -> None:
     for path, what in (
-        ("/html", "does not answer as Jaeger"),
-        ("/list", "does not answer as Jaeger"),
-        ("/text", "does not answer as Jaeger"),
-        ("/rude", "does not answer as Jaeger"),
-        *((place, "does not answer as Jaeger") for place in TRACES),
-        ("/none", "answers 404 to /api/services"),
+        ("/html", "does not respond as Jaeger"),
+        ("/list", "does not respond as Jaeger"),
+        ("/text", "does not respond as Jaeger"),
+        ("/rude", "does not respond as Jaeger"),
+        *((place, "does not respond as Jaeger") for place in TRACES),
+        ("/none", "returned 404 for /api/services"),
     ):
-        code, text = said(website + path)
+        code, text = run_trace(website + path)
         assert code == 2
         assert what in text
         assert "--jaeger" in text
 
 
-def test_nobody_there_is_told() -> None:
-    code, text = said(f"http://127.0.0.1:{free_port()}")
+def test_refused_connection_is_reported() -> None:
+    code, text = run_trace(f"http://127.0.0.1:{free_port()}")
     assert code == 2
     assert "refused" in text
 
@@ -173,15 +177,15 @@ def test_nobody_there_is_told() -> None:
         "http://me:hush@a",
     ],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
-    code, text = said(url)
+def test_invalid_url_is_rejected(url: str) -> None:
+    code, text = run_trace(url)
     assert code == 2
-    assert text.startswith("sharebroker: --jaeger takes http://HOST:PORT, not ")
+    assert text.startswith("sharebroker: --jaeger must be http://HOST:PORT, not ")
     assert "hush" not in text
 
 
 @pytest.mark.parametrize("hours", ["inf", "1e300", "nan", "-1"])
-def test_it_looks_back_as_far_as_can_be(hours: str) -> None:
+def test_hours_out_of_range_are_rejected(hours: str) -> None:
     result = CliRunner().invoke(app, ["trace", "orders", "0", "1", "--hours", hours])
     assert result.exit_code == 2
     assert "--hours" in result.stderr

@@ -23,8 +23,8 @@ MADE = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
 DROPPED = MADE._replace(flags=0)
 
 
-class Told:
-    """A program's OpenTelemetry, and what it was told."""
+class Tracing:
+    """A program's OpenTelemetry, and the spans that it exported."""
 
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
@@ -37,9 +37,9 @@ class Told:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+def tracing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracing]:
     """The program has set it up for itself, as `set_tracer_provider` does once and for all."""
-    made = Told()
+    made = Tracing()
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: made.provider)
     yield made
     made.provider.shutdown()
@@ -60,13 +60,13 @@ def record(context: TraceContext | None) -> Record:
     return Record(raw, acquisition)
 
 
-def test_it_stands_in_the_records_trace(told: Told) -> None:
+def test_process_span_joins_trace_of_record(tracing: Tracing) -> None:
     one = record(MADE)
     with application.processing(one, "billing", "m"):
         inside = trace.get_current_span().get_span_context()
         assert application.traceparent() == f"00-{MADE.trace_id:032x}-{inside.span_id:016x}-01"
         one.accept()
-    (span,) = told.of_records()
+    (span,) = tracing.of_records()
     assert span.context == inside
     assert span.parent is not None
     assert (span.context.trace_id, span.parent.span_id) == (MADE.trace_id, MADE.span_id)
@@ -87,51 +87,51 @@ def test_it_stands_in_the_records_trace(told: Told) -> None:
     assert application.traceparent() is None
 
 
-def test_it_names_what_the_program_was_at(told: Told) -> None:
-    with told.own.start_as_current_span("shift") as shift:
+def test_process_span_links_to_current_span(tracing: Tracing) -> None:
+    with tracing.own.start_as_current_span("shift") as shift:
         with application.processing(record(MADE), "billing", "m"):
             pass
         with application.processing(record(None), "billing", "m"):
             pass
-    linked, below = told.of_records()
+    linked, below = tracing.of_records()
     assert [link.context.span_id for link in linked.links] == [shift.get_span_context().span_id]
     assert below.parent is not None
     assert below.parent.span_id == shift.get_span_context().span_id
 
 
-def test_a_record_without_a_trace_begins_one(told: Told) -> None:
+def test_record_without_trace_starts_one(tracing: Tracing) -> None:
     with application.processing(record(None), "billing", "m"):
         pass
-    (span,) = told.of_records()
+    (span,) = tracing.of_records()
     assert span.parent is None
 
 
-def test_who_made_it_decides_whether_it_is_kept(told: Told) -> None:
+def test_sampling_decision_of_publisher_is_kept(tracing: Tracing) -> None:
     with application.processing(record(DROPPED), "billing", "m"):
         assert application.traceparent() is None
-    assert not told.of_records()
+    assert not tracing.of_records()
 
 
 @pytest.mark.parametrize(
-    ("failure", "kind", "said"),
+    ("failure", "kind", "description"),
     [
         (ValueError("the secret"), "ValueError", "ValueError"),
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Too late."), "REQUEST_TIMED_OUT", "Too late."),
     ],
 )
-def test_what_is_raised_stands_in_it_and_goes_on(
-    told: Told, failure: Exception, kind: str, said: str
+def test_exception_is_recorded_and_raised(
+    tracing: Tracing, failure: Exception, kind: str, description: str
 ) -> None:
     with pytest.raises(type(failure)), application.processing(record(MADE), "billing", "m"):
         raise failure
-    (span,) = told.of_records()
+    (span,) = tracing.of_records()
     assert (span.attributes or {})["error.type"] == kind
     assert span.status.status_code is trace.StatusCode.ERROR
-    assert span.status.description == said
+    assert span.status.description == description
     assert not span.events
 
 
-def test_off_it_is_always_the_same_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tracing_processing_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert enabled.on is None
     monkeypatch.delitem(sys.modules, "opentelemetry.sdk.trace")
     nothing = application.processing(record(MADE), "billing", "m")

@@ -147,7 +147,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_is_found(case: Case) -> None:
+def test_rule_violation_is_found(case: Case) -> None:
     stored = InspectShareGroupStateResponse(records=case.entries, live=case.live)
     found = verify(Evidence(stored, RecordLog(case.log_start, 20, missing=case.missing), 9, 5))
     assert [finding.offsets for finding in found] == case.offsets
@@ -155,7 +155,7 @@ def test_what_is_found(case: Case) -> None:
     assert all(finding.meaning for finding in found)
 
 
-def test_start_is_what_the_log_comes_to() -> None:
+def test_start_offset_is_replayed() -> None:
     starts = [([], -1), ([TOMBSTONE], -1), ([FIRST], 10), ([FIRST, LATER, delta(index=1)], 11)]
     for entries, start in starts:
         assert start_of(InspectShareGroupStateResponse(records=entries)) == start
@@ -166,5 +166,5 @@ def test_every_kind_has_a_case() -> None:
     assert provoked == {None, *Kind} - {Kind.UNREADABLE}  # nothing is left to judge; see the test on a server
 
 
-def test_only_a_log_that_starts_later_is_lawful() -> None:
+def test_only_start_below_log_is_a_remark() -> None:
     assert [kind for kind in Kind if kind.remark] == [Kind.START_BELOW_LOG]

@@ -25,7 +25,7 @@ def joined(now: float = 0.0) -> Membership:
     return member
 
 
-def test_nothing_is_sent_before_there_is_a_subscription() -> None:
+def test_no_heartbeat_before_subscription() -> None:
     member = Membership(MembershipSettings())
     assert member.next_deadline() is None
     assert member.heartbeat(0.0) is None
@@ -51,7 +51,7 @@ def test_fields_are_sent_once_and_again_after_an_error() -> None:
     assert member.heartbeat(5.1) == HeartbeatRequest(1, "rack", TOPICS)
 
 
-def test_a_changed_subscription_goes_at_once_without_the_rack() -> None:
+def test_changed_subscription_is_sent_at_once_without_rack() -> None:
     member = joined()
     more = frozenset({"flights", "planes"})
     member.subscribe(more)
@@ -61,7 +61,7 @@ def test_a_changed_subscription_goes_at_once_without_the_rack() -> None:
     assert member.next_deadline() == 5.0
 
 
-def test_a_change_while_a_heartbeat_is_under_way_follows_it_at_once() -> None:
+def test_change_during_heartbeat_is_sent_right_after_it() -> None:
     member = joined()
     member.heartbeat(5.0)
     member.subscribe(frozenset({"planes"}))
@@ -70,7 +70,7 @@ def test_a_change_while_a_heartbeat_is_under_way_follows_it_at_once() -> None:
     assert member.heartbeat(5.0) == HeartbeatRequest(1, None, frozenset({"planes"}))
 
 
-def test_the_interval_of_the_answer_is_adopted() -> None:
+def test_interval_of_response_is_used() -> None:
     member = joined()
     member.heartbeat(5.0)
     member.answered(HeartbeatResponse(1, 2.0), 5.5)
@@ -80,7 +80,7 @@ def test_the_interval_of_the_answer_is_adopted() -> None:
     assert member.next_deadline() == 9.5
 
 
-def test_retries_back_off_and_forget_it_after_an_answer() -> None:
+def test_retries_back_off_until_a_response() -> None:
     member = joined()
     now, waits = 5.0, []
     for _ in range(6):
@@ -98,7 +98,7 @@ def test_retries_back_off_and_forget_it_after_an_answer() -> None:
     assert member.next_deadline() == now + 5 + 0.1
 
 
-def test_a_refused_topic_is_reported_and_the_membership_goes_on() -> None:
+def test_invalid_topic_is_reported_and_membership_continues() -> None:
     member = joined()
     error = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     member.heartbeat(5.0)
@@ -109,7 +109,7 @@ def test_a_refused_topic_is_reported_and_the_membership_goes_on() -> None:
     assert member.next_deadline() == 10.0
 
 
-def test_not_being_known_while_joining_is_no_more_than_a_failed_try() -> None:
+def test_unknown_member_while_joining_is_retried() -> None:
     member = Membership(MembershipSettings())
     member.subscribe(TOPICS)
     member.heartbeat(0.0)
@@ -118,7 +118,7 @@ def test_not_being_known_while_joining_is_no_more_than_a_failed_try() -> None:
     assert member.next_deadline() == 0.1
 
 
-def test_leaving_waits_for_the_answer_under_way_and_for_none_to_itself() -> None:
+def test_leave_waits_for_heartbeat_in_flight_only() -> None:
     member = joined()
     member.heartbeat(5.0)
     member.leave()
@@ -131,7 +131,7 @@ def test_leaving_waits_for_the_answer_under_way_and_for_none_to_itself() -> None
     assert states == [MemberState.LEAVING, MemberState.LEFT]
 
 
-def test_the_answer_to_leaving_is_not_taken_for_that_to_joining_again() -> None:
+def test_leave_response_does_not_complete_a_rejoin() -> None:
     member = joined()
     member.leave()
     member.heartbeat(1.0)
@@ -143,7 +143,7 @@ def test_the_answer_to_leaving_is_not_taken_for_that_to_joining_again() -> None:
     assert member.heartbeat(1.0) == HeartbeatRequest(0, "rack", TOPICS)
 
 
-def test_subscribing_while_leaving_joins_after_the_goodbye() -> None:
+def test_subscribe_while_leaving_joins_after_leave() -> None:
     member = joined()
     member.leave()
     member.subscribe(TOPICS)
@@ -151,7 +151,7 @@ def test_subscribing_while_leaving_joins_after_the_goodbye() -> None:
     assert member.state is MemberState.UNJOINED
 
 
-def test_an_error_in_answer_to_leaving_means_nothing() -> None:
+def test_error_of_leave_is_ignored() -> None:
     member = joined()
     member.leave()
     member.heartbeat(1.0)

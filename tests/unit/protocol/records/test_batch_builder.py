@@ -42,7 +42,7 @@ def test_key_and_value_may_be_absent() -> None:
     assert (record.key, record.value, record.headers) == (None, None, [])
 
 
-def test_a_full_batch_takes_no_more() -> None:
+def test_full_batch_rejects_records() -> None:
     builder = BatchBuilder(CODECS["none"], 300)
     added = 0
     while builder.append(0, None, b"x" * 50):

@@ -28,7 +28,7 @@ def unreadable(decoded: Decoded) -> list[tuple[int, int, AcknowledgeType]]:
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_record_has_all_that_was_sent(compression: str) -> None:
+def test_decoded_record_has_all_fields(compression: str) -> None:
     acquired = acquisition(10, 12)
     acquired.delivery_count = 3
     acquired.deadline = 99.5
@@ -64,13 +64,13 @@ def test_an_acquisition_may_span_batches_and_a_batch_acquisitions() -> None:
     assert decoded.records[7].acquisition is spans[1]
 
 
-def test_batches_before_and_after_are_not_looked_at() -> None:
+def test_batches_outside_acquisitions_are_not_decoded() -> None:
     broken = b"\0" * 8 + struct.pack(">i", 49) + b"\0" * 49
     decoded = decode(broken + batch(5, values(5)) + batch(10, values(5)), [acquisition(5, 9)])
     assert offsets(decoded) == [5, 6, 7, 8, 9]
 
 
-def test_holes_are_gaps() -> None:
+def test_missing_offsets_are_gaps() -> None:
     decoded = decode(batch(0, [b"0", None, b"2", None, None, b"5", None]), [acquisition(0, 6)])
     assert offsets(decoded) == [0, 2, 5]
     assert unreadable(decoded) == [(1, 1, GAP), (3, 4, GAP), (6, 6, GAP)]
@@ -82,7 +82,7 @@ def test_whole_batches_may_be_missing() -> None:
     assert unreadable(decoded) == [(3, 4, GAP), (7, 8, GAP), (10, 11, GAP)]
 
 
-def test_no_bytes_at_all_are_one_gap() -> None:
+def test_empty_data_is_one_gap() -> None:
     assert unreadable(decode(b"", [acquisition(3, 11)])) == [(3, 11, GAP)]
 
 
@@ -92,7 +92,7 @@ def test_control_batches_are_gaps() -> None:
     assert unreadable(decoded) == [(2, 2, GAP)]
 
 
-def test_a_wrong_checksum_rejects_what_was_acquired_of_the_batch() -> None:
+def test_wrong_checksum_rejects_acquired_offsets_of_batch() -> None:
     broken = bytearray(batch(5, values(5)))
     broken[70] ^= 1
     decoded = decode(batch(0, values(5)) + bytes(broken) + batch(10, values(5)), [acquisition(3, 11)])
@@ -100,7 +100,7 @@ def test_a_wrong_checksum_rejects_what_was_acquired_of_the_batch() -> None:
     assert unreadable(decoded) == [(5, 9, REJECT)]
 
 
-def test_a_corrupt_batch_before_what_was_acquired_changes_nothing() -> None:
+def test_corrupt_batch_before_acquisition_is_ignored() -> None:
     broken = bytearray(batch(0, values(5)))
     broken[70] ^= 1
     decoded = decode(bytes(broken) + batch(5, [b"5", None, b"7"]), [acquisition(4, 4), acquisition(5, 7)])
@@ -109,7 +109,7 @@ def test_a_corrupt_batch_before_what_was_acquired_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("codec", [4, 7], ids=["not zstd at all", "no such compression"])
-def test_what_cannot_be_decompressed_is_released(codec: int) -> None:
+def test_undecompressable_batch_is_released(codec: int) -> None:
     data = bytearray(batch(0, values(5)))
     struct.pack_into(">h", data, 21, codec)
     decoded = decode(sealed(data, 0) + batch(5, values(2)), [acquisition(0, 5)])
@@ -117,7 +117,7 @@ def test_what_cannot_be_decompressed_is_released(codec: int) -> None:
     assert unreadable(decoded) == [(0, 4, RELEASE)]
 
 
-def test_a_record_list_that_lies_is_released_as_a_whole() -> None:
+def test_invalid_record_list_is_released_as_a_whole() -> None:
     data = bytearray(batch(0, values(5)))
     struct.pack_into(">i", data, 57, 4)
     decoded = decode(sealed(data, 0), [acquisition(1, 2), acquisition(4, 4)])

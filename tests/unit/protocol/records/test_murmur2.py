@@ -27,6 +27,6 @@ def test_every_length_modulo_four_has_32_bits(length: int) -> None:
 
 
 @pytest.mark.parametrize(("key", "expected"), VECTORS)
-def test_partition_takes_the_hash_without_its_sign(key: bytes, expected: int) -> None:
+def test_partition_uses_hash_without_sign(key: bytes, expected: int) -> None:
     assert key_hash(key) == expected & 0x7FFFFFFF
     assert partition_of(key, 8) == (expected & 0x7FFFFFFF) % 8

@@ -10,25 +10,25 @@ def last(n: int) -> int:
     return n - 1
 
 
-def test_a_key_decides() -> None:
+def test_key_determines_partition() -> None:
     partitioner = Partitioner(100, last)
     assert partitioner.partition(b"N14228", 1000, 8) == partition_of(b"N14228", 8)
 
 
-def test_no_key_sticks_until_the_batch_is_full() -> None:
+def test_records_without_key_stick_until_batch_is_full() -> None:
     partitioner = Partitioner(100, last)
     chosen = [partitioner.partition(None, 50, 3) for _ in range(6)]
     assert chosen == [2, 2, 1, 1, 0, 0]
 
 
-def test_the_next_one_is_another_one() -> None:
+def test_next_sticky_partition_differs() -> None:
     for choice in range(3):
         partitioner = Partitioner(1, lambda n, choice=choice: min(choice, n - 1))  # type: ignore[misc]  # default
         before = partitioner.partition(None, 1, 4)
         assert partitioner.partition(None, 1, 4) != before
 
 
-def test_one_partition_is_taken_again() -> None:
+def test_single_partition_is_reused() -> None:
     partitioner = Partitioner(1, last)
     assert [partitioner.partition(None, 1, 1) for _ in range(3)] == [0, 0, 0]
 

@@ -10,7 +10,7 @@ PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CONTEXT = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
 
 
-def test_a_context_is_written_as_it_is_read() -> None:
+def test_context_round_trip() -> None:
     assert parse(PARENT, "a=b") == CONTEXT._replace(state="a=b")
     assert CONTEXT.parent == PARENT
     assert CONTEXT.headers == [("traceparent", PARENT)]
@@ -20,7 +20,7 @@ def test_a_context_is_written_as_it_is_read() -> None:
 @pytest.mark.parametrize(
     ("parent", "sampled"), [(PARENT, True), (PARENT[:-1] + "0", False), (PARENT[:-2] + "03", True)]
 )
-def test_one_bit_says_whether_it_is_kept(parent: str, sampled: bool) -> None:
+def test_sampled_flag_is_lowest_bit(parent: str, sampled: bool) -> None:
     context = parse(parent)
     assert context is not None
     assert context.sampled == sampled
@@ -38,16 +38,16 @@ def test_one_bit_says_whether_it_is_kept(parent: str, sampled: bool) -> None:
         PARENT.replace("00f067aa0ba902b7", "0" * 16),
     ],
 )
-def test_what_is_no_context_is_none(parent: str) -> None:
+def test_invalid_traceparent_is_none(parent: str) -> None:
     assert parse(parent) is None
 
 
-def test_a_later_version_may_say_more() -> None:
+def test_later_version_may_have_more_fields() -> None:
     assert parse("cc" + PARENT[2:] + "-what-will-be") == CONTEXT
 
 
 @pytest.mark.parametrize("state", ["a=b", "a=b,c=d", "a@v=b , ", "1x/y@z=~ !"])
-def test_a_state_is_passed_on_as_it_came(state: str) -> None:
+def test_tracestate_is_passed_on_unchanged(state: str) -> None:
     assert parse(PARENT, state) == CONTEXT._replace(state=state)
     assert len(TraceState.from_header([state])) == sum("=" in part for part in state.split(","))
 
@@ -66,16 +66,16 @@ def test_a_state_is_passed_on_as_it_came(state: str) -> None:
         ",".join(f"a{number}=b" for number in range(33)),
     ],
 )
-def test_a_state_that_nobody_can_read_is_left_out(state: str) -> None:
+def test_invalid_tracestate_is_dropped(state: str) -> None:
     assert parse(PARENT, state) == CONTEXT
 
 
-def test_a_state_of_a_megabyte_is_not_even_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_megabyte_tracestate_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "_MEMBER", None)
     assert parse(PARENT, "a=b," * 250_000) == CONTEXT
 
 
-def test_the_last_header_counts() -> None:
+def test_last_header_wins() -> None:
     other = PARENT.replace("4bf9", "4bf8").encode()
     headers = [("traceparent", other), ("k", None), ("traceparent", PARENT.encode()), ("tracestate", b"a=b")]
     assert of_headers(headers) == CONTEXT._replace(state="a=b")

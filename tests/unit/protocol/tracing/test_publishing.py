@@ -61,7 +61,7 @@ def publish(told: Told, requests: int) -> None:
         traces.completed([AppendResult("t", 0)])
 
 
-def test_each_record_names_the_batch_it_was_sent_in() -> None:
+def test_record_spans_link_to_send_span() -> None:
     told = Told(1.0)
     publish(told, 1)
     sent, first, *others = told.finished
@@ -78,7 +78,7 @@ def span_id(span: ReadableSpan) -> int:
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.1, 0.01])
-def test_spans_of_a_batch_become_fewer_with_the_ratio(ratio: float) -> None:
+def test_ratio_reduces_record_spans(ratio: float) -> None:
     told = Told(ratio)
     publish(told, REQUESTS)
     begun, sent = told.spans["create orders"], told.spans["send orders"]
@@ -87,13 +87,13 @@ def test_spans_of_a_batch_become_fewer_with_the_ratio(ratio: float) -> None:
     assert told.spans.total() == begun + sent
 
 
-def test_nothing_is_sampled_where_nothing_is_to_be() -> None:
+def test_ratio_zero_creates_no_spans() -> None:
     told = Told(0.0)
     publish(told, 1)
     assert not told.spans
 
 
-def test_what_is_current_is_gone_on_with_whatever_the_ratio() -> None:
+def test_current_span_is_continued_at_any_ratio() -> None:
     told = Told(0.0)
     shift = told.tracer.start("shift", None, SpanKind.INTERNAL, {})
     with told.tracer.within(shift):
@@ -101,7 +101,7 @@ def test_what_is_current_is_gone_on_with_whatever_the_ratio() -> None:
     assert told.spans == {"create orders": RECORDS, "send orders": 1}
 
 
-def test_of_a_ratio_no_more_begin_than_can_be_told_in_full() -> None:
+def test_new_traces_are_limited_to_complete_ones() -> None:
     few, all_ = Told(0.99, spans=800), Told(1.0, spans=800)
     publish(few, 1)
     publish(all_, 1)
@@ -109,7 +109,7 @@ def test_of_a_ratio_no_more_begin_than_can_be_told_in_full() -> None:
     assert all_.spans == {"create orders": RECORDS, "send orders": 1}
 
 
-def test_without_room_nobody_asks_again_for_a_moment() -> None:
+def test_reached_limit_suspends_tracing_for_a_moment() -> None:
     traces = RecordTraces(Told(1.0, spans=8).tracer)
     assert traces.begin("orders", (), 5.0) is not None
     assert traces.full_until == 0.0
@@ -117,7 +117,7 @@ def test_without_room_nobody_asks_again_for_a_moment() -> None:
     assert 5.0 < traces.full_until < 5.1
 
 
-async def test_a_record_is_not_traced_where_that_would_be_too_much_for_it(
+async def test_record_near_size_limit_is_not_traced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = Told(1.0)
@@ -130,9 +130,7 @@ async def test_a_record_is_not_traced_where_that_would_be_too_much_for_it(
 
 
 @pytest.mark.parametrize(("ratio", "spans"), [(1.0, 1 << 30), (0.1, 1 << 30), (1.0, 20), (0.0, 1 << 30)])
-async def test_a_producers_records_say_that_they_are_traced(
-    ratio: float, spans: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_producer_adds_trace_headers(ratio: float, spans: int, monkeypatch: pytest.MonkeyPatch) -> None:
     told = Told(ratio, spans)
     monkeypatch.setattr(enabled, "on", told.tracer)
     async with FakeGateway() as gateway, Producer(gateway.address) as producer:

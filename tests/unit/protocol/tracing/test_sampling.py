@@ -9,26 +9,26 @@ from sharebroker_protocol.tracing.sampling import LOW, Sampling
 KEPT, DROPPED = TraceContext(1, 1), TraceContext(1, 1, flags=0)
 
 
-def test_a_parents_decision_counts_where_it_is_asked() -> None:
+def test_parent_based_sampler_uses_decision_of_parent() -> None:
     never = Sampling(0.0, parent_based=True)
     assert (never.joins(KEPT), never.joins(DROPPED)) == (True, False)
     assert not never.never  # others may keep theirs
 
 
-def test_a_ratio_goes_by_the_low_half_of_the_id() -> None:
+def test_ratio_uses_low_half_of_trace_id() -> None:
     half = Sampling(0.5, parent_based=False)
     assert half.joins(TraceContext((7 << 64) | (LOW // 2), 1, flags=0))
     assert not half.joins(TraceContext((7 << 64) | LOW, 1))
 
 
-def test_all_and_nothing() -> None:
+def test_ratios_zero_and_one() -> None:
     assert Sampling(1.0, parent_based=False).left_out(0.5) == 0
     assert Sampling(0.0, parent_based=True).left_out(0.5) == sys.maxsize
     assert Sampling(1.0, parent_based=False).joins(DROPPED)
     assert Sampling(0.0, parent_based=False).never
 
 
-def test_one_lot_says_how_many_are_left_out() -> None:
+def test_one_random_number_yields_skip_count() -> None:
     """As many lots as there are traces: each is left out with a probability of three quarters."""
     quarter = Sampling(0.25, parent_based=False)
     left_out = [quarter.left_out(1 - lot / 4096) for lot in range(4096)]
@@ -45,7 +45,7 @@ class Clock:
         return self.now
 
 
-def test_spans_are_made_at_a_rate() -> None:
+def test_span_limit_allows_rate() -> None:
     clock = Clock()
     limit = SpanLimit(10.0, 20, clock)
     assert [limit.take() for _ in range(21)] == [True] * 20 + [False]
@@ -56,7 +56,7 @@ def test_spans_are_made_at_a_rate() -> None:
     assert sum(limit.take() for _ in range(100)) == 20
 
 
-def test_a_story_begins_only_where_there_is_room_for_it() -> None:
+def test_trace_starts_only_if_it_fits_limit() -> None:
     clock = Clock()
     limit = SpanLimit(1.0, STORY, clock)
     assert limit.room()
@@ -67,7 +67,7 @@ def test_a_story_begins_only_where_there_is_room_for_it() -> None:
     assert limit.room()
 
 
-def test_what_is_larger_than_the_burst_takes_a_full_one() -> None:
+def test_request_above_burst_takes_full_bucket() -> None:
     clock = Clock()
     limit = SpanLimit(10.0, 10, clock)
     assert limit.take(50)
@@ -77,5 +77,5 @@ def test_what_is_larger_than_the_burst_takes_a_full_one() -> None:
     assert limit.take(50)
 
 
-def test_a_small_burst_has_room_when_it_is_full() -> None:
+def test_small_full_burst_has_room() -> None:
     assert SpanLimit(1.0, 2, Clock()).room()

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker import AcknowledgementOutcome, AcknowledgeType, ErrorCode, IllegalStateError, Record
 from sharebroker_server.testkit.waiting import eventually
-from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, offsets, poll, take
+from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, offsets, poll, poll_records
 
 
 def counted(told: list[AcknowledgementOutcome]) -> int:
@@ -14,11 +14,11 @@ def counted(told: list[AcknowledgementOutcome]) -> int:
     return sum(len(outcome.offsets) for outcome in told)
 
 
-async def test_renew_acknowledgement_on_poll(world: World) -> None:
+async def test_renew_acknowledgement_on_poll(harness: Harness) -> None:
     told: list[AcknowledgementOutcome] = []
-    await world.produce(10)
-    consumer = await world.consumer(acknowledgement_commit_callback=told.append)
-    records = await take(consumer, 10)
+    await harness.produce(10)
+    consumer = await harness.consumer(acknowledgement_commit_callback=told.append)
+    records = await poll_records(consumer, 10)
     accept_all(records[:5])
     for record in records[5:]:
         record.renew()
@@ -31,13 +31,13 @@ async def test_renew_acknowledgement_on_poll(world: World) -> None:
     assert counted([outcome for outcome in told if outcome.kind is AcknowledgeType.RENEW]) == 5
 
 
-async def test_renew_acknowledgement_on_commit_sync(world: World) -> None:
-    await world.produce(3)
-    group = await world.new_group(share_record_lock_duration_ms=15_000)
-    consumer = await world.consumer(group)
-    records = await take(consumer, 3)
+async def test_renew_acknowledgement_on_commit_sync(harness: Harness) -> None:
+    await harness.produce(3)
+    group = await harness.new_group(share_record_lock_duration_ms=15_000)
+    consumer = await harness.consumer(group)
+    records = await poll_records(consumer, 3)
     first = records[0].deadline
-    await world.configure(group, share_record_lock_duration_ms=25_000)
+    await harness.configure(group, share_record_lock_duration_ms=25_000)
 
     async def renew(record: Record) -> None:
         record.renew()
@@ -52,33 +52,33 @@ async def test_renew_acknowledgement_on_commit_sync(world: World) -> None:
     assert again == records
     accept_all(again)
     assert [result.kind for result in await consumer.commit()] == [AcknowledgeType.ACCEPT] * 3
-    assert await nothing_comes(consumer)
+    assert await is_idle(consumer)
 
 
-async def test_renew_acknowledgement_no_result_in_poll(world: World) -> None:
+async def test_renew_acknowledgement_no_result_in_poll(harness: Harness) -> None:
     """While renewed records are outstanding, new ones wait."""
     told: list[AcknowledgementOutcome] = []
-    await world.produce(10)
-    consumer = await world.consumer(acknowledgement_commit_callback=told.append)
-    records = await take(consumer, 10)
+    await harness.produce(10)
+    consumer = await harness.consumer(acknowledgement_commit_callback=told.append)
+    records = await poll_records(consumer, 10)
     accept_all(records[:5])
     for record in records[5:]:
         record.renew()
-    await world.produce(5)
+    await harness.produce(5)
     renewed = await poll(consumer)
     assert offsets(renewed) == [5, 6, 7, 8, 9]
     accept_all(renewed)
-    fresh = await take(consumer, 5)
+    fresh = await poll_records(consumer, 5)
     assert offsets(fresh) == [10, 11, 12, 13, 14]
     accept_all(fresh)
     await consumer.commit()
     assert counted(told) == 20
 
 
-async def test_renew_acknowledgement_invalid_state_record(world: World) -> None:
+async def test_renew_acknowledgement_invalid_state_record(harness: Harness) -> None:
     told: list[AcknowledgementOutcome] = []
-    await world.produce(1)
-    consumer = await world.consumer(acknowledgement_commit_callback=told.append)
+    await harness.produce(1)
+    consumer = await harness.consumer(acknowledgement_commit_callback=told.append)
     (record,) = await poll(consumer)
     record.reject()
     await consumer.commit()
@@ -87,9 +87,9 @@ async def test_renew_acknowledgement_invalid_state_record(world: World) -> None:
     assert [outcome.kind for outcome in told] == [AcknowledgeType.REJECT]
 
 
-async def test_renew_acknowledgement_disabled(world: World) -> None:
-    await world.produce(1)
-    consumer = await world.consumer(await world.new_group(share_renew_acknowledge_enable="false"))
+async def test_renew_acknowledgement_disabled(harness: Harness) -> None:
+    await harness.produce(1)
+    consumer = await harness.consumer(await harness.new_group(share_renew_acknowledge_enable="false"))
     (record,) = await poll(consumer)
     record.renew()
     (result,) = await consumer.commit()
@@ -98,15 +98,15 @@ async def test_renew_acknowledgement_disabled(world: World) -> None:
     await record.accept()
 
 
-async def test_automatic_renewal_outlasts_the_lock(world: World) -> None:
-    await world.produce(4)
-    consumer = await world.consumer(
-        await world.new_group(share_record_lock_duration_ms=1000), auto_renew=True
+async def test_automatic_renewal_outlasts_the_lock(harness: Harness) -> None:
+    await harness.produce(4)
+    consumer = await harness.consumer(
+        await harness.new_group(share_record_lock_duration_ms=1000), auto_renew=True
     )
-    records = await take(consumer, 4)
+    records = await poll_records(consumer, 4)
     records[1].accept()
     first = records[0].deadline
     await eventually(lambda: records[0].deadline > first + 1.5)  # longer than one lock lasts
     for record in (records[0], *records[2:]):
         await record.accept()
-    assert await nothing_comes(consumer)
+    assert await is_idle(consumer)

@@ -13,35 +13,35 @@ from sharebroker import ConsumerConfig, Record
 from sharebroker.aio import ShareConsumer
 from sharebroker.blocking.consumer import ShareConsumer as BlockingConsumer
 from sharebroker_server.testkit.waiting import eventually
-from tests.scenarios.share_consumer.world import PATIENCE, World, accept_all, nothing_comes, poll, take
+from tests.integration.share_consumer.harness import TIMEOUT, Harness, accept_all, is_idle, poll, poll_records
 
 LOCK = 1.0
 STALL = 3.2 * LOCK
 
 
 @pytest.fixture
-async def world(server: str) -> AsyncIterator[World]:
-    async with World(server) as world:
-        yield world
+async def harness(server: str) -> AsyncIterator[Harness]:
+    async with Harness(server) as harness:
+        yield harness
 
 
-async def short_locks(world: World, lock: float = LOCK) -> str:
-    return await world.new_group(share_record_lock_duration_ms=round(lock * 1000))
+async def short_locks(harness: Harness, lock: float = LOCK) -> str:
+    return await harness.new_group(share_record_lock_duration_ms=round(lock * 1000))
 
 
 async def counts(consumer: ShareConsumer, number: int) -> dict[int, int]:
     """Accept so many records; delivery counts by offset."""
-    records = await take(consumer, number, accept=True)
+    records = await poll_records(consumer, number, accept=True)
     return {record.offset: record.delivery_count for record in records}
 
 
-async def each_by_itself(world: World) -> None:
+async def each_by_itself(harness: Harness) -> None:
     for _ in range(100):
-        await world.produce(1)
+        await harness.produce(1)
 
 
-async def in_one_batch(world: World) -> None:
-    await world.produce(100)
+async def in_one_batch(harness: Harness) -> None:
+    await harness.produce(100)
 
 
 SHAPES = [(each_by_itself, "batch_optimized"), (in_one_batch, "record_limit")]
@@ -49,64 +49,64 @@ SHAPES = [(each_by_itself, "batch_optimized"), (in_one_batch, "record_limit")]
 
 @pytest.mark.parametrize(("produce", "mode"), SHAPES)
 @pytest.mark.parametrize("prefetch", [0, 1000])
-async def test_a_poll_counts_only_what_it_returned(
-    world: World, produce: Callable[[World], Awaitable[None]], mode: str, prefetch: int
+async def test_poll_counts_deliveries_of_returned_records_only(
+    harness: Harness, produce: Callable[[Harness], Awaitable[None]], mode: str, prefetch: int
 ) -> None:
-    await produce(world)
-    group = await world.new_group()
-    consumer = await world.consumer(
+    await produce(harness)
+    group = await harness.new_group()
+    consumer = await harness.consumer(
         group, share_acquire_mode=mode, prefetch_records=prefetch, max_poll_records=1
     )
     (record,) = await poll(consumer)
     record.release()
     await consumer.close()
-    found = await counts(await world.consumer(group), 100)
+    found = await counts(await harness.consumer(group), 100)
     assert found == {offset: 2 if offset == record.offset else 1 for offset in range(100)}
 
 
-async def test_an_iteration_counts_only_what_it_gave(world: World) -> None:
-    await world.produce(100)
-    group = await world.new_group()
-    consumer = await world.consumer(group)
+async def test_iteration_counts_deliveries_of_yielded_records_only(harness: Harness) -> None:
+    await harness.produce(100)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group)
     async for record in consumer:
         if record.offset == 1:
             break
         record.accept()
     await consumer.close()
-    found = await counts(await world.consumer(group), 99)
+    found = await counts(await harness.consumer(group), 99)
     assert found == {offset: 2 if offset == 1 else 1 for offset in range(1, 100)}
 
 
-async def test_a_blocking_iteration_counts_only_what_it_gave(world: World) -> None:
-    await world.produce(100)
-    group = await world.new_group()
+async def test_blocking_iteration_counts_yielded_records_only(harness: Harness) -> None:
+    await harness.produce(100)
+    group = await harness.new_group()
 
     def look() -> None:
-        with BlockingConsumer(world.server, group, [world.topic]) as consumer:
+        with BlockingConsumer(harness.server, group, [harness.topic]) as consumer:
             next(iter(consumer)).release()
 
     await asyncio.to_thread(look)
-    found = await counts(await world.consumer(group), 100)
+    found = await counts(await harness.consumer(group), 100)
     assert found == {offset: 2 if offset == 0 else 1 for offset in range(100)}
 
 
-async def test_unsubscribing_gives_back_what_was_not_seen(world: World) -> None:
-    await world.produce_singly(20)
-    group = await world.new_group()
-    consumer = await world.consumer(group, max_poll_records=1)
+async def test_unsubscribe_undoes_unseen_records(harness: Harness) -> None:
+    await harness.produce_singly(20)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group, max_poll_records=1)
     (record,) = await poll(consumer)
-    await eventually(lambda: consumer._consumption._mailbox._batches)
+    await eventually(lambda: consumer._engine._queue._batches)
     await consumer.unsubscribe()
-    found = await counts(await world.consumer(group), 20)
+    found = await counts(await harness.consumer(group), 20)
     assert found == {offset: 2 if offset == record.offset else 1 for offset in range(20)}
 
 
-async def test_without_prefetch_others_get_the_rest_at_once(world: World) -> None:
-    await world.produce_singly(20)
-    group = await world.new_group()
-    first = await world.consumer(group, max_poll_records=1, prefetch_records=0)
+async def test_without_prefetch_other_members_get_the_rest(harness: Harness) -> None:
+    await harness.produce_singly(20)
+    group = await harness.new_group()
+    first = await harness.consumer(group, max_poll_records=1, prefetch_records=0)
     (record,) = await poll(first)
-    others = await counts(await world.consumer(group), 19)
+    others = await counts(await harness.consumer(group), 19)
     assert others == {offset: 1 for offset in range(20) if offset != record.offset}
     await record.accept()
 
@@ -125,11 +125,11 @@ async def quickly(consumer: ShareConsumer, polls: int) -> int:
 # delay that by seconds, so the case with renewal has a lock that is longer than such a delay.
 @pytest.mark.parametrize(("auto_renew", "lock"), [(False, LOCK), (True, 5 * LOCK)])
 async def test_stalled_application_loses_no_unseen_record(
-    world: World, auto_renew: bool, lock: float
+    harness: Harness, auto_renew: bool, lock: float
 ) -> None:
-    await world.produce_singly(100)
-    group = await short_locks(world, lock)
-    consumer = await world.consumer(group, max_poll_records=5, auto_renew=auto_renew)
+    await harness.produce_singly(100)
+    group = await short_locks(harness, lock)
+    consumer = await harness.consumer(group, max_poll_records=5, auto_renew=auto_renew)
     accepted = await quickly(consumer, 4)
     held = await poll(consumer)
     await asyncio.sleep(2.2 * lock)  # the test is about elapsed time: two lock durations
@@ -138,24 +138,24 @@ async def test_stalled_application_loses_no_unseen_record(
     lost = set() if auto_renew else {record.offset for record in held}
     again = await counts(consumer, 100 - accepted - len(held) + len(lost))
     assert again == {offset: 2 if offset in lost else 1 for offset in again}
-    assert await nothing_comes(consumer)
-    assert await world.lag(group) == 0
+    assert await is_idle(consumer)
+    assert await harness.lag(group) == 0
 
 
-async def test_while_an_application_stalls_others_work_on(world: World) -> None:
-    await world.produce_singly(50)
-    group = await short_locks(world)
-    first = await world.consumer(group, max_poll_records=1)
+async def test_other_members_continue_while_one_stalls(harness: Harness) -> None:
+    await harness.produce_singly(50)
+    group = await short_locks(harness)
+    first = await harness.consumer(group, max_poll_records=1)
     await quickly(first, 10)
     (record,) = await poll(first)
-    others = await counts(await world.consumer(group), 40)
+    others = await counts(await harness.consumer(group), 40)
     assert others == {offset: 2 if offset == record.offset else 1 for offset in range(10, 50)}
 
 
-async def test_an_iteration_that_stalls_loses_nothing_it_has_not_given(world: World) -> None:
-    await world.produce(100)
-    group = await short_locks(world)
-    consumer = await world.consumer(group)
+async def test_stalled_iteration_loses_no_unseen_record(harness: Harness) -> None:
+    await harness.produce(100)
+    group = await short_locks(harness)
+    consumer = await harness.consumer(group)
     found: dict[int, int] = {}
     async for record in consumer:
         if record.offset == 10 and record.delivery_count == 1:
@@ -168,17 +168,17 @@ async def test_an_iteration_that_stalls_loses_nothing_it_has_not_given(world: Wo
     assert found == {offset: 2 if offset == 10 else 1 for offset in range(100)}
 
 
-async def test_a_blocking_application_that_stalls_loses_nothing_it_has_not_seen(world: World) -> None:
-    await world.produce_singly(50)
-    group = await short_locks(world)
+async def test_stalled_blocking_application_loses_no_unseen_record(harness: Harness) -> None:
+    await harness.produce_singly(50)
+    group = await short_locks(harness)
 
     def work() -> dict[int, int]:
         found: dict[int, int] = {}
-        with BlockingConsumer(world.server, group, [world.topic], ConsumerConfig()) as consumer:
+        with BlockingConsumer(harness.server, group, [harness.topic], ConsumerConfig()) as consumer:
             for record in consumer:
                 if len(found) == 10 and record.delivery_count == 1:
                     threading.Event().wait(STALL)
-                record.accept().result(PATIENCE) if not record.lock_lost else None
+                record.accept().result(TIMEOUT) if not record.lock_lost else None
                 if not record.lock_lost:
                     found[record.offset] = record.delivery_count
                 if len(found) == 50:
@@ -189,19 +189,19 @@ async def test_a_blocking_application_that_stalls_loses_nothing_it_has_not_seen(
     assert sorted(found.values()) == [1] * 49 + [2]
 
 
-async def test_a_loop_that_is_held_up_loses_no_record(world: World) -> None:
+async def test_blocked_event_loop_loses_no_record(harness: Harness) -> None:
     """Nothing can be given back then; but the leader sends no more to one who does not react."""
-    await world.produce_singly(50)
-    group = await short_locks(world)
-    await world.configure(group, share_delivery_count_limit=3)
-    consumer = await world.consumer(group, max_poll_records=5)
+    await harness.produce_singly(50)
+    group = await short_locks(harness)
+    await harness.configure(group, share_delivery_count_limit=3)
+    consumer = await harness.consumer(group, max_poll_records=5)
     accepted = await quickly(consumer, 4)
     held = await poll(consumer)
     _hold_up(STALL)
     await eventually(lambda: all(record.lock_lost for record in held))
     accept_all(held)
     left = set(range(accepted, 50))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while left:  # on a busy machine some come for the first time, others for the third
             records = await consumer.poll(1.0)
             accept_all(records)
@@ -214,22 +214,22 @@ def _hold_up(seconds: float) -> None:
         threading.Event().wait(0.1)
 
 
-async def test_what_is_released_does_not_come_to_one_who_does_not_ask(world: World) -> None:
-    await world.produce(1)
-    group = await world.new_group()
-    consumer = await world.consumer(group)
+async def test_released_record_is_not_sent_without_credit(harness: Harness) -> None:
+    await harness.produce(1)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group)
     for delivery in (1, 2, 3):
         (record,) = await poll(consumer)
         assert record.delivery_count == delivery
         await record.release()
     await consumer.close()
-    assert await counts(await world.consumer(group), 1) == {0: 4}
+    assert await counts(await harness.consumer(group), 1) == {0: 4}
 
 
-async def test_implicitly_only_what_was_given_is_accepted(world: World) -> None:
-    await world.produce(100)
-    group = await world.new_group()
-    consumer = await world.consumer(group, share_acknowledgement_mode="implicit")
+async def test_implicit_mode_accepts_returned_records_only(harness: Harness) -> None:
+    await harness.produce(100)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group, share_acknowledgement_mode="implicit")
     given: list[Record] = []
     async for record in consumer:
         given.append(record)
@@ -238,5 +238,5 @@ async def test_implicitly_only_what_was_given_is_accepted(world: World) -> None:
     results = await consumer.commit()
     assert [result.offset for result in results] == list(range(10))
     await consumer.close()
-    found = await counts(await world.consumer(group), 90)
+    found = await counts(await harness.consumer(group), 90)
     assert found == dict.fromkeys(range(10, 100), 1)

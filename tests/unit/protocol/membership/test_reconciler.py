@@ -85,14 +85,14 @@ def step(row: str, thread: str, start: str, end: str) -> str:
 
 class TestSteps:
     @pytest.mark.parametrize("_row", [step("1", "Background", "Stable", "Stable")])
-    def test_no_new_assignment_in_the_answer(self, _row: str) -> None:
+    def test_response_without_new_assignment(self, _row: str) -> None:
         consumer = holding(P0)
         consumer.background()
         assert consumer.member.phase is Phase.STABLE
         assert consumer.member.state is MemberState.STABLE
 
     @pytest.mark.parametrize("_row", [step("2", "Background", "Stable", "Updating")])
-    def test_a_new_assignment_goes_to_the_reconciler(self, _row: str) -> None:
+    def test_new_assignment_starts_reconciliation(self, _row: str) -> None:
         consumer = holding(P0)
         consumer.background(partitions(P0, P1))
         assert consumer.member.state is MemberState.RECONCILING
@@ -127,7 +127,7 @@ class TestSteps:
         assert P0 in consumer.member.assigned
 
     @pytest.mark.parametrize("_row", [step("7", "Application", "Revoking", "Revoking")])
-    def test_heartbeats_go_on_until_the_application_reports(self, _row: str) -> None:
+    def test_heartbeats_continue_until_revocation_is_reported(self, _row: str) -> None:
         consumer = revoking()
         consumer.application()
         consumer.background()
@@ -144,7 +144,7 @@ class TestSteps:
         assert consumer.member.assigned == partitions(P1)
 
     @pytest.mark.parametrize("_row", [step("9a", "Background", "Awaiting", "Awaiting")])
-    def test_only_an_answer_to_a_later_heartbeat_confirms(self, _row: str) -> None:
+    def test_only_response_to_later_heartbeat_confirms(self, _row: str) -> None:
         consumer = revoking()
         callback = consumer.application()
         consumer.now += 5
@@ -158,7 +158,7 @@ class TestSteps:
 
     @pytest.mark.parametrize("_row", [step("9b", "Background", "Awaiting", "Updating")])
     @pytest.mark.parametrize("newer", [None, partitions(P3)], ids=["same target", "newer target"])
-    def test_the_answer_leads_back_to_step_2(self, _row: str, newer: Partitions | None) -> None:
+    def test_confirmation_leads_back_to_step_2(self, _row: str, newer: Partitions | None) -> None:
         consumer = awaiting_confirmation()
         consumer.background(newer)
         assert consumer.member.phase is (Phase.ASSIGNING if newer is None else Phase.REVOKING)
@@ -197,7 +197,7 @@ class TestSteps:
         assert consumer.member.assigned == frozenset()
 
     @pytest.mark.parametrize("_row", [step("14", "Application", "Assigning", "Assigning")])
-    def test_heartbeats_go_on_until_the_assignment_is_reported(self, _row: str) -> None:
+    def test_heartbeats_continue_until_assignment_is_reported(self, _row: str) -> None:
         consumer = holding()
         consumer.background(partitions(P0))
         consumer.application()
@@ -217,7 +217,7 @@ class TestSteps:
         assert consumer.member.phase is (Phase.STABLE if newer is None else Phase.ASSIGNING)
 
 
-def test_a_callback_that_is_not_waited_for_changes_nothing() -> None:
+def test_obsolete_callback_is_ignored() -> None:
     consumer = revoking()
     callback = consumer.application()
     consumer.now += 5
@@ -232,7 +232,7 @@ def test_a_callback_that_is_not_waited_for_changes_nothing() -> None:
     assert states == [MemberState.RELEASING_ASSIGNMENT, MemberState.RELEASING_ASSIGNMENT_COMPLETE]
 
 
-def test_a_target_that_comes_while_the_last_is_acknowledged_waits_for_that() -> None:
+def test_new_target_waits_for_acknowledgement_of_last() -> None:
     consumer = holding()
     consumer.background(partitions(P0))
     consumer.now += 5
@@ -256,5 +256,5 @@ def test_without_a_listener_a_fenced_member_rejoins_at_once() -> None:
     assert consumer.member.state is MemberState.UNJOINED
 
 
-def test_no_callback_is_waiting_when_all_is_quiet() -> None:
+def test_no_callback_is_pending_in_stable_state() -> None:
     assert holding(P0).member.next_callback() is None

@@ -227,13 +227,13 @@ ARROWS: list[Arrow] = [
 
 
 @pytest.mark.parametrize(("start", "cause", "end"), [pytest.param(*a[1:], id=a[0]) for a in ARROWS])
-def test_arrow(start: MemberState, cause: Callable[[Membership], None], end: MemberState) -> None:
+def test_transition(start: MemberState, cause: Callable[[Membership], None], end: MemberState) -> None:
     member = MAKERS[start]()
     cause(member)
     assert member.state is end
 
 
-def test_fatal_is_the_end() -> None:
+def test_fatal_has_no_transitions() -> None:
     member = fatal()
     assert member.heartbeat(1e9) is None
     assert member.assigned == frozenset()
@@ -247,7 +247,7 @@ def test_fatal_is_the_end() -> None:
 
 @pytest.mark.parametrize("state", MemberState)
 @pytest.mark.parametrize("event", MemberEvent)
-def test_what_is_not_in_the_table_is_illegal(state: MemberState, event: MemberEvent) -> None:
+def test_unlisted_transition_is_illegal(state: MemberState, event: MemberEvent) -> None:
     if (state, event) in TRANSITIONS:
         assert isinstance(after(state, event), MemberState)
     else:

@@ -25,7 +25,7 @@ def run(data: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_every_flight_is_finished_once_and_never_again(tmp_path: Path) -> None:
+def test_every_flight_is_finished_exactly_once(tmp_path: Path) -> None:
     first = run(tmp_path)
     assert re.search(r"\[worker-\d was killed \(SIGKILL\)\]", first) is not None
     sums = re.search(r"published ([\d,]+) = accepted ([\d,]+) \+ rejected ([\d,]+)\n", first)
@@ -41,7 +41,7 @@ def test_every_flight_is_finished_once_and_never_again(tmp_path: Path) -> None:
     assert "redelivered after they were finished: 0" in again
 
 
-def test_bad_set_up_is_one_sentence_and_code_2(tmp_path: Path) -> None:
+def test_bad_setup_is_one_sentence_and_code_2(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
@@ -58,7 +58,7 @@ def test_bad_set_up_is_one_sentence_and_code_2(tmp_path: Path) -> None:
     assert "HOST:PORT" in done.stderr
 
 
-def test_second_server_on_the_same_data_is_refused_and_leaves_the_log_of_the_first(tmp_path: Path) -> None:
+def test_second_server_on_same_data_is_rejected(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     with serving(tmp_path, "127.0.0.1:0", "127.0.0.1:0", ()):
         said = log.read_text()

@@ -38,7 +38,7 @@ async def gateway() -> AsyncIterator[FakeGateway]:
 
 @pytest.mark.parametrize("address", NO_ADDRESS)
 @pytest.mark.parametrize("make", [*MAKERS, *AIO_MAKERS])
-async def test_what_is_no_address_is_refused(make: Callable[[str], object], address: str) -> None:
+async def test_invalid_address_is_rejected(make: Callable[[str], object], address: str) -> None:
     with pytest.raises(KafkaError, match="must be HOST:PORT") as caught:
         make(address)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
@@ -52,7 +52,7 @@ async def test_addresses(address: str) -> None:
         pass
 
 
-async def test_when_to_try_again_reaches_the_caller(gateway: FakeGateway) -> None:
+async def test_retry_after_reaches_the_caller(gateway: FakeGateway) -> None:
     gateway.admin_error = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "slowly", retry_after=2.5)
     async with Admin(gateway.address) as admin:
         with pytest.raises(KafkaError, match="slowly") as caught:
@@ -61,7 +61,7 @@ async def test_when_to_try_again_reaches_the_caller(gateway: FakeGateway) -> Non
         assert caught.value.retry_after == 2.5
 
 
-async def test_a_consumer_that_is_dropped_leaves_nothing_behind(gateway: FakeGateway) -> None:
+async def test_dropped_consumer_is_cleaned_up(gateway: FakeGateway) -> None:
     before = asyncio.all_tasks()
     consumers = [ShareConsumer(gateway.address, "group")]
     await consumers[0].subscribe(["flights"])
@@ -74,7 +74,7 @@ async def test_a_consumer_that_is_dropped_leaves_nothing_behind(gateway: FakeGat
     await eventually(lambda: not _clients(asyncio.all_tasks() - before - {mine}))
 
 
-async def test_a_producer_that_is_dropped_leaves_nothing_behind(gateway: FakeGateway) -> None:
+async def test_dropped_producer_is_cleaned_up(gateway: FakeGateway) -> None:
     producers = [Producer(gateway.address)]
     await producers[0].publish("flights", b"v")
     assert _clients(asyncio.all_tasks())
@@ -90,7 +90,7 @@ def _clients(tasks: set[asyncio.Task[object]]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["ShareConsumer", "Producer", "Admin"])
-async def test_a_blocking_client_that_is_dropped_ends_its_thread(gateway: FakeGateway, kind: str) -> None:
+async def test_dropped_blocking_client_ends_its_thread(gateway: FakeGateway, kind: str) -> None:
     def drop() -> None:
         if kind == "ShareConsumer":
             consumer = sharebroker.ShareConsumer(gateway.address, "group")
@@ -109,7 +109,7 @@ async def test_a_blocking_client_that_is_dropped_ends_its_thread(gateway: FakeGa
     await eventually(lambda: "sharebroker" not in [thread.name for thread in threading.enumerate()])
 
 
-async def test_a_word_on_a_record_of_a_closed_blocking_consumer_has_an_outcome(gateway: FakeGateway) -> None:
+async def test_acknowledgement_after_close_has_an_outcome(gateway: FakeGateway) -> None:
     def consume() -> KafkaError | None:
         with sharebroker.ShareConsumer(gateway.address, "group", ["flights"]) as consumer:
             (record,) = consumer.poll(5)

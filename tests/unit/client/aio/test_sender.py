@@ -1,4 +1,4 @@
-"""Both producers against a gateway that does as it is told."""
+"""Both producers against a scripted gateway."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def producing(gateway: FakeGateway, **config: Any) -> Producer:
     return Producer(gateway.address, ProducerConfig(retry_backoff_ms=10, retry_backoff_max_ms=20, **config))
 
 
-async def test_what_one_turn_sends_is_one_request(gateway: FakeGateway) -> None:
+async def test_sends_of_one_loop_iteration_are_one_request(gateway: FakeGateway) -> None:
     async with producing(gateway) as producer:
         sent = [await producer.send("flights", b"%d" % n, partition=1) for n in range(3)]
         positions = [await publication for publication in sent]
@@ -33,7 +33,7 @@ async def test_what_one_turn_sends_is_one_request(gateway: FakeGateway) -> None:
     assert len(gateway.produced) == 1
 
 
-async def test_a_topic_is_waited_for(gateway: FakeGateway) -> None:
+async def test_send_waits_for_new_topic(gateway: FakeGateway) -> None:
     gateway.topic_partitions = 0
     async with producing(gateway) as producer:
         sending = asyncio.create_task(producer.publish("flights", b"v"))
@@ -43,7 +43,7 @@ async def test_a_topic_is_waited_for(gateway: FakeGateway) -> None:
 
 
 @pytest.mark.parametrize(("max_block_ms", "appears_within"), [(500, 60.0), (60_000, 0.05)])
-async def test_a_topic_that_does_not_exist_is_not_waited_for_for_long(
+async def test_missing_topic_is_not_awaited_for_long(
     gateway: FakeGateway, max_block_ms: int, appears_within: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender, "_APPEARS_WITHIN", appears_within)
@@ -54,14 +54,14 @@ async def test_a_topic_that_does_not_exist_is_not_waited_for_for_long(
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_server_that_is_not_there_is_waited_for_until_the_delivery_timeout() -> None:
+async def test_absent_server_is_awaited_until_delivery_timeout() -> None:
     async with Producer("127.0.0.1:1", ProducerConfig(delivery_timeout_ms=100)) as producer:
         with pytest.raises(KafkaError) as caught:
             await producer.send("flights", b"v")
         assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_what_waits_for_a_server_that_went_away_fails_at_the_delivery_timeout(
+async def test_records_for_stopped_server_fail_at_delivery_timeout(
     gateway: FakeGateway,
 ) -> None:
     async with producing(gateway, delivery_timeout_ms=1500) as producer:
@@ -75,7 +75,7 @@ async def test_what_waits_for_a_server_that_went_away_fails_at_the_delivery_time
         await producer.flush()
 
 
-async def test_a_record_that_is_not_answered_for_fails_at_the_delivery_timeout(gateway: FakeGateway) -> None:
+async def test_unconfirmed_record_fails_at_delivery_timeout(gateway: FakeGateway) -> None:
     gateway.silent = True
     async with producing(gateway, delivery_timeout_ms=1500) as producer:
         first = await producer.send("flights", b"1", partition=0)
@@ -87,7 +87,7 @@ async def test_a_record_that_is_not_answered_for_fails_at_the_delivery_timeout(g
             assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_a_request_that_is_not_answered_is_sent_again_on_another_stream(gateway: FakeGateway) -> None:
+async def test_timed_out_request_is_retried_on_another_stream(gateway: FakeGateway) -> None:
     gateway.silent = True
     async with producing(gateway, request_timeout_ms=300) as producer:
         sent = await producer.send("flights", b"1", partition=0)
@@ -96,7 +96,7 @@ async def test_a_request_that_is_not_answered_is_sent_again_on_another_stream(ga
         assert (await sent).partition == 0
 
 
-async def test_a_buffer_that_stays_full_is_waited_for_only_so_long(gateway: FakeGateway) -> None:
+async def test_full_buffer_fails_send_at_max_block_ms(gateway: FakeGateway) -> None:
     gateway.silent = True
     async with producing(gateway, buffer_memory=100, max_block_ms=1000, delivery_timeout_ms=5000) as producer:
         await producer.send("flights", b"x" * 100, partition=0)
@@ -109,7 +109,7 @@ async def test_a_buffer_that_stays_full_is_waited_for_only_so_long(gateway: Fake
 @pytest.mark.parametrize(
     "error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.LEADER_NOT_AVAILABLE]
 )
-async def test_passing_trouble_is_passed_over(gateway: FakeGateway, error: ErrorCode) -> None:
+async def test_retriable_errors_are_retried(gateway: FakeGateway, error: ErrorCode) -> None:
     gateway.produce_errors = [error, error]
     async with producing(gateway) as producer:
         first = await producer.send("flights", b"1", partition=0)
@@ -119,7 +119,7 @@ async def test_passing_trouble_is_passed_over(gateway: FakeGateway, error: Error
     assert gateway.stored(0) == [b"1", b"2"]
 
 
-async def test_a_refusal_is_final(gateway: FakeGateway) -> None:
+async def test_fatal_error_is_not_retried(gateway: FakeGateway) -> None:
     gateway.produce_errors = [ErrorCode.INVALID_RECORD]
     async with producing(gateway) as producer:
         with pytest.raises(KafkaError) as caught:
@@ -139,7 +139,7 @@ async def test_a_full_buffer_makes_senders_wait(gateway: FakeGateway) -> None:
         second.cancel()
 
 
-async def test_closing_waits_only_so_long(gateway: FakeGateway) -> None:
+async def test_close_waits_at_most_its_timeout(gateway: FakeGateway) -> None:
     gateway.silent = True
     producer = producing(gateway)
     sent = await producer.send("flights", b"v")
@@ -161,7 +161,7 @@ async def test_lingering_ends_with_a_flush(gateway: FakeGateway) -> None:
         assert sent.done
 
 
-async def test_the_blocking_form(gateway: FakeGateway) -> None:
+async def test_blocking_producer(gateway: FakeGateway) -> None:
     gateway.produce_errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     def publish() -> None:

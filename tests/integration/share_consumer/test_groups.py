@@ -10,36 +10,36 @@ import pytest
 from sharebroker import ErrorCode, KafkaError, Record
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker_server.testkit.brokers import Cluster, one_process
-from tests.scenarios.share_consumer.world import (
-    PATIENCE,
-    World,
+from tests.integration.share_consumer.harness import (
+    TIMEOUT,
+    Harness,
     accept_all,
-    nothing_comes,
+    is_idle,
     offsets,
     poll,
-    take,
+    poll_records,
 )
 
 
-async def test_multiple_consumers_with_different_group_ids(world: World) -> None:
-    other = await world.new_topic()
-    one = await world.consumer()
-    two = await world.consumer(topics=[world.topic, other])
-    await world.produce(3)
-    await world.produce(2, other)
-    await take(one, 3, accept=True)
-    await take(two, 5, accept=True)
-    await world.produce(2)
-    await take(one, 2, accept=True)
-    await take(two, 2, accept=True)
+async def test_multiple_consumers_with_different_group_ids(harness: Harness) -> None:
+    other = await harness.new_topic()
+    one = await harness.consumer()
+    two = await harness.consumer(topics=[harness.topic, other])
+    await harness.produce(3)
+    await harness.produce(2, other)
+    await poll_records(one, 3, accept=True)
+    await poll_records(two, 5, accept=True)
+    await harness.produce(2)
+    await poll_records(one, 2, accept=True)
+    await poll_records(two, 2, accept=True)
 
 
-async def test_multiple_consumers_in_group_sequential_consumption(world: World) -> None:
-    group = await world.new_group()
-    consumers = [await world.consumer(group) for _ in range(2)]
-    await world.produce_singly(200)
+async def test_multiple_consumers_in_group_sequential_consumption(harness: Harness) -> None:
+    group = await harness.new_group()
+    consumers = [await harness.consumer(group) for _ in range(2)]
+    await harness.produce_singly(200)
     taken: list[int] = []
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while len(taken) < 200:
             for consumer in consumers:
                 records = await consumer.poll(0.05)
@@ -70,81 +70,81 @@ class Tally:
         assert len(self.taken) == len(set(self.taken)) == self._goal
 
 
-async def test_multiple_consumers_in_group_concurrent_consumption(world: World) -> None:
-    group = await world.new_group()
-    topic = await world.new_topic(3)
+async def test_multiple_consumers_in_group_concurrent_consumption(harness: Harness) -> None:
+    group = await harness.new_group()
+    topic = await harness.new_topic(3)
     tally = Tally(2000)
-    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as work:
+    async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as work:
         for _ in range(4):
-            work.create_task(tally.consume(await world.consumer(group, [topic])))
-        work.create_task(world.produce(2000, topic))
+            work.create_task(tally.consume(await harness.consumer(group, [topic])))
+        work.create_task(harness.produce(2000, topic))
     tally.check()
 
 
-async def test_multiple_consumers_in_multiple_groups_concurrent_consumption(world: World) -> None:
-    topic = await world.new_topic(2)
+async def test_multiple_consumers_in_multiple_groups_concurrent_consumption(harness: Harness) -> None:
+    topic = await harness.new_topic(2)
     tallies = [Tally(8000) for _ in range(3)]
 
     async def publish() -> None:
-        async with Producer(world.server) as producer:
+        async with Producer(harness.server) as producer:
             for n in range(2000):
                 await producer.send(topic, b"%d" % n)
 
-    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as work:
+    async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as work:
         for tally in tallies:
-            group = await world.new_group()
+            group = await harness.new_group()
             for _ in range(2):
-                work.create_task(tally.consume(await world.consumer(group, [topic])))
+                work.create_task(tally.consume(await harness.consumer(group, [topic])))
         for _ in range(4):
             work.create_task(publish())
     for tally in tallies:
         tally.check()
 
 
-async def test_consumer_close_in_group_sequential(world: World) -> None:
+async def test_consumer_close_in_group_sequential(harness: Harness) -> None:
     """What a closed consumer held goes to another."""
-    group = await world.new_group()
-    await world.produce_singly(20)
-    first = await world.consumer(group, max_poll_records=5, prefetch_records=0)
+    group = await harness.new_group()
+    await harness.produce_singly(20)
+    first = await harness.consumer(group, max_poll_records=5, prefetch_records=0)
     taken = await poll(first)
     accept_all(taken)
     held = await poll(first)
     await first.close()
-    rest = await take(await world.consumer(group), 20 - len(taken), accept=True)
+    rest = await poll_records(await harness.consumer(group), 20 - len(taken), accept=True)
     assert sorted(offsets(taken) + offsets(rest)) == list(range(20))
     assert {
         record.offset: record.delivery_count for record in rest if record.delivery_count > 1
     } == dict.fromkeys(offsets(held), 2)
 
 
-async def test_multiple_consumers_in_group_failure_concurrent_consumption(world: World) -> None:
-    group = await world.new_group()
-    topic = await world.new_topic(4)
+async def test_multiple_consumers_in_group_failure_concurrent_consumption(harness: Harness) -> None:
+    group = await harness.new_group()
+    topic = await harness.new_topic(4)
     tally = Tally(2000)
 
     async def give_up_early() -> None:
-        consumer = await world.consumer(group, [topic], max_poll_records=20)
+        consumer = await harness.consumer(group, [topic], max_poll_records=20)
         await tally.consume(consumer, polls=2)
         await consumer.poll(0.5)  # held, and never acknowledged
         await consumer.close()
 
-    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as work:
+    async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as work:
         work.create_task(give_up_early())
         for _ in range(3):
-            consumer = await world.consumer(group, [topic], max_poll_records=50)
+            consumer = await harness.consumer(group, [topic], max_poll_records=50)
             work.create_task(tally.consume(consumer))
         for _ in range(20):
-            await world.produce(100, topic)
+            await harness.produce(100, topic)
     tally.check()
 
 
-async def test_complex_share_consumer(world: World) -> None:
+async def test_complex_share_consumer(harness: Harness) -> None:
     """Accept, reject, release and, one time, no answer at all: in the end everything is finished."""
-    group = await world.new_group(share_record_lock_duration_ms=1000)
-    await world.produce_singly(100)
+    group = await harness.new_group(share_record_lock_duration_ms=1000)
+    await harness.produce_singly(100)
     finished: set[int] = set()
-    consumer = await world.consumer(group)
-    async with asyncio.timeout(PATIENCE):
+    consumer = await harness.consumer(group)
+    async with asyncio.timeout(TIMEOUT):
         async for record in consumer:
             if _answer(record):
                 assert record.offset not in finished
@@ -152,8 +152,8 @@ async def test_complex_share_consumer(world: World) -> None:
             if len(finished) == 100:
                 break
     assert all(result.error is None for result in await consumer.commit())
-    assert await nothing_comes(consumer)
-    assert await world.lag(group) == 0
+    assert await is_idle(consumer)
+    assert await harness.lag(group) == 0
 
 
 def _answer(record: Record) -> bool:
@@ -171,19 +171,19 @@ def _answer(record: Record) -> bool:
     return True
 
 
-async def test_members_share_partitions_and_a_group_forgets_those_that_leave(world: World) -> None:
-    topic = await world.new_topic(4)
-    group = await world.new_group()
-    consumers = [await world.consumer(group, [topic]) for _ in range(2)]
-    await world.assigned(group, members=2, partitions=4)
-    assert (await world.admin.describe_group(group)).state == "Stable"
+async def test_members_share_partitions_until_they_leave(harness: Harness) -> None:
+    topic = await harness.new_topic(4)
+    group = await harness.new_group()
+    consumers = [await harness.consumer(group, [topic]) for _ in range(2)]
+    await harness.assigned(group, members=2, partitions=4)
+    assert (await harness.admin.describe_group(group)).state == "Stable"
     for consumer in consumers:
         await consumer.close()
-    described = await world.admin.describe_group(group)
+    described = await harness.admin.describe_group(group)
     assert (described.state, described.members) == ("Empty", ())
-    await world.admin.delete_group(group)
+    await harness.admin.delete_group(group)
     with pytest.raises(KafkaError) as caught:
-        await world.admin.describe_group(group)
+        await harness.admin.describe_group(group)
     assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -195,9 +195,9 @@ def own_server() -> Iterator[Cluster]:
 
 
 async def test_consumer_close_on_broker_shutdown(own_server: Cluster) -> None:
-    async with World(own_server.address) as world:
-        await world.produce(1)
-        consumer = await world.consumer()
+    async with Harness(own_server.address) as harness:
+        await harness.produce(1)
+        consumer = await harness.consumer()
         (record,) = await poll(consumer)
         own_server.processes[0].kill()
         async with asyncio.timeout(10):
@@ -207,14 +207,14 @@ async def test_consumer_close_on_broker_shutdown(own_server: Cluster) -> None:
 
 
 async def test_share_group_max_size_config_exceeded(own_server: Cluster) -> None:
-    async with World(own_server.address) as world:
-        group = await world.new_group()
+    async with Harness(own_server.address) as harness:
+        group = await harness.new_group()
         for _ in range(3):
-            await world.consumer(group)
-        await world.assigned(group, members=3)
-        fourth = await world.consumer(group)
+            await harness.consumer(group)
+        await harness.assigned(group, members=3)
+        fourth = await harness.consumer(group)
         with pytest.raises(KafkaError) as caught:
-            await fourth.poll(PATIENCE)
+            await fourth.poll(TIMEOUT)
         assert caught.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
         with pytest.raises(KafkaError):
             await fourth.poll(0.1)  # for good
@@ -224,9 +224,9 @@ async def test_share_group_max_size_config_exceeded(own_server: Cluster) -> None
 async def test_leader_restart(own_server: Cluster, mode: str) -> None:
     """Acknowledgements of records from before the restart fail, are reported, and the records come again."""
     told: list[KafkaError | None] = []
-    async with World(own_server.address) as world:
-        await world.produce(1)
-        consumer = await world.consumer(
+    async with Harness(own_server.address) as harness:
+        await harness.produce(1)
+        consumer = await harness.consumer(
             share_acknowledgement_mode=mode,
             acknowledgement_commit_callback=lambda outcome: told.append(outcome.error),
         )

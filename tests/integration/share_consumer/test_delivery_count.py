@@ -6,37 +6,37 @@ from collections import Counter
 
 from sharebroker.aio import ShareConsumer
 from sharebroker_server.testkit.waiting import eventually
-from tests.scenarios.share_consumer.world import World, nothing_comes, offsets, poll, take
+from tests.integration.share_consumer.harness import Harness, is_idle, offsets, poll, poll_records
 
 
 async def test_delivery_count_different_behavior_when_closing_session_with_explicit_acknowledgement(
-    world: World,
+    harness: Harness,
 ) -> None:
-    await world.produce(2)
-    group = await world.new_group()
-    consumer = await world.consumer(group, max_poll_records=2, prefetch_records=0)
-    records = await take(consumer, 2)
+    await harness.produce(2)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group, max_poll_records=2, prefetch_records=0)
+    records = await poll_records(consumer, 2)
     records[0].release()
     await consumer.close()
-    again = await take(await world.consumer(group), 2)
+    again = await poll_records(await harness.consumer(group), 2)
     assert {record.offset: record.delivery_count for record in again} == {0: 2, 1: 2}
 
 
-async def test_behavior_on_delivery_count_boundary(world: World) -> None:
-    await world.produce(1)
-    group = await world.new_group(share_delivery_count_limit=3)
-    consumer = await world.consumer(group)
+async def test_behavior_on_delivery_count_boundary(harness: Harness) -> None:
+    await harness.produce(1)
+    group = await harness.new_group(share_delivery_count_limit=3)
+    consumer = await harness.consumer(group)
     (record,) = await poll(consumer)
     record.release()
     (record,) = await poll(consumer)
     assert record.delivery_count == 2
     await consumer.close()
-    last = await world.consumer(group)
+    last = await harness.consumer(group)
     (record,) = await poll(last)
     assert record.delivery_count == 3
     await record.release()  # succeeds, but that was the last attempt
-    assert await nothing_comes(last)
-    assert await world.lag(group) == 0
+    assert await is_idle(last)
+    assert await harness.lag(group) == 0
 
 
 async def released_until_quiet(consumer: ShareConsumer) -> list[list[int]]:
@@ -49,21 +49,21 @@ async def released_until_quiet(consumer: ShareConsumer) -> list[list[int]]:
     return polls
 
 
-async def thrown_back(world: World, records: int, limit: int) -> list[list[int]]:
+async def thrown_back(harness: Harness, records: int, limit: int) -> list[list[int]]:
     """One batch of so many records, always released; the offsets of each poll."""
-    await world.produce(records)
-    group = await world.new_group(share_delivery_count_limit=limit)
-    return await released_until_quiet(await world.consumer(group, max_poll_records=records))
+    await harness.produce(records)
+    group = await harness.new_group(share_delivery_count_limit=limit)
+    return await released_until_quiet(await harness.consumer(group, max_poll_records=records))
 
 
 def times(polls: list[list[int]]) -> Counter[int]:
     return Counter(offset for poll in polls for offset in poll)
 
 
-async def test_fetch_with_throttled_delivery(world: World) -> None:
+async def test_fetch_with_throttled_delivery(harness: Harness) -> None:
     """From the third failure on, ever smaller portions; the last attempt of each record is one of its own."""
     everything = list(range(100))
-    assert await thrown_back(world, 100, limit=5) == [
+    assert await thrown_back(harness, 100, limit=5) == [
         *[everything] * 3,
         everything[:50],
         *[[offset] for offset in everything[:50]],
@@ -72,8 +72,8 @@ async def test_fetch_with_throttled_delivery(world: World) -> None:
     ]
 
 
-async def test_fetch_with_throttled_delivery_batches_with_increased_delivery_limit(world: World) -> None:
-    polls = await thrown_back(world, 512, limit=10)
+async def test_fetch_with_throttled_delivery_batches_with_increased_delivery_limit(harness: Harness) -> None:
+    polls = await thrown_back(harness, 512, limit=10)
     assert [len(records) for records in polls[:10]] == [512] * 5 + [256, 128, 64, 32, 1]
     assert times(polls) == dict.fromkeys(range(512), 10)
     assert all(
@@ -81,24 +81,24 @@ async def test_fetch_with_throttled_delivery_batches_with_increased_delivery_lim
     )
 
 
-async def test_fetch_with_throttled_delivery_validate_delivery_count(world: World) -> None:
-    polls = await thrown_back(world, 500, limit=10)
+async def test_fetch_with_throttled_delivery_validate_delivery_count(harness: Harness) -> None:
+    polls = await thrown_back(harness, 500, limit=10)
     assert [len(records) for records in polls[:10]] == [500] * 5 + [250, 125, 62, 31, 1]
     assert times(polls) == dict.fromkeys(range(500), 10)
 
 
-async def test_fetch_with_throttled_delivery_batches_with_decreased_delivery_limit(world: World) -> None:
+async def test_fetch_with_throttled_delivery_batches_with_decreased_delivery_limit(harness: Harness) -> None:
     """With two attempts there is nothing to isolate."""
-    assert [len(records) for records in await thrown_back(world, 512, limit=2)] == [512, 512]
+    assert [len(records) for records in await thrown_back(harness, 512, limit=2)] == [512, 512]
 
 
-async def test_fetch_with_throttled_delivery_batches_multiple_consumers(world: World) -> None:
+async def test_fetch_with_throttled_delivery_batches_multiple_consumers(harness: Harness) -> None:
     """A record at its last attempt is neither given with another nor another with it."""
-    await world.produce_singly(2)
-    group = await world.new_group(share_delivery_count_limit=5)
+    await harness.produce_singly(2)
+    group = await harness.new_group(share_delivery_count_limit=5)
     one, two = (
-        await world.consumer(group, max_poll_records=1, prefetch_records=0),
-        await world.consumer(group),
+        await harness.consumer(group, max_poll_records=1, prefetch_records=0),
+        await harness.consumer(group),
     )
     (first,) = await poll(one)
     assert first.offset == 0
@@ -116,16 +116,16 @@ async def test_fetch_with_throttled_delivery_batches_multiple_consumers(world: W
     (alone,) = await poll(two)
     assert (alone.offset, alone.delivery_count) == (1, 5)
     alone.accept()
-    assert await nothing_comes(two)
+    assert await is_idle(two)
 
 
-async def test_a_last_attempt_is_made_with_nothing_else_in_hand(world: World) -> None:
+async def test_last_delivery_is_isolated(harness: Harness) -> None:
     """A consumer that dies of the one record must not take the others' last attempts with it."""
-    await world.produce(4)
-    group = await world.new_group(share_delivery_count_limit=3, share_record_lock_duration_ms=1000)
-    consumer = await world.consumer(group)
+    await harness.produce(4)
+    group = await harness.new_group(share_delivery_count_limit=3, share_record_lock_duration_ms=1000)
+    consumer = await harness.consumer(group)
     for _ in range(2):
-        for record in await take(consumer, 4):
+        for record in await poll_records(consumer, 4):
             record.release()
     for offset in range(4):
         (record,) = await poll(consumer)  # it has room for hundreds
@@ -134,63 +134,63 @@ async def test_a_last_attempt_is_made_with_nothing_else_in_hand(world: World) ->
             await eventually(lambda: record.lock_lost)  # noqa: B023  # it is waited for here
         else:
             record.accept()
-    assert await nothing_comes(consumer)
-    assert await world.lag(group) == 0
+    assert await is_idle(consumer)
+    assert await harness.lag(group) == 0
 
 
-async def test_release_with_a_delay(world: World) -> None:
+async def test_release_with_a_delay(harness: Harness) -> None:
     """A record that is released for later waits while others come."""
-    await world.produce_singly(2)
-    consumer = await world.consumer(max_poll_records=1, prefetch_records=0)
+    await harness.produce_singly(2)
+    consumer = await harness.consumer(max_poll_records=1, prefetch_records=0)
     (record,) = await poll(consumer)
     await record.release(delay=1.0)
-    came = await take(consumer, 2, accept=True)
+    came = await poll_records(consumer, 2, accept=True)
     assert [(record.offset, record.delivery_count) for record in came] == [(1, 1), (0, 2)]
 
 
-async def test_dynamic_delivery_count_limit_decrease_archives_records(world: World) -> None:
-    await world.produce(1)
-    group = await world.new_group(share_delivery_count_limit=5)
-    consumer = await world.consumer(group)
+async def test_dynamic_delivery_count_limit_decrease_archives_records(harness: Harness) -> None:
+    await harness.produce(1)
+    group = await harness.new_group(share_delivery_count_limit=5)
+    consumer = await harness.consumer(group)
     for _ in range(2):
         (record,) = await poll(consumer)
         record.release()
     (record,) = await poll(consumer)
-    await world.configure(group, share_delivery_count_limit=3)
+    await harness.configure(group, share_delivery_count_limit=3)
     await record.release()
-    assert await nothing_comes(consumer)
-    assert await world.lag(group) == 0
+    assert await is_idle(consumer)
+    assert await harness.lag(group) == 0
 
 
-async def test_dynamic_delivery_count_limit_increase_allows_more_deliveries(world: World) -> None:
-    await world.produce(1)
-    group = await world.new_group(share_delivery_count_limit=3)
-    consumer = await world.consumer(group)
+async def test_dynamic_delivery_count_limit_increase_allows_more_deliveries(harness: Harness) -> None:
+    await harness.produce(1)
+    group = await harness.new_group(share_delivery_count_limit=3)
+    consumer = await harness.consumer(group)
     for _ in range(2):
         (record,) = await poll(consumer)
         record.release()
     (record,) = await poll(consumer)
-    await world.configure(group, share_delivery_count_limit=5)
+    await harness.configure(group, share_delivery_count_limit=5)
     record.release()
     for delivery in (4, 5):
         (record,) = await poll(consumer)
         assert record.delivery_count == delivery
         record.release()
-    assert await nothing_comes(consumer)
+    assert await is_idle(consumer)
 
 
-async def test_dynamic_partition_max_record_locks(world: World) -> None:
+async def test_dynamic_partition_max_record_locks(harness: Harness) -> None:
     """With all the locks taken nothing more is delivered, until some are free or there are more."""
-    await world.produce_singly(300)
-    group = await world.new_group(share_partition_max_record_locks=100)
-    consumer = await world.consumer(group, max_poll_records=100)
-    held = await take(consumer, 100)
-    other = await world.consumer(group)
-    assert await nothing_comes(other)
-    await world.configure(group, share_partition_max_record_locks=200)
-    taken = await take(other, 100, accept=True)
+    await harness.produce_singly(300)
+    group = await harness.new_group(share_partition_max_record_locks=100)
+    consumer = await harness.consumer(group, max_poll_records=100)
+    held = await poll_records(consumer, 100)
+    other = await harness.consumer(group)
+    assert await is_idle(other)
+    await harness.configure(group, share_partition_max_record_locks=200)
+    taken = await poll_records(other, 100, accept=True)
     assert offsets(taken) == list(range(100, 200))
     for record in held:
         record.accept()
     await consumer.commit()
-    assert offsets(await take(other, 100, accept=True)) == list(range(200, 300))
+    assert offsets(await poll_records(other, 100, accept=True)) == list(range(200, 300))

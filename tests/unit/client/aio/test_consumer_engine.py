@@ -1,4 +1,4 @@
-"""The asyncio consumer when things go wrong, against a gateway that does as it is told."""
+"""The asyncio consumer when things go wrong, against a scripted gateway."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def values(count: int) -> list[bytes | None]:
     return [b"v%d" % n for n in range(count)]
 
 
-async def test_the_stream_says_who_it_is(gateway: FakeGateway) -> None:
+async def test_stream_identifies_its_member(gateway: FakeGateway) -> None:
     async with joining(gateway, max_poll_records=7, share_acquire_mode="record_limit") as consumer:
         stream = await stream_of(gateway)
         subscribe = stream.first.subscribe
@@ -59,19 +59,19 @@ async def test_the_stream_says_who_it_is(gateway: FakeGateway) -> None:
         await eventually(lambda: consumer.acquisition_lock_timeout_ms == 400)
 
 
-async def test_no_record_is_asked_for_before_the_application_does(gateway: FakeGateway) -> None:
+async def test_no_credit_is_sent_before_first_poll(gateway: FakeGateway) -> None:
     async with joining(gateway, max_poll_records=40) as consumer:
         stream = await stream_of(gateway)
         assert stream.credit == 0
 
-        async def asked() -> bool:  # the consumer need not have heard yet that it is assigned partitions
+        async def requested() -> bool:  # the consumer may not have received its assignment yet partitions
             await consumer.poll(0)
             return stream.credit == 40
 
-        await eventually(asked)
+        await eventually(requested)
 
 
-async def test_iteration_asks_for_more_as_it_proves_fast(gateway: FakeGateway) -> None:
+async def test_fast_iteration_gets_more_credit(gateway: FakeGateway) -> None:
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
         records = aiter(consumer)
@@ -86,7 +86,7 @@ async def test_iteration_asks_for_more_as_it_proves_fast(gateway: FakeGateway) -
         following.cancel()
 
 
-async def test_what_one_turn_acknowledges_is_one_message(gateway: FakeGateway) -> None:
+async def test_acknowledgements_of_one_loop_iteration_are_one_message(gateway: FakeGateway) -> None:
     gateway.auto_answer = False
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
@@ -104,7 +104,7 @@ async def test_what_one_turn_acknowledges_is_one_message(gateway: FakeGateway) -
         await asyncio.gather(*outcomes)
 
 
-async def test_a_refusal_reaches_each_record(gateway: FakeGateway) -> None:
+async def test_failed_batch_reaches_each_record(gateway: FakeGateway) -> None:
     gateway.auto_answer = False
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
@@ -120,7 +120,7 @@ async def test_a_refusal_reaches_each_record(gateway: FakeGateway) -> None:
                 await outcome
 
 
-async def test_gaps_are_answered_without_the_application(gateway: FakeGateway) -> None:
+async def test_gaps_are_acknowledged_automatically(gateway: FakeGateway) -> None:
     gateway.auto_answer = False
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
@@ -156,20 +156,20 @@ async def test_a_corrupt_batch_is_rejected_and_raised_after_the_records_before_i
         stream.answer()
 
 
-async def test_records_whose_lock_was_lost_are_not_handed_out(gateway: FakeGateway) -> None:
+async def test_records_with_lost_lock_are_not_returned(gateway: FakeGateway) -> None:
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
         stream.deliver(batch(0, values(3)), 0, 2)
         stream.lose(0, 2)
         stream.deliver(batch(3, values(2)), 3, 4)
-        await eventually(lambda: consumer._consumption._accumulator.undecided == 2)
+        await eventually(lambda: consumer._engine._accumulator.unacknowledged == 2)
         assert [record.offset for record in await consumer.poll(5)] == [3, 4]
 
 
-async def test_lost_locks_are_told_and_make_room(gateway: FakeGateway) -> None:
-    told: list[LockLost] = []
+async def test_lost_locks_are_reported_and_free_credit(gateway: FakeGateway) -> None:
+    lost: list[LockLost] = []
     exactly = {"prefetch_records": 0, "max_poll_records": 4}
-    async with joining(gateway, lock_lost_callback=told.append, **exactly) as consumer:
+    async with joining(gateway, lock_lost_callback=lost.append, **exactly) as consumer:
         stream = await stream_of(gateway)
         polling = asyncio.ensure_future(consumer.poll(5))
         await eventually(lambda: stream.credit == 4)
@@ -181,13 +181,13 @@ async def test_lost_locks_are_told_and_make_room(gateway: FakeGateway) -> None:
         assert [record.lock_lost for record in records] == [False, True, True, True]
         polling = asyncio.ensure_future(consumer.poll(5))
         await eventually(lambda: stream.credit == 8)
-        assert told == [LockLost("flights", 0, range(1, 4))]
+        assert lost == [LockLost("flights", 0, range(1, 4))]
         stream.deliver(batch(4, values(4)), 4, 7)
         for record in await polling:
             record.accept()
 
 
-async def test_a_lost_lock_is_reacted_to_even_when_there_is_nothing_to_say(gateway: FakeGateway) -> None:
+async def test_lost_lock_is_answered_by_an_empty_message(gateway: FakeGateway) -> None:
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
         assert stream.first.subscribe.pause_on_lock_lost
@@ -198,7 +198,7 @@ async def test_a_lost_lock_is_reacted_to_even_when_there_is_nothing_to_say(gatew
         await eventually(lambda: stream.messages == messages + 1)
 
 
-async def test_closing_releases_what_was_looked_at_and_says_that_the_rest_was_not(
+async def test_close_releases_seen_records_and_undoes_the_rest(
     gateway: FakeGateway,
 ) -> None:
     async with joining(gateway, max_poll_records=3, share_acquire_mode="record_limit") as consumer:
@@ -207,14 +207,14 @@ async def test_closing_releases_what_was_looked_at_and_says_that_the_rest_was_no
         records = await consumer.poll(5)
         await records[0].accept()
         heartbeats = len(gateway.heartbeats)
-    said = [(a.first_offset, a.last_offset, a.type, a.unseen) for a in stream.said]
-    assert said[1:] == [(1, 2, AcknowledgeType.RELEASE, False)]
+    ack = [(a.first_offset, a.last_offset, a.type, a.unseen) for a in stream.all_acknowledgements]
+    assert ack[1:] == [(1, 2, AcknowledgeType.RELEASE, False)]
     assert (stream.rest_unseen, stream.finished) == (True, True)
     assert gateway.heartbeats[-1].member_epoch == -1
     assert len(gateway.heartbeats) > heartbeats
 
 
-async def test_a_server_that_does_not_end_the_stream_is_not_waited_for_for_ever(
+async def test_close_is_bounded_if_server_keeps_stream_open(
     gateway: FakeGateway,
 ) -> None:
     gateway.ends_streams = False
@@ -225,17 +225,17 @@ async def test_a_server_that_does_not_end_the_stream_is_not_waited_for_for_ever(
         await consumer.close(timeout=0.2)
 
 
-async def test_what_nobody_comes_for_is_given_back_in_time(gateway: FakeGateway) -> None:
+async def test_unpolled_records_are_undone_in_time(gateway: FakeGateway) -> None:
     async with joining(gateway, max_poll_records=2, share_acquire_mode="record_limit") as consumer:
         stream = await stream_of(gateway)
         await eventually(lambda: consumer.acquisition_lock_timeout_ms == 400)
         stream.deliver(batch(0, values(6)), 0, 5)
         seen = await consumer.poll(5)
-        await eventually(lambda: stream.said)
-        (given_back,) = stream.said
-        assert (given_back.first_offset, given_back.last_offset, given_back.unseen) == (2, 5, True)
-        assert given_back.type == AcknowledgeType.RELEASE
-        await eventually(lambda: stream.credit - 6 <= 0)  # and no more is asked for
+        await eventually(lambda: stream.all_acknowledgements)
+        (undone,) = stream.all_acknowledgements
+        assert (undone.first_offset, undone.last_offset, undone.unseen) == (2, 5, True)
+        assert undone.type == AcknowledgeType.RELEASE
+        await eventually(lambda: stream.credit - 6 <= 0)  # and no more is requested for
         assert [record.lock_lost for record in seen] == [False, False]
         for record in seen:
             record.accept()
@@ -246,7 +246,7 @@ async def test_what_nobody_comes_for_is_given_back_in_time(gateway: FakeGateway)
         record.accept()
 
 
-async def test_losing_the_connection_fails_what_is_on_its_way_and_opens_another(gateway: FakeGateway) -> None:
+async def test_lost_connection_fails_pending_and_reconnects(gateway: FakeGateway) -> None:
     gateway.auto_answer = False
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
@@ -267,13 +267,13 @@ async def test_losing_the_connection_fails_what_is_on_its_way_and_opens_another(
         second.answer()
 
 
-async def test_a_stream_that_ends_in_peace_is_opened_again(gateway: FakeGateway) -> None:
+async def test_stream_ended_without_error_is_reopened(gateway: FakeGateway) -> None:
     async with joining(gateway):
         (await stream_of(gateway)).end()
         await stream_of(gateway, 2)
 
 
-async def test_a_refused_stream_ends_the_membership(gateway: FakeGateway) -> None:
+async def test_fatal_stream_error_ends_membership(gateway: FakeGateway) -> None:
     gateway.refusal = grpc.StatusCode.UNIMPLEMENTED
     async with joining(gateway) as consumer:
         for _ in range(2):
@@ -284,7 +284,7 @@ async def test_a_refused_stream_ends_the_membership(gateway: FakeGateway) -> Non
             await consumer.subscribe(["planes"])
 
 
-async def test_a_refused_heartbeat_ends_the_membership(gateway: FakeGateway) -> None:
+async def test_fatal_heartbeat_error_ends_membership(gateway: FakeGateway) -> None:
     gateway.heartbeat_errors = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
     async with joining(gateway) as consumer:
         with pytest.raises(KafkaError) as caught:
@@ -292,7 +292,7 @@ async def test_a_refused_heartbeat_ends_the_membership(gateway: FakeGateway) -> 
         assert caught.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-async def test_a_forbidden_topic_is_raised_once_and_the_membership_goes_on(gateway: FakeGateway) -> None:
+async def test_unauthorized_topic_is_raised_once(gateway: FakeGateway) -> None:
     gateway.heartbeat_errors = [ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     async with joining(gateway) as consumer:
         with pytest.raises(KafkaError) as caught:
@@ -301,7 +301,7 @@ async def test_a_forbidden_topic_is_raised_once_and_the_membership_goes_on(gatew
         assert await consumer.poll(0) == []
 
 
-async def test_a_fenced_member_joins_again_under_its_name(gateway: FakeGateway) -> None:
+async def test_fenced_member_rejoins_with_its_id(gateway: FakeGateway) -> None:
     async with joining(gateway, client_rack="r1") as consumer:
         await stream_of(gateway)
         gateway.heartbeat_errors = [ErrorCode.FENCED_MEMBER_EPOCH]
@@ -332,11 +332,11 @@ def parts(*numbers: int) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition("flights", n) for n in numbers)
 
 
-async def test_the_listener_hears_of_every_change_from_polls_only(gateway: FakeGateway) -> None:
+async def test_listener_runs_within_polls_only(gateway: FakeGateway) -> None:
     listener = Listener()
     gateway.partitions = [0, 1]
 
-    async def told(number: int) -> None:
+    async def called(number: int) -> None:
         async def polled() -> bool:
             await consumer.poll(0.01)
             return len(listener.calls) == number
@@ -347,13 +347,13 @@ async def test_the_listener_hears_of_every_change_from_polls_only(gateway: FakeG
         await eventually(lambda: len(gateway.heartbeats) > 2)
         assert listener.calls == []
         assert gateway.stream.assignment == []
-        await told(1)
+        await called(1)
         await eventually(lambda: gateway.stream.assignment == [0, 1])
         gateway.partitions = [1, 2]
-        await told(3)
+        await called(3)
         await eventually(lambda: gateway.stream.assignment == [1, 2])
         gateway.heartbeat_errors = [ErrorCode.UNKNOWN_MEMBER_ID]
-        await told(5)
+        await called(5)
     assert listener.calls == [
         ("assigned", parts(0, 1)),
         ("revoked", parts(0)),
@@ -364,7 +364,7 @@ async def test_the_listener_hears_of_every_change_from_polls_only(gateway: FakeG
     ]
 
 
-async def test_a_listener_that_raises_does_not_hold_up_the_membership(
+async def test_raising_listener_does_not_block_membership(
     gateway: FakeGateway,
 ) -> None:
     class Angry(Listener):
@@ -378,7 +378,7 @@ async def test_a_listener_that_raises_does_not_hold_up_the_membership(
         await eventually(lambda: gateway.stream.assignment == [0])
 
 
-async def test_a_commit_tells_of_all_polls_since_the_last(gateway: FakeGateway) -> None:
+async def test_commit_covers_all_polls_since_the_last(gateway: FakeGateway) -> None:
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
         for offset in range(3):
@@ -405,7 +405,7 @@ async def test_redelivered_record_is_returned_in_a_poll_of_its_own(gateway: Fake
         assert [2] in polls
 
 
-async def test_an_unconfirmed_commit_says_so_in_time(gateway: FakeGateway) -> None:
+async def test_unconfirmed_commit_times_out(gateway: FakeGateway) -> None:
     gateway.auto_answer = False
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
@@ -420,7 +420,7 @@ async def test_an_unconfirmed_commit_says_so_in_time(gateway: FakeGateway) -> No
     assert record.acknowledgement.error is not None
 
 
-async def test_closing_says_goodbye_and_forbids_further_calls(gateway: FakeGateway) -> None:
+async def test_close_leaves_group_and_rejects_further_calls(gateway: FakeGateway) -> None:
     consumer = joining(gateway)
     async with consumer:
         stream = await stream_of(gateway)
@@ -448,7 +448,7 @@ async def test_unsubscribing_and_subscribing_again(gateway: FakeGateway) -> None
         assert len(await consumer.poll(5)) == 1
 
 
-async def test_wakeup_ends_an_iteration_that_can_go_on(gateway: FakeGateway) -> None:
+async def test_iteration_continues_after_wakeup(gateway: FakeGateway) -> None:
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
         consumer.wakeup()
@@ -461,7 +461,7 @@ async def test_wakeup_ends_an_iteration_that_can_go_on(gateway: FakeGateway) -> 
             break
 
 
-async def test_locks_are_renewed_until_the_record_is_answered(gateway: FakeGateway) -> None:
+async def test_locks_are_renewed_until_acknowledged(gateway: FakeGateway) -> None:
     gateway.auto_answer = False
     async with joining(gateway, auto_renew=True) as consumer:
         stream = await stream_of(gateway)
@@ -485,16 +485,16 @@ async def test_locks_are_renewed_until_the_record_is_answered(gateway: FakeGatew
 
 
 def renewed(stream: Stream) -> set[int]:
-    """The offsets whose renewal was asked for."""
-    renewals = [said for said in stream.said if said.type == AcknowledgeType.RENEW]
-    return {offset for said in renewals for offset in range(said.first_offset, last_of(said) + 1)}
+    """The offsets whose renewal was requested for."""
+    renewals = [ack for ack in stream.all_acknowledgements if ack.type == AcknowledgeType.RENEW]
+    return {offset for ack in renewals for offset in range(ack.first_offset, last_of(ack) + 1)}
 
 
-def last_of(said: Any) -> int:
-    return int(said.last_offset if said.HasField("last_offset") else said.first_offset)
+def last_of(ack: Any) -> int:
+    return int(ack.last_offset if ack.HasField("last_offset") else ack.first_offset)
 
 
-async def test_locks_are_renewed_of_records_taken_one_by_one(gateway: FakeGateway) -> None:
+async def test_locks_of_iterated_records_are_renewed(gateway: FakeGateway) -> None:
     async with joining(
         gateway, auto_renew=True, share_acquire_mode="record_limit", max_poll_records=1
     ) as consumer:
@@ -506,7 +506,7 @@ async def test_locks_are_renewed_of_records_taken_one_by_one(gateway: FakeGatewa
         await asyncio.gather(*(record.accept() for record in held))
 
 
-async def test_locks_are_renewed_of_records_behind_one_that_cannot_be_read(gateway: FakeGateway) -> None:
+async def test_locks_behind_a_failed_deserialization_are_renewed(gateway: FakeGateway) -> None:
     def refuse_2(record: Record) -> None:
         if record.offset == 2:
             raise ValueError
@@ -524,7 +524,7 @@ async def test_locks_are_renewed_of_records_behind_one_that_cannot_be_read(gatew
         await last.accept()
 
 
-async def test_the_list_that_poll_gives_is_the_applications_own(gateway: FakeGateway) -> None:
+async def test_application_may_change_polled_list(gateway: FakeGateway) -> None:
     async with joining(gateway, auto_renew=True, share_acknowledgement_mode="implicit") as consumer:
         stream = await stream_of(gateway)
         stream.deliver(batch(0, values(3)), 0, 2)

@@ -17,34 +17,34 @@ from sharebroker import (
     RecordDeserializationError,
 )
 from sharebroker_server.testkit.waiting import eventually
-from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, offsets, poll, take
+from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, offsets, poll, poll_records
 
 
-async def test_explicit_acknowledge_success(world: World) -> None:
-    await world.produce(1)
-    consumer = await world.consumer()
+async def test_explicit_acknowledge_success(harness: Harness) -> None:
+    await harness.produce(1)
+    consumer = await harness.consumer()
     accept_all(await poll(consumer))
-    await world.produce(1)
+    await harness.produce(1)
     assert offsets(await poll(consumer)) == [1]
 
 
-async def test_explicit_acknowledge_commit_success(world: World) -> None:
-    await world.produce(1)
-    consumer = await world.consumer()
+async def test_explicit_acknowledge_commit_success(harness: Harness) -> None:
+    await harness.produce(1)
+    consumer = await harness.consumer()
     accept_all(await poll(consumer))
-    await world.produce(1)
+    await harness.produce(1)
     (result,) = await consumer.commit()
-    assert (result.topic, result.partition, result.offset) == (world.topic, 0, 0)
+    assert (result.topic, result.partition, result.offset) == (harness.topic, 0, 0)
     assert (result.kind, result.error) == (AcknowledgeType.ACCEPT, None)
     assert await consumer.commit() == []
     assert offsets(await poll(consumer)) == [1]
 
 
-async def test_each_record_has_its_own_confirmed_result(world: World) -> None:
-    await world.produce(4)
-    group = await world.new_group()
-    consumer = await world.consumer(group)
-    records = await take(consumer, 4)
+async def test_each_record_has_its_own_confirmed_result(harness: Harness) -> None:
+    await harness.produce(4)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group)
+    records = await poll_records(consumer, 4)
     records[3].accept()
     records[1].reject("of no use")
     records[0].accept()
@@ -65,15 +65,15 @@ async def test_each_record_has_its_own_confirmed_result(world: World) -> None:
     ]
 
 
-async def test_a_commit_tells_which_records_came_too_late(world: World) -> None:
+async def test_commit_reports_late_acknowledgements(harness: Harness) -> None:
     """Half of what is accepted in one breath was renewed in time, the locks of the other half ran out."""
-    await world.produce(4)
+    await harness.produce(4)
     lost: list[LockLost] = []
-    group = await world.new_group(share_record_lock_duration_ms=1000)
-    consumer = await world.consumer(group, lock_lost_callback=lost.append)
-    records = await take(consumer, 4)
+    group = await harness.new_group(share_record_lock_duration_ms=1000)
+    consumer = await harness.consumer(group, lock_lost_callback=lost.append)
+    records = await poll_records(consumer, 4)
     first = records[0].deadline
-    await world.configure(group, share_record_lock_duration_ms=30_000)
+    await harness.configure(group, share_record_lock_duration_ms=30_000)
     while records[0].deadline < first + 15:  # the change takes a moment to reach the leader
         records[0].renew()
         records[1].renew()
@@ -83,99 +83,101 @@ async def test_a_commit_tells_which_records_came_too_late(world: World) -> None:
     results = {result.offset: result.error and result.error.code for result in await consumer.commit()}
     late = ErrorCode.INVALID_RECORD_STATE
     assert results == {0: None, 1: None, 2: late, 3: late}
-    assert lost == [LockLost(world.topic, 0, range(2, 4))]
+    assert lost == [LockLost(harness.topic, 0, range(2, 4))]
     assert [(record.offset, record.delivery_count) for record in await poll(consumer)] == [(2, 2), (3, 2)]
 
 
-async def test_explicit_acknowledgement_commit_async(world: World) -> None:
+async def test_explicit_acknowledgement_commit_async(harness: Harness) -> None:
     told: list[AcknowledgementOutcome] = []
-    group = await world.new_group()
-    await world.produce(3)
-    one = await world.consumer(group, acknowledgement_commit_callback=told.append)
-    accept_all(await take(one, 3))
+    group = await harness.new_group()
+    await harness.produce(3)
+    one = await harness.consumer(group, acknowledgement_commit_callback=told.append)
+    accept_all(await poll_records(one, 3))
     one.commit_async()
     while not told:
         await one.poll(0.1)
     assert [(outcome.offsets, outcome.error) for outcome in told] == [(range(3), None)]
-    assert await nothing_comes(await world.consumer(group))
+    assert await is_idle(await harness.consumer(group))
 
 
-async def test_explicit_acknowledgement_commit_async_partial_batch(world: World) -> None:
+async def test_explicit_acknowledgement_commit_async_partial_batch(harness: Harness) -> None:
     told: list[int] = []
-    consumer = await world.consumer(
+    consumer = await harness.consumer(
         acknowledgement_commit_callback=lambda outcome: told.extend(outcome.offsets)
     )
-    await world.produce(3)
-    records = await take(consumer, 3)
+    await harness.produce(3)
+    records = await poll_records(consumer, 3)
     records[0].accept()
     records[1].accept()
     consumer.commit_async()
     with pytest.raises(IllegalStateError, match="1 records are not acknowledged"):
         await consumer.poll(0.1)
     records[2].accept()
-    await world.produce(1)
-    accept_all(await take(consumer, 1))
+    await harness.produce(1)
+    accept_all(await poll_records(consumer, 1))
     await consumer.commit()
     assert sorted(told) == [0, 1, 2, 3]
 
 
-async def test_explicit_acknowledge_release_poll_accept(world: World) -> None:
-    await world.produce(1)
-    consumer = await world.consumer()
+async def test_explicit_acknowledge_release_poll_accept(harness: Harness) -> None:
+    await harness.produce(1)
+    consumer = await harness.consumer()
     (record,) = await poll(consumer)
     record.release()
     (again,) = await poll(consumer)
     assert (again.offset, again.delivery_count) == (0, 2)
     again.accept()
-    assert await nothing_comes(consumer)
+    assert await is_idle(consumer)
 
 
-async def test_explicit_acknowledge_release_accept(world: World) -> None:
+async def test_explicit_acknowledge_release_accept(harness: Harness) -> None:
     """Both before anything is sent: the later word counts."""
-    await world.produce(1)
-    consumer = await world.consumer()
+    await harness.produce(1)
+    consumer = await harness.consumer()
     (record,) = await poll(consumer)
     first = record.release()
     assert record.accept() is first
     await first
     assert [result.kind for result in await consumer.commit()] == [AcknowledgeType.ACCEPT]
-    assert await nothing_comes(consumer)
+    assert await is_idle(consumer)
 
 
-async def test_explicit_acknowledge_release_close(world: World) -> None:
-    await world.produce(1)
-    group = await world.new_group()
-    consumer = await world.consumer(group, max_poll_records=1, prefetch_records=0)
+async def test_explicit_acknowledge_release_close(harness: Harness) -> None:
+    await harness.produce(1)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group, max_poll_records=1, prefetch_records=0)
     (record,) = await poll(consumer)
     record.release()
     await consumer.close()
-    (again,) = await poll(await world.consumer(group))
+    (again,) = await poll(await harness.consumer(group))
     assert again.delivery_count == 2
 
 
-async def test_close_releases_what_was_not_acknowledged_and_keeps_its_delivery_count(world: World) -> None:
+async def test_close_releases_unacknowledged_records_with_their_delivery_count(
+    harness: Harness,
+) -> None:
     """As since Kafka 4.2: an attempt that ends with the session counts."""
-    await world.produce(4)
-    group = await world.new_group()
-    consumer = await world.consumer(group, max_poll_records=4, prefetch_records=0)
-    records = await take(consumer, 4)
+    await harness.produce(4)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group, max_poll_records=4, prefetch_records=0)
+    records = await poll_records(consumer, 4)
     accepted, rejected = records[0].accept(), records[1].reject()
     await consumer.close()
     await accepted
     await rejected
     with pytest.raises(KafkaError):
         await records[2].accept()
-    again = await take(await world.consumer(group), 2)
+    again = await poll_records(await harness.consumer(group), 2)
     assert [(record.offset, record.delivery_count) for record in again] == [(2, 2), (3, 2)]
 
 
-async def test_explicit_acknowledge_throws_not_in_batch(world: World) -> None:
-    await world.produce(1)
-    consumer = await world.consumer()
+async def test_explicit_acknowledge_throws_not_in_batch(harness: Harness) -> None:
+    await harness.produce(1)
+    consumer = await harness.consumer()
     (record,) = await poll(consumer)
     record.accept()
     await consumer.commit()
-    await world.produce(1)
+    await harness.produce(1)
     await poll(consumer)
     with pytest.raises(IllegalStateError, match="already acknowledged"):
         record.accept()
@@ -188,94 +190,94 @@ def unable_to_read_2(record: Record) -> int:
     return number
 
 
-async def test_explicit_override_acknowledge_corrupted_message(world: World) -> None:
-    await world.produce(4)
-    consumer = await world.consumer(deserializer=unable_to_read_2)
+async def test_explicit_override_acknowledge_corrupted_message(harness: Harness) -> None:
+    await harness.produce(4)
+    consumer = await harness.consumer(deserializer=unable_to_read_2)
     first = await poll(consumer)
     assert [record.data for record in first] == [0, 1]
     accept_all(first)
     for delivery in (1, 2):
         with pytest.raises(RecordDeserializationError) as caught:
             await poll(consumer)
-        assert (caught.value.topic, caught.value.partition, caught.value.offset) == (world.topic, 0, 2)
+        assert (caught.value.topic, caught.value.partition, caught.value.offset) == (harness.topic, 0, 2)
         if delivery == 1:  # by default it is released, and fails again
             accept_all(await poll(consumer))
-    await consumer.acknowledge(world.topic, 0, 2, AcknowledgeType.REJECT)
-    assert await nothing_comes(consumer)
+    await consumer.acknowledge(harness.topic, 0, 2, AcknowledgeType.REJECT)
+    assert await is_idle(consumer)
 
 
-async def test_explicit_acknowledge_offset_throws_not_exception(world: World) -> None:
-    await world.produce(1)
-    consumer = await world.consumer()
+async def test_explicit_acknowledge_offset_throws_not_exception(harness: Harness) -> None:
+    await harness.produce(1)
+    consumer = await harness.consumer()
     (record,) = await poll(consumer)
     with pytest.raises(IllegalStateError, match="failed to deserialise"):
-        consumer.acknowledge(world.topic, 0, record.offset, AcknowledgeType.ACCEPT)
+        consumer.acknowledge(harness.topic, 0, record.offset, AcknowledgeType.ACCEPT)
 
 
-async def test_explicit_acknowledge_offset_throws_parameters_error(world: World) -> None:
-    await world.produce(3)
-    consumer = await world.consumer(deserializer=unable_to_read_2)
+async def test_explicit_acknowledge_offset_throws_parameters_error(harness: Harness) -> None:
+    await harness.produce(3)
+    consumer = await harness.consumer(deserializer=unable_to_read_2)
     accept_all(await poll(consumer))
     with pytest.raises(RecordDeserializationError):
         await poll(consumer)
-    for wrong in ((world.topic, 0, 1), (world.topic, 1, 2), ("other", 0, 2)):
+    for wrong in ((harness.topic, 0, 1), (harness.topic, 1, 2), ("other", 0, 2)):
         with pytest.raises(IllegalStateError):
             consumer.acknowledge(*wrong, AcknowledgeType.REJECT)
-    consumer.acknowledge(world.topic, 0, 2, AcknowledgeType.REJECT)
+    consumer.acknowledge(harness.topic, 0, 2, AcknowledgeType.REJECT)
     with pytest.raises(IllegalStateError):
-        consumer.acknowledge(world.topic, 0, 2, AcknowledgeType.REJECT)
+        consumer.acknowledge(harness.topic, 0, 2, AcknowledgeType.REJECT)
 
 
-async def test_implicit_acknowledge_fails_explicit(world: World) -> None:
-    await world.produce(1)
-    consumer = await world.consumer(share_acknowledgement_mode="implicit")
+async def test_implicit_acknowledge_fails_explicit(harness: Harness) -> None:
+    await harness.produce(1)
+    consumer = await harness.consumer(share_acknowledgement_mode="implicit")
     (record,) = await poll(consumer)
     with pytest.raises(IllegalStateError, match="implicit"):
         record.accept()
 
 
-async def test_implicit_acknowledge_by_the_next_poll_but_not_by_close(world: World) -> None:
-    group = await world.new_group()
-    await world.produce(1)
-    consumer = await world.consumer(group, share_acknowledgement_mode="implicit")
+async def test_implicit_acknowledge_by_the_next_poll_but_not_by_close(harness: Harness) -> None:
+    group = await harness.new_group()
+    await harness.produce(1)
+    consumer = await harness.consumer(group, share_acknowledgement_mode="implicit")
     assert offsets(await poll(consumer)) == [0]
-    await world.produce(1)
+    await harness.produce(1)
     assert offsets(await poll(consumer)) == [1]
     await consumer.close()
-    (record,) = await poll(await world.consumer(group))
+    (record,) = await poll(await harness.consumer(group))
     assert (record.offset, record.delivery_count) == (1, 2)
 
 
-async def test_implicit_acknowledge_commit_sync(world: World) -> None:
-    group = await world.new_group()
-    await world.produce(1)
-    consumer = await world.consumer(group, share_acknowledgement_mode="implicit")
+async def test_implicit_acknowledge_commit_sync(harness: Harness) -> None:
+    group = await harness.new_group()
+    await harness.produce(1)
+    consumer = await harness.consumer(group, share_acknowledgement_mode="implicit")
     await poll(consumer)
     assert [(result.offset, result.error) for result in await consumer.commit()] == [(0, None)]
     assert await consumer.commit() == []
     await consumer.close()
-    assert await nothing_comes(await world.consumer(group))
+    assert await is_idle(await harness.consumer(group))
 
 
-async def test_implicit_acknowledgement_commit_async(world: World) -> None:
+async def test_implicit_acknowledgement_commit_async(harness: Harness) -> None:
     told: list[int] = []
-    consumer = await world.consumer(
+    consumer = await harness.consumer(
         share_acknowledgement_mode="implicit",
         acknowledgement_commit_callback=lambda outcome: told.extend(outcome.offsets),
     )
-    await world.produce(3)
-    await take(consumer, 3)
+    await harness.produce(3)
+    await poll_records(consumer, 3)
     consumer.commit_async()
     while not told:
         assert await consumer.poll(0.1) == []
     assert told == [0, 1, 2]
 
 
-async def test_commit_sync_fails_for_deleted_topic(world: World) -> None:
-    await world.produce(1)
-    consumer = await world.consumer()
+async def test_commit_sync_fails_for_deleted_topic(harness: Harness) -> None:
+    await harness.produce(1)
+    consumer = await harness.consumer()
     (record,) = await poll(consumer)
-    await world.admin.delete_topic(world.topic)
+    await harness.admin.delete_topic(harness.topic)
     record.accept()
     (result,) = await consumer.commit()
     assert result.error is not None
@@ -286,11 +288,11 @@ async def test_commit_sync_fails_for_deleted_topic(world: World) -> None:
     )
 
 
-async def test_acquisition_lock_timeout_on_consumer(world: World) -> None:
+async def test_acquisition_lock_timeout_on_consumer(harness: Harness) -> None:
     lost: list[LockLost] = []
-    await world.produce(1)
-    consumer = await world.consumer(
-        await world.new_group(share_record_lock_duration_ms=1000), lock_lost_callback=lost.append
+    await harness.produce(1)
+    consumer = await harness.consumer(
+        await harness.new_group(share_record_lock_duration_ms=1000), lock_lost_callback=lost.append
     )
     (record,) = await poll(consumer)
     with pytest.raises(IllegalStateError, match="not acknowledged"):
@@ -302,7 +304,7 @@ async def test_acquisition_lock_timeout_on_consumer(world: World) -> None:
     with pytest.raises(KafkaError):
         await late
     (again,) = await poll(consumer)
-    assert lost == [LockLost(world.topic, 0, range(1))]
+    assert lost == [LockLost(harness.topic, 0, range(1))]
     assert (again.offset, again.delivery_count) == (0, 2)
     with pytest.raises(KafkaError) as caught:
         await record.accept()  # the old acquisition is not confused with the new one
@@ -310,12 +312,12 @@ async def test_acquisition_lock_timeout_on_consumer(world: World) -> None:
     await again.accept()
 
 
-async def test_acknowledgement_sent_on_subscription_change(world: World) -> None:
-    other = await world.new_topic()
-    consumer = await world.consumer(await world.new_group(share_record_lock_duration_ms=15_000))
+async def test_acknowledgement_sent_on_subscription_change(harness: Harness) -> None:
+    other = await harness.new_topic()
+    consumer = await harness.consumer(await harness.new_group(share_record_lock_duration_ms=15_000))
     assert consumer.acquisition_lock_timeout_ms is None
-    await world.produce(1)
-    await world.produce(1, other)
+    await harness.produce(1)
+    await harness.produce(1, other)
     (record,) = await poll(consumer)
     assert consumer.acquisition_lock_timeout_ms == 15_000
     await consumer.subscribe([other])
@@ -324,19 +326,19 @@ async def test_acknowledgement_sent_on_subscription_change(world: World) -> None
     assert second.topic == other
     second.accept()
     assert [(result.topic, result.error) for result in await consumer.commit()] == [
-        (world.topic, None),
+        (harness.topic, None),
         (other, None),
     ]
     await accepted
-    await consumer.subscribe([world.topic])
-    assert await nothing_comes(consumer)
+    await consumer.subscribe([harness.topic])
+    assert await is_idle(consumer)
 
 
-async def test_other_tasks_may_acknowledge(world: World) -> None:
+async def test_other_tasks_may_acknowledge(harness: Harness) -> None:
     """Any task takes its records' results itself, while the consumer's own goes on polling."""
-    await world.produce(50)
-    group = await world.new_group()
-    consumer = await world.consumer(group, max_poll_records=10)
+    await harness.produce(50)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group, max_poll_records=10)
 
     async def work(record: Record) -> int:
         await record.accept()
@@ -349,4 +351,4 @@ async def test_other_tasks_may_acknowledge(world: World) -> None:
             if len(tasks) == 50:
                 break
     assert sorted(task.result() for task in tasks) == list(range(50))
-    assert await world.lag(group) == 0
+    assert await harness.lag(group) == 0

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes
-from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, poll, take
+from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, poll, poll_records
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +19,9 @@ def own_cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-async def world(own_cluster: Cluster) -> AsyncIterator[World]:
-    async with World(own_cluster.address) as world:
-        yield world
+async def harness(own_cluster: Cluster) -> AsyncIterator[Harness]:
+    async with Harness(own_cluster.address) as harness:
+        yield harness
 
 
 async def replace(process: Serve) -> None:
@@ -30,41 +30,41 @@ async def replace(process: Serve) -> None:
     await asyncio.to_thread(process.start)
 
 
-async def test_share_partition_lag_on_group_coordinator_movement(own_cluster: Cluster, world: World) -> None:
-    await lag_stays(world, own_cluster.process("group-coordinator"))
+async def test_lag_on_group_coordinator_movement(own_cluster: Cluster, harness: Harness) -> None:
+    await lag_stays(harness, own_cluster.process("group-coordinator"))
 
 
-async def test_share_partition_lag_on_share_coordinator_movement(own_cluster: Cluster, world: World) -> None:
-    await lag_stays(world, own_cluster.process("share-coordinator"))
+async def test_lag_on_share_coordinator_movement(own_cluster: Cluster, harness: Harness) -> None:
+    await lag_stays(harness, own_cluster.process("share-coordinator"))
 
 
-async def lag_stays(world: World, process: Serve) -> None:
-    group = await world.new_group()
-    consumer = await world.consumer(group)
-    await world.produce(10)
-    records = await take(consumer, 10)
+async def lag_stays(harness: Harness, process: Serve) -> None:
+    group = await harness.new_group()
+    consumer = await harness.consumer(group)
+    await harness.produce(10)
+    records = await poll_records(consumer, 10)
     accept_all(records[:4])
     records[9].reject()
     assert [result.error for result in await consumer.commit()] == [None] * 5
-    before = await world.offset(group)
+    before = await harness.offset(group)
     assert before is not None
     assert (before.start_offset, before.lag) == (4, 5)
     await replace(process)
-    assert await world.offset(group) == before
+    assert await harness.offset(group) == before
     accept_all(records[4:9])
     assert [result.error for result in await consumer.commit()] == [None] * 5
-    assert await world.lag(group) == 0
+    assert await harness.lag(group) == 0
 
 
-async def test_share_consumer_after_coordinator_movement(own_cluster: Cluster, world: World) -> None:
+async def test_share_consumer_after_coordinator_movement(own_cluster: Cluster, harness: Harness) -> None:
     """Everything published is consumed while the share coordinator moves; what was accepted stays so."""
-    group = await world.new_group()
-    consumer = await world.consumer(group)
+    group = await harness.new_group()
+    consumer = await harness.consumer(group)
     accepted: list[int] = []
 
     async def publish() -> None:
         for _ in range(20):
-            await world.produce(10)
+            await harness.produce(10)
 
     async def consume() -> None:
         while len(set(accepted)) < 200:
@@ -82,4 +82,4 @@ async def test_share_consumer_after_coordinator_movement(own_cluster: Cluster, w
         await asyncio.sleep(0)
         work.create_task(replace(own_cluster.process("share-coordinator")))
     assert sorted(accepted) == list(range(200))
-    assert await nothing_comes(consumer)
+    assert await is_idle(consumer)

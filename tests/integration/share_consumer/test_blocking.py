@@ -24,7 +24,7 @@ from sharebroker import (
     WakeupError,
 )
 from sharebroker_server.testkit.waiting import until
-from tests.scenarios.share_consumer.world import PATIENCE, QUIET, accept_all, offsets
+from tests.integration.share_consumer.harness import QUIET, TIMEOUT, accept_all, offsets
 
 
 class BlockingWorld:
@@ -53,14 +53,14 @@ class BlockingWorld:
 
 
 @pytest.fixture
-def world(server: str) -> Iterator[BlockingWorld]:
+def harness(server: str) -> Iterator[BlockingWorld]:
     with contextlib.ExitStack() as stack:
         yield BlockingWorld(server, stack)
 
 
 def poll(consumer: ShareConsumer) -> list[Record]:
     """The first poll that finds records."""
-    deadline = monotonic() + PATIENCE
+    deadline = monotonic() + TIMEOUT
     while not (records := consumer.poll(1.0)):
         assert monotonic() < deadline
     return records
@@ -71,18 +71,18 @@ def test_poll_no_subscribe_fails(server: str) -> None:
         consumer.poll(0.1)
 
 
-def test_explicit_acknowledge_commit_success(world: BlockingWorld) -> None:
-    world.produce(1)
-    consumer = world.consumer()
+def test_explicit_acknowledge_commit_success(harness: BlockingWorld) -> None:
+    harness.produce(1)
+    consumer = harness.consumer()
     accept_all(poll(consumer))
-    world.produce(1)
+    harness.produce(1)
     assert [(result.offset, result.error) for result in consumer.commit()] == [(0, None)]
     assert offsets(poll(consumer)) == [1]
 
 
-def test_explicit_acknowledge_release_poll_accept(world: BlockingWorld) -> None:
-    world.produce(1)
-    consumer = world.consumer()
+def test_explicit_acknowledge_release_poll_accept(harness: BlockingWorld) -> None:
+    harness.produce(1)
+    consumer = harness.consumer()
     (record,) = poll(consumer)
     record.release()
     (again,) = poll(consumer)
@@ -91,10 +91,10 @@ def test_explicit_acknowledge_release_poll_accept(world: BlockingWorld) -> None:
     assert consumer.poll(QUIET) == []
 
 
-def test_implicit_acknowledge_commit_sync(world: BlockingWorld) -> None:
-    world.produce(2)
+def test_implicit_acknowledge_commit_sync(harness: BlockingWorld) -> None:
+    harness.produce(2)
     told: list[AcknowledgementOutcome] = []
-    consumer = world.consumer(
+    consumer = harness.consumer(
         share_acknowledgement_mode="implicit", acknowledgement_commit_callback=told.append
     )
     records = poll(consumer)
@@ -105,10 +105,10 @@ def test_implicit_acknowledge_commit_sync(world: BlockingWorld) -> None:
     assert consumer.commit() == []
 
 
-def test_acquisition_lock_timeout_on_consumer(world: BlockingWorld) -> None:
-    world.configure({"share.record.lock.duration.ms": "1000"})
-    world.produce(1)
-    consumer = world.consumer()
+def test_acquisition_lock_timeout_on_consumer(harness: BlockingWorld) -> None:
+    harness.configure({"share.record.lock.duration.ms": "1000"})
+    harness.produce(1)
+    consumer = harness.consumer()
     (record,) = poll(consumer)
     until(lambda: record.lock_lost)
     record.accept()
@@ -120,8 +120,8 @@ def test_acquisition_lock_timeout_on_consumer(world: BlockingWorld) -> None:
     again.accept().result(5)
 
 
-def test_wakeup_from_another_thread(world: BlockingWorld) -> None:
-    consumer = world.consumer()
+def test_wakeup_from_another_thread(harness: BlockingWorld) -> None:
+    consumer = harness.consumer()
     waker = threading.Timer(0.1, consumer.wakeup)
     waker.start()
     with pytest.raises(WakeupError):
@@ -129,44 +129,44 @@ def test_wakeup_from_another_thread(world: BlockingWorld) -> None:
     waker.join()
 
 
-def test_callbacks_come_in_the_applications_thread(world: BlockingWorld) -> None:
+def test_callbacks_run_in_the_applications_thread(harness: BlockingWorld) -> None:
     threads: list[threading.Thread] = []
-    consumer = world.consumer(
+    consumer = harness.consumer(
         acknowledgement_commit_callback=lambda _: threads.append(threading.current_thread())
     )
-    world.produce(3)
+    harness.produce(3)
     accept_all(poll(consumer))
     consumer.commit()
     assert set(threads) == {threading.current_thread()}
 
 
-def test_multiple_consumers_in_group_concurrent_consumption(world: BlockingWorld) -> None:
+def test_multiple_consumers_in_group_concurrent_consumption(harness: BlockingWorld) -> None:
     """A consumer to each thread; records acknowledged one by one, by several threads more."""
-    world.produce(1000)
+    harness.produce(1000)
     taken: list[int] = []
 
     def consume(consumer: ShareConsumer, helpers: ThreadPoolExecutor) -> None:
-        deadline = monotonic() + PATIENCE
+        deadline = monotonic() + TIMEOUT
         while len(taken) < 1000 and monotonic() < deadline:
             records = consumer.poll(0.05)
             for acknowledgement in helpers.map(Record.accept, records):
-                acknowledgement.result(PATIENCE)
+                acknowledgement.result(TIMEOUT)
             taken.extend(offsets(records))
 
-    consumers = [world.consumer(max_poll_records=100) for _ in range(3)]
+    consumers = [harness.consumer(max_poll_records=100) for _ in range(3)]
     with ThreadPoolExecutor(2) as helpers, ThreadPoolExecutor(3) as threads:
         for work in [threads.submit(consume, consumer, helpers) for consumer in consumers]:
             work.result()
     assert sorted(taken) == list(range(1000))
 
 
-def test_close_releases_the_rest(world: BlockingWorld) -> None:
-    world.produce(2)
-    consumer = world.consumer(max_poll_records=2, prefetch_records=0)
+def test_close_releases_the_rest(harness: BlockingWorld) -> None:
+    harness.produce(2)
+    consumer = harness.consumer(max_poll_records=2, prefetch_records=0)
     records = poll(consumer)
     records[0].accept()
     consumer.close()
     held = [record.offset for record in records[1:]]
-    again = poll(world.consumer())
+    again = poll(harness.consumer())
     assert [record.delivery_count for record in again if record.offset in held] == [2] * len(held)
     assert records[0].offset not in offsets(again)

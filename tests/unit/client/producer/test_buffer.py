@@ -28,7 +28,7 @@ class Wakes:
 
 def filled(partitions: int = 1, wake: Wakes | None = None, **config: Any) -> RecordBuffer:
     buffer = RecordBuffer(ProducerConfig(**config), lambda n: n - 1, wake or Wakes())
-    buffer.know("t", partitions)
+    buffer.set_partitions("t", partitions)
     return buffer
 
 
@@ -47,100 +47,100 @@ def test_records_of_a_partition_are_one_batch_and_one_wake_up() -> None:
     for value in (b"1", b"2", b"3"):
         add(buffer, value)
     assert wakes.count == 1
-    (batches,) = buffer.take(0.0, flush=False)
+    (batches,) = buffer.drain(0.0, flush=False)
     assert values(batches) == [b"1", b"2", b"3"]
-    assert buffer.take(0.0, flush=False) == []
+    assert buffer.drain(0.0, flush=False) == []
 
 
-def test_positions_count_on_from_the_base_offset_over_all_batches() -> None:
+def test_offsets_continue_over_batches_of_a_request() -> None:
     buffer = filled(batch_size=200)
     sent = [add(buffer, b"x" * 50) for _ in range(5)]
-    (batches,) = buffer.take(0.0, flush=False)
+    (batches,) = buffer.drain(0.0, flush=False)
     assert [batch.builder.count for batch in batches] == [2, 2, 1]
     assert not sent[0].done
-    buffer.settle(batches, 1000, 77)
+    buffer.complete(batches, 1000, 77)
     assert [publication.result(0).offset for publication in sent] == [1000, 1001, 1002, 1003, 1004]
     assert sent[0].result(0) == ("t", 0, 1000, 77)
-    assert (buffer.size, buffer.unsettled) == (0, set())
+    assert (buffer.size, buffer.unconfirmed) == (0, set())
 
 
-def test_a_partition_has_one_request_under_way() -> None:
+def test_one_request_per_partition_in_flight() -> None:
     buffer = filled(partitions=2, wake=(wakes := Wakes()))
     add(buffer, b"1")
-    (first,) = buffer.take(0.0, flush=False)
+    (first,) = buffer.drain(0.0, flush=False)
     add(buffer, b"2")
     add(buffer, b"other", partition=1)
     assert wakes.count == 2  # not for the busy partition
-    assert [values(batches) for batches in buffer.take(0.0, flush=False)] == [[b"other"]]
-    buffer.settle(first, 0, -1)
-    assert [values(batches) for batches in buffer.take(0.0, flush=False)] == [[b"2"]]
+    assert [values(batches) for batches in buffer.drain(0.0, flush=False)] == [[b"other"]]
+    buffer.complete(first, 0, -1)
+    assert [values(batches) for batches in buffer.drain(0.0, flush=False)] == [[b"2"]]
 
 
-def test_what_is_refused_for_now_goes_again_first_and_later_each_time() -> None:
+def test_retriable_batch_is_retried_first_with_back_off() -> None:
     buffer = filled(retry_backoff_ms=100, retry_backoff_max_ms=250)
     add(buffer, b"1")
     now = 0.0
     for wait in (0.1, 0.2, 0.25, 0.25):
-        (batches,) = buffer.take(now, flush=True)
+        (batches,) = buffer.drain(now, flush=True)
         add(buffer, b"later")
         buffer.fail(batches, AWAY, now)
-        assert buffer.take(now, flush=True) == []
+        assert buffer.drain(now, flush=True) == []
         assert buffer.next_deadline() == pytest.approx(now + wait)
         now += wait
-    (batches,) = buffer.take(now, flush=True)
+    (batches,) = buffer.drain(now, flush=True)
     assert values(batches)[0] == b"1"
 
 
-def test_what_is_refused_for_good_fails_each_record() -> None:
+def test_fatal_error_fails_each_record() -> None:
     buffer = filled()
     sent = [add(buffer), add(buffer)]
-    (batches,) = buffer.take(0.0, flush=False)
+    (batches,) = buffer.drain(0.0, flush=False)
     buffer.fail(batches, REFUSED, 0.0)
     for publication in sent:
         with pytest.raises(KafkaError) as caught:
             publication.result(0)
         assert caught.value is REFUSED
-    assert buffer.unsettled == set()
+    assert buffer.unconfirmed == set()
     assert add(buffer) is not None
-    assert len(buffer.take(0.0, flush=False)) == 1
+    assert len(buffer.drain(0.0, flush=False)) == 1
 
 
 def test_retries_end_with_the_delivery_timeout() -> None:
     buffer = filled(delivery_timeout_ms=1000)
     sent = add(buffer)
-    (batches,) = buffer.take(0.5, flush=False)
+    (batches,) = buffer.drain(0.5, flush=False)
     buffer.fail(batches, AWAY, 1.0)
     with pytest.raises(KafkaError) as caught:
         sent.result(0)
     assert caught.value is AWAY
 
 
-def test_an_open_batch_lingers_a_full_one_does_not() -> None:
+def test_only_open_batches_linger() -> None:
     buffer = filled(linger_ms=100, batch_size=200)
     add(buffer, b"x" * 50)
-    assert buffer.take(0.05, flush=False) == []
+    assert buffer.drain(0.05, flush=False) == []
     assert buffer.next_deadline() == pytest.approx(0.1)
     add(buffer, b"x" * 50)
     add(buffer, b"x" * 50, now=0.05)
-    (batches,) = buffer.take(0.05, flush=False)
+    (batches,) = buffer.drain(0.05, flush=False)
     assert [batch.builder.count for batch in batches] == [2]
-    buffer.settle(batches, 0, -1)
+    buffer.complete(batches, 0, -1)
     assert buffer.next_deadline() == pytest.approx(0.15)
-    assert len(buffer.take(0.06, flush=True)) == 1
+    assert len(buffer.drain(0.06, flush=True)) == 1
     assert buffer.next_deadline() is None
 
 
-def test_a_request_takes_only_so_much_of_a_partition() -> None:
+def test_request_size_is_limited_per_partition() -> None:
     buffer = filled(batch_size=200, max_request_size=250)
     for _ in range(6):
         add(buffer, b"x" * 50)
-    (batches,) = buffer.take(0.0, flush=False)
+    (batches,) = buffer.drain(0.0, flush=False)
     assert len(batches) == 1
-    buffer.settle(batches, 0, -1)
-    assert len(buffer.take(0.0, flush=False)) == 1
+    buffer.complete(batches, 0, -1)
+    assert len(buffer.drain(0.0, flush=False)) == 1
 
 
-def test_records_that_cannot_be_taken() -> None:
+def test_invalid_records_are_rejected() -> None:
     buffer = filled(partitions=2, max_request_size=100)
     with pytest.raises(KafkaError) as caught:
         add(buffer, b"x" * 100)
@@ -152,28 +152,28 @@ def test_records_that_cannot_be_taken() -> None:
     assert buffer.size == 0
 
 
-def test_it_is_full_until_enough_is_settled() -> None:
+def test_buffer_is_full_until_batches_complete() -> None:
     buffer = filled(buffer_memory=100)
     add(buffer, b"x" * 90)
     assert buffer.full
-    (batches,) = buffer.take(0.0, flush=False)
+    (batches,) = buffer.drain(0.0, flush=False)
     assert buffer.full
-    buffer.settle(batches, 0, -1)
+    buffer.complete(batches, 0, -1)
     assert not buffer.full
 
 
 def test_more_partitions_are_used_as_soon_as_they_are_known() -> None:
     buffer = filled(partitions=1)
     add(buffer)
-    buffer.know("t", 3)
+    buffer.set_partitions("t", 3)
     add(buffer, partition=2)
-    assert sorted(batches[0].partition for batches in buffer.take(0.0, flush=False)) == [0, 2]
+    assert sorted(batches[0].partition for batches in buffer.drain(0.0, flush=False)) == [0, 2]
 
 
-def test_abandoning_fails_all_that_is_left() -> None:
+def test_abandon_fails_all_batches() -> None:
     buffer = filled()
     under_way = add(buffer)
-    buffer.take(0.0, flush=False)
+    buffer.drain(0.0, flush=False)
     waiting = add(buffer)
     error = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
     buffer.abandon(error)
@@ -187,19 +187,19 @@ def test_abandoning_fails_all_that_is_left() -> None:
     st.lists(st.integers(0, 2), max_size=40),
     st.lists(st.sampled_from(["ok", "away", "refused"]), max_size=20),
 )
-def test_each_partition_keeps_its_order_whatever_fails(sent: list[int], outcomes: list[str]) -> None:
+def test_partition_order_survives_failures(sent: list[int], outcomes: list[str]) -> None:
     buffer = filled(partitions=3, batch_size=150, max_request_size=300)
     stored: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     refused: set[bytes] = set()
     waiting = [(partition, b"%04d" % n) for n, partition in enumerate(sent)]
     fates = iter(outcomes)
     now = 0.0
-    while waiting or buffer.unsettled:
+    while waiting or buffer.unconfirmed:
         now += 1.0
         for partition, value in waiting[:5]:
             add(buffer, value, partition, now)
         del waiting[:5]
-        for batches in buffer.take(now, flush=True):
+        for batches in buffer.drain(now, flush=True):
             fate = next(fates, "ok")
             if fate == "away":
                 buffer.fail(batches, AWAY, now)
@@ -209,7 +209,7 @@ def test_each_partition_keeps_its_order_whatever_fails(sent: list[int], outcomes
                 buffer.fail(batches, REFUSED, now)
                 continue
             stored[batches[0].partition] += values(batches)
-            buffer.settle(batches, 0, -1)
+            buffer.complete(batches, 0, -1)
     for partition in range(3):
         expected = [b"%04d" % n for n, p in enumerate(sent) if p == partition]
         assert stored[partition] == [value for value in expected if value not in refused]

@@ -1,4 +1,4 @@
-"""What every scenario needs: topics and groups of its own on a running server; consumers that get closed."""
+"""The harness of a scenario: its own topics and groups on a running server; it closes its consumers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sharebroker.admin_model import GroupOffset
 from sharebroker.aio import Admin, Producer, ShareConsumer
 from sharebroker_server.testkit.waiting import eventually
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 QUIET = 0.4
 
 
-class World:
-    """One scenario's share of a server."""
+class Harness:
+    """The topics, groups and clients of one scenario."""
 
     def __init__(self, server: str) -> None:
         self.server = server
@@ -45,7 +45,7 @@ class World:
         return name
 
     async def new_group(self, reset: str | None = "earliest", **configs: str | int) -> str:
-        """A group's name; settings are written with underscores for `.`."""
+        """A group's name; configs are written with underscores for `.`."""
         name = f"group-{uuid.uuid4().hex[:12]}"
         if reset is not None:
             configs["share_auto_offset_reset"] = reset
@@ -54,24 +54,24 @@ class World:
         return name
 
     async def configure(self, group: str, **configs: str | int) -> None:
-        """Change a group's settings, written with underscores for `.`."""
+        """Changes a group's configs, written with underscores for `.`."""
         await self.admin.alter_group_configs(group, {k.replace("_", "."): str(v) for k, v in configs.items()})
 
     async def produce(self, count: int = 1, topic: str | None = None, **record: Any) -> None:
-        """`count` records with values 0, 1, …, in one batch where one partition is all there is."""
+        """Publishes records with values 0, 1, …, in one batch if the topic has one partition."""
         for n in range(count):
             await self._producer.send(topic or self.topic, b"%d" % n, **record)
         await self._producer.flush()
 
     async def produce_singly(self, count: int, topic: str | None = None) -> None:
-        """As `produce`, each record in a batch of its own."""
+        """Publishes like `produce`, but each record in a batch of its own."""
         for _ in range(count):
             await self.produce(1, topic)
 
     async def consumer(
         self, group: str | None = None, topics: Sequence[str] | None = None, **config: Any
     ) -> ShareConsumer:
-        """A consumer of the scenario's topic in a group of its own, unless told otherwise.
+        """A consumer of the scenario's topic in a group of its own, by default.
 
         It is closed when the scenario ends.
         """
@@ -79,13 +79,13 @@ class World:
             self.server, group or await self.new_group(), config=ConsumerConfig(**config)
         )
         self._stack.push_async_callback(consumer.close, 5.0)
-        wanted = [self.topic] if topics is None else topics
-        if wanted:
-            await consumer.subscribe(wanted)
+        subscribed = [self.topic] if topics is None else topics
+        if subscribed:
+            await consumer.subscribe(subscribed)
         return consumer
 
     async def assigned(self, group: str, members: int = 1, partitions: int = 1) -> None:
-        """Wait until the group has given so many members partitions, so many different ones in all."""
+        """Waits until this many members have an assignment, of this many partitions in total."""
 
         async def are() -> bool:
             if group not in [listed.group_id for listed in await self.admin.list_groups()]:
@@ -97,37 +97,37 @@ class World:
         await eventually(are)
 
     async def offset(self, group: str) -> GroupOffset | None:
-        """Where the group stands in the scenario's topic."""
+        """The group's position in the scenario's topic."""
         return (await self.admin.group_offsets(group)).get(TopicPartition(self.topic, 0))
 
     async def lag(self, group: str) -> int | None:
-        """How far the group is behind in the scenario's topic, as the last state write knew it."""
+        """The group's lag in the scenario's topic, as of the last state write."""
         offset = await self.offset(group)
         return None if offset is None else offset.lag
 
 
-async def take(consumer: ShareConsumer, count: int, accept: bool = False) -> list[Record]:
-    """Poll until `count` records have come; `accept` them, or else they have to come in one poll."""
-    taken: list[Record] = []
-    async with asyncio.timeout(PATIENCE):
-        while len(taken) < count:
+async def poll_records(consumer: ShareConsumer, count: int, accept: bool = False) -> list[Record]:
+    """Polls until `count` records arrived; accepts them if `accept`, otherwise one poll must return all."""
+    received: list[Record] = []
+    async with asyncio.timeout(TIMEOUT):
+        while len(received) < count:
             records = await consumer.poll(1.0)
-            taken += records
+            received += records
             if accept:
                 accept_all(records)
-    assert len(taken) == count, taken
-    return taken
+    assert len(received) == count, received
+    return received
 
 
 async def poll(consumer: ShareConsumer) -> list[Record]:
-    """The first poll that finds records."""
-    async with asyncio.timeout(PATIENCE):
+    """Polls until records arrive, and returns them."""
+    async with asyncio.timeout(TIMEOUT):
         while not (records := await consumer.poll(1.0)):
             pass
     return records
 
 
-async def nothing_comes(consumer: ShareConsumer) -> bool:
+async def is_idle(consumer: ShareConsumer) -> bool:
     """Whether a poll stays empty."""
     return await consumer.poll(QUIET) == []
 

@@ -1,0 +1,16 @@
+"""Fixtures of the share consumer scenarios; README.md maps these to the ones of Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.integration.share_consumer.harness import Harness
+
+
+@pytest.fixture
+async def harness(server: str) -> AsyncIterator[Harness]:
+    """Topics and groups of its own on the shared server."""
+    async with Harness(server) as harness:
+        yield harness
