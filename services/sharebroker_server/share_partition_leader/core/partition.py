@@ -17,7 +17,7 @@ other records go out with it, in portions that halve with each failure, and the 
 made alone. A member that crashes then costs one record its last attempt, not its neighbours (`core.acquire`).
 
 *Pending transitions.* An acknowledgement takes effect once the share coordinator has stored it. Until then
-the run stays ACQUIRED, with a `pending` transition and a `target`. Nobody can acquire it, its lock does not
+the run stays ACQUIRED, with a `pending` transition and a `target`. It cannot be acquired, its lock does not
 time out, and a rollback only has to forget the transition. Acquisition itself is never stored: after a
 fail-over the records are available again, and their delivery counts are those of the last stored state.
 

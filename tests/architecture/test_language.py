@@ -1,0 +1,53 @@
+"""Plain English: words that the glossary replaced do not return to code, log lines and documents.
+
+Software does not tell, hear or know; it logs, returns, receives, stores, detects and reports.
+docs/glossary.md has the term for each concept.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture.sources import files, name
+
+REPLACED = re.compile(
+    r"\b(tell|tells|telling|told|whoever|anew|nobody|hear|hears|heard|hearsay|tidings|for ever|of itself|"
+    r"what became of|who asks|set aside)\b",
+    re.IGNORECASE,
+)
+PRODUCT = ("services/", "libs/", "protos/", "deploy/", "docs/")
+DOCUMENTS = {".md", ".proto", ".yaml", ".yml", ".toml", ".lua", ".tpl"}
+# The glossary lists the replaced words; generated text and manifests of other projects are not ours.
+EXEMPT = ("docs/glossary.md", "CONTRIBUTING.md", "libs/sharebroker_server/kafka_wire/messages.json", "tests/deploy/golden/")
+
+
+def test_replaced_words_do_not_return() -> None:
+    found = [
+        f"{name(path)}:{line}: {match.group(0)}"
+        for path in files()
+        if name(path).startswith(PRODUCT) or "/" not in name(path)
+        if not name(path).startswith(EXEMPT)
+        for line, text in prose(path)
+        for match in REPLACED.finditer(text)
+    ]
+    assert not found, f"{len(found)} words that docs/glossary.md replaces"
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Line number and text of everything in a file that a person reads as English."""
+    if path.suffix == ".py":
+        yield from python_prose(path)
+    elif path.suffix in DOCUMENTS or path.name in ("Makefile", "Dockerfile"):
+        yield from enumerate(path.read_text().splitlines(), 1)
+
+
+def python_prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Comments and strings (docstrings, log events, messages) of a Python file."""
+    kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type in kinds:
+            yield from enumerate(token.string.splitlines(), token.start[0])
