@@ -19,7 +19,7 @@ async def test_each_try_names_the_epoch_that_its_group_has_by_then(bench: Bench)
     assert bench.coordinator.changes == [1, 2, 3, 4]
 
 
-async def test_who_asked_may_have_named_it(bench: Bench) -> None:
+async def test_the_requested_metric_name_is_used(bench: Bench) -> None:
     change = group.AlterShareGroupOffsetsRequest(group_id="g", group_epoch=7)
     await alter_offsets(bench.gateway, change, Deadline(SOON))
     await delete_groups(
