@@ -22,7 +22,12 @@ REPLACED = re.compile(
 PRODUCT = ("services/", "libs/", "protos/", "deploy/", "docs/")
 DOCUMENTS = {".md", ".proto", ".yaml", ".yml", ".toml", ".lua", ".tpl"}
 # The glossary lists the replaced words; generated text and manifests of other projects are not ours.
-EXEMPT = ("docs/glossary.md", "CONTRIBUTING.md", "libs/sharebroker_server/kafka_wire/messages.json", "tests/deploy/golden/")
+EXEMPT = (
+    "docs/glossary.md",
+    "CONTRIBUTING.md",
+    "libs/sharebroker_server/kafka_wire/messages.json",
+    "tests/deploy/golden/",
+)
 
 
 def test_replaced_words_do_not_return() -> None:

@@ -49,9 +49,7 @@ async def client(server: str) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_workers_come_for_a_backlog_and_go_when_it_is_worked_off(
-    channel: grpc.aio.Channel, client: Client
-) -> None:
+async def test_workers_scale_with_the_lag(channel: grpc.aio.Channel, client: Client) -> None:
     topic, _ = await client.create(2)
     group = await client.group()
     keda = Keda(channel, {"group": group, "topic": topic, "lagPerWorker": "3"})
@@ -88,7 +86,7 @@ async def test_a_little_may_not_be_worth_a_worker(channel: grpc.aio.Channel, cli
     assert await keda.active()
 
 
-async def test_a_group_that_nobody_knows_wants_no_workers(channel: grpc.aio.Channel, client: Client) -> None:
+async def test_an_unknown_group_has_no_lag(channel: grpc.aio.Channel, client: Client) -> None:
     topic, _ = await client.create()
     await client.publish(topic, "ab")
     for metadata in (
@@ -101,7 +99,7 @@ async def test_a_group_that_nobody_knows_wants_no_workers(channel: grpc.aio.Chan
         assert await keda.metric() == 0
 
 
-async def test_a_group_that_begins_some_time_back_wants_workers_for_what_is_as_young(
+async def test_lag_of_a_new_group_counts_from_its_reset_time(
     channel: grpc.aio.Channel, client: Client
 ) -> None:
     topic, _ = await client.create(2)
@@ -114,7 +112,7 @@ async def test_a_group_that_begins_some_time_back_wants_workers_for_what_is_as_y
     assert (await young.active(), await late.active()) == (True, False)
 
 
-async def test_a_stream_tells_every_change(channel: grpc.aio.Channel, client: Client) -> None:
+async def test_the_stream_reports_every_change(channel: grpc.aio.Channel, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group()
     keda = Keda(channel, {"group": group, "topic": topic})

@@ -115,7 +115,7 @@ def start(certificate: Path | None, key: Path | None, ca: Path | None) -> Tls:
         ("broker.crt", "broker.key", "broker.key", "not a certificate"),
     ],
 )
-def test_what_cannot_be_used_is_named(
+def test_unusable_tls_files_are_named(
     authority: Authority, certificate: str | None, key: str | None, ca: str | None, said: str
 ) -> None:
     for name in ("broker", "other"):

@@ -41,7 +41,7 @@ async def test_the_level_can_be_changed_while_it_runs(watched: Watched) -> None:
     assert line["level"] == "warning"
 
 
-async def test_what_happens_is_told_once(watched: Watched) -> None:
+async def test_events_are_logged_once(watched: Watched) -> None:
     """Topics, settings, groups; members whose session ran out."""
     async with connected(watched.serve.address) as client:
         topic, topic_id = await client.create(partitions=2)

@@ -63,9 +63,7 @@ async def test_locks_that_run_out_are_counted(watched: Watched, client: Client) 
     await eventually(ran_out, 60)
 
 
-async def test_what_a_group_has_not_done_is_told_also_when_it_is_gone(
-    watched: Watched, client: Client
-) -> None:
+async def test_lag_is_exported_after_the_members_left(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group()
     await client.publish(topic, "abcdef")
@@ -93,7 +91,7 @@ async def test_what_a_group_has_not_done_is_told_also_when_it_is_gone(
     assert (await watched.metrics()).of("share_group_members", group=group) is not None
 
 
-async def test_how_long_records_wait_is_told_when_nobody_reads(watched: Watched, client: Client) -> None:
+async def test_lag_time_is_exported_without_consumers(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group()
     await client.publish(topic, "abc")
@@ -130,7 +128,7 @@ async def test_every_call_is_counted_with_its_end(watched: Watched, client: Clie
     assert after.of("rpc_under_way", **publish) == 0
 
 
-async def test_what_the_process_stands_on(watched: Watched, client: Client) -> None:
+async def test_dependencies_are_exported(watched: Watched, client: Client) -> None:
     await client.create()
     told = await watched.metrics()
     assert told.of("shards", coordinator="share-coordinator", state="active") == 50
@@ -144,7 +142,7 @@ async def test_what_the_process_stands_on(watched: Watched, client: Client) -> N
     assert told.of("event_loop_lag_seconds_count") is not None
 
 
-async def test_every_name_comes_once_and_is_ours_or_everybody_s(watched: Watched) -> None:
+async def test_metric_names_are_unique_and_prefixed(watched: Watched) -> None:
     names = Counter(family.name for family in (await watched.metrics()).families)
     assert not [name for name, count in names.items() if count > 1]
     assert all(name.startswith(("sharebroker_", "process_")) for name in names)

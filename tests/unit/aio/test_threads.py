@@ -8,17 +8,17 @@ import pytest
 from sharebroker_server.aio.threads import run_in_daemon_thread
 
 
-async def test_what_was_done_aside_is_told() -> None:
+async def test_work_in_a_thread_returns_its_result() -> None:
     name, daemon = await run_in_daemon_thread(_here, "elsewhere")
     assert (name, daemon) == ("elsewhere", True)
 
 
-async def test_what_it_raises_is_told() -> None:
+async def test_the_future_raises_the_exception_of_the_work() -> None:
     with pytest.raises(ZeroDivisionError):
         await run_in_daemon_thread(lambda: 1 // 0, "elsewhere")
 
 
-async def test_who_gave_up_hears_nothing() -> None:
+async def test_a_cancelled_future_is_not_resolved() -> None:
     going_on, ended = threading.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 

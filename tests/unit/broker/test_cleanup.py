@@ -78,7 +78,7 @@ async def test_a_leader_that_is_silent_delays_no_other() -> None:
     await departed.stop()
 
 
-async def test_whoever_changed_state_waits_for_leaders_that_hear_of_it_soon(
+async def test_state_changes_wait_for_leaders_up_to_a_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cleanup, "RELOAD_TIMEOUT", 0.05)
@@ -89,7 +89,7 @@ async def test_whoever_changed_state_waits_for_leaders_that_hear_of_it_soon(
     await departed.stop()
 
 
-async def test_a_leader_that_is_not_listed_yet_hears_of_changed_state(
+async def test_state_changes_reach_leaders_that_are_not_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     owners = Owners(ME)

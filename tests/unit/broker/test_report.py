@@ -14,7 +14,7 @@ from sharebroker_server.redis_link.topology.redis_url import Target
 from sharebroker_server.testkit.waiting import eventually
 
 
-def test_a_name_that_was_given_up_is_not_told_of_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_host_lookups_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     told: list[dict[str, Any]] = []
 
     def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -33,7 +33,7 @@ def test_a_name_that_was_given_up_is_not_told_of_again(caplog: pytest.LogCapture
     assert not caplog.records
 
 
-def test_other_trouble_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def failing() -> None:
         report(asyncio.get_running_loop(), {"message": "lost", "exception": OSError("away")})
 

@@ -41,7 +41,7 @@ def test_temporary_nodes_are_kafka_broker_ids() -> None:
     assert temporary(0).owner.startswith("0/")
 
 
-def test_whoever_starts_again_at_an_address_is_the_same_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_has_one_node_id(monkeypatch: pytest.MonkeyPatch) -> None:
     first = at_address("10.0.0.1:9090")
     monkeypatch.setattr("time.time_ns", lambda: (first.incarnation + 1) * 1_000_000)
     second = at_address("10.0.0.1:9090")

@@ -23,7 +23,7 @@ OURS = StoredLease("1/5", 3, NOW + 4.0)
         ("11/2", "1/1", False),
     ],
 )
-def test_who_succeeds_whom(owner: str, earlier: str, expected: bool) -> None:
+def test_succession_of_incarnations(owner: str, earlier: str, expected: bool) -> None:
     assert succeeds(owner, earlier) is expected
 
 
@@ -54,13 +54,11 @@ def test_who_succeeds_whom(owner: str, earlier: str, expected: bool) -> None:
         pytest.param(OURS, "2/9", True, OURS, id="another's, forced"),
     ],
 )
-def test_what_a_claim_makes_of_a_lease(
-    lease: StoredLease, owner: str, force: bool, expected: StoredLease
-) -> None:
+def test_claims(lease: StoredLease, owner: str, force: bool, expected: StoredLease) -> None:
     assert claimed(lease, owner, NOW, TTL, force=force) == expected
 
 
-def test_nobody_is_preferred_where_nobody_has_the_role() -> None:
+def test_no_member_is_preferred_without_the_role() -> None:
     gateway = Member("1/1", 1, frozenset({"gateway"}), "")
     assert preferred("catalog", "group-coordinator", []) is None
     assert preferred("catalog", "group-coordinator", [gateway]) is None

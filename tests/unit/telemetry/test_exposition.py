@@ -37,7 +37,7 @@ async def exposition(numbers: Numbers) -> AsyncIterator[Exposition]:
     await made.close()
 
 
-async def test_a_crowd_gets_one_rendering(exposition: Exposition, numbers: Numbers) -> None:
+async def test_concurrent_scrapes_share_one_rendering(exposition: Exposition, numbers: Numbers) -> None:
     texts = await asyncio.gather(*(exposition.text() for _ in range(200)))
     assert len({*texts}) == 1
     assert numbers.reads == 1
@@ -53,7 +53,7 @@ async def test_it_serves_for_a_moment(
     assert exposition.renderings == 1
 
 
-async def test_then_it_is_made_anew(
+async def test_an_old_rendering_is_replaced(
     exposition: Exposition, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CACHE_SECONDS", -1.0)
@@ -72,7 +72,7 @@ async def test_others_have_their_turn(exposition: Exposition, monkeypatch: pytes
     assert turns >= 100
 
 
-async def test_who_goes_away_does_not_end_it_for_others(exposition: Exposition) -> None:
+async def test_a_cancelled_scrape_does_not_cancel_the_rendering(exposition: Exposition) -> None:
     impatient = asyncio.create_task(exposition.text())
     patient = asyncio.create_task(exposition.text())
     await asyncio.sleep(0)

@@ -13,7 +13,7 @@ class Clock:
         return self.now
 
 
-async def test_what_starts_is_live_and_no_more() -> None:
+async def test_a_starting_broker_is_only_live() -> None:
     health = Health()
     assert await health.is_live() == ""
     assert await health.is_started() == await health.is_ready() == "the broker is starting"
@@ -21,7 +21,7 @@ async def test_what_starts_is_live_and_no_more() -> None:
     assert await health.is_started() == await health.is_ready() == ""
 
 
-async def test_what_stops_is_not_ready_and_has_started() -> None:
+async def test_a_stopping_broker_is_not_ready() -> None:
     health = Health()
     health.started()
     health.stop()
@@ -29,7 +29,7 @@ async def test_what_stops_is_not_ready_and_has_started() -> None:
     assert await health.is_started() == await health.is_live() == ""
 
 
-async def test_what_a_check_has_against_it_is_told() -> None:
+async def test_a_failed_check_makes_the_broker_not_ready() -> None:
     health, reasons = Health(), ["no Redis"]
 
     async def check() -> str:
@@ -57,7 +57,7 @@ async def test_at_first_all_must_be_there_and_later_it_may_take_a_while() -> Non
     assert await health.is_ready() == "1 resources of this broker are not available yet: e"
 
 
-async def test_a_page_says_ok_or_why_not() -> None:
+async def test_health_pages_return_ok_or_the_reason() -> None:
     health = Health()
     assert await page(health.is_live)() == (200, b"ok\n", "text/plain; charset=utf-8")
     assert (await page(health.is_ready)())[:2] == (503, b"the broker is starting\n")

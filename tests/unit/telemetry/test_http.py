@@ -64,7 +64,7 @@ async def test_answers(port: int, request_line: bytes, status: bytes) -> None:
     assert answer.startswith(b"HTTP/1.1 " + status) or (len(request_line) > 1000 and not answer)
 
 
-async def test_a_body_is_as_long_as_its_head_says(port: int) -> None:
+async def test_content_length_matches_the_body(port: int) -> None:
     head, _, body = (await ask(port, b"GET /page HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
     assert body == b"well\n"
     assert b"Content-Length: 5" in head
@@ -91,7 +91,7 @@ async def test_a_crowd_is_served(port: int) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_who_dawdles_keeps_nobody_out(server: HttpServer, port: int) -> None:
+async def test_slow_connections_do_not_block_others(server: HttpServer, port: int) -> None:
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_CONNECTIONS + 5)]
     assert b" 200 " in await ask(port, b"GET /page HTTP/1.1\r\n\r\n")
     assert len(server._serving) <= MAX_CONNECTIONS
@@ -103,22 +103,22 @@ async def test_who_dawdles_keeps_nobody_out(server: HttpServer, port: int) -> No
         writer.transport.abort()
 
 
-async def test_who_says_nothing_is_cut_off(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_connections_are_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECTION_TIMEOUT", 0.05)
     assert await ask(port, b"GET /page HTTP/1.1\r\n") == b""
 
 
-async def test_who_is_still_there_at_the_end_is_cut_off(server: HttpServer, port: int) -> None:
+async def test_stop_closes_open_connections(server: HttpServer, port: int) -> None:
     waiting = asyncio.create_task(ask(port, b"GET"))
     await eventually(lambda: server._serving, 30)
     await server.stop()
     assert await waiting == b""
 
 
-async def test_a_port_that_is_taken_is_told(port: int) -> None:
+async def test_a_used_port_is_reported(port: int) -> None:
     with pytest.raises(KafkaError, match=f"Cannot listen on 127.0.0.1:{port}: "):
         await HttpServer({}).start("127.0.0.1", port)
 
 
-async def test_what_was_never_started_can_be_stopped() -> None:
+async def test_stop_without_start() -> None:
     await HttpServer({}).stop()

@@ -39,7 +39,7 @@ def test_a_label_may_hold_anything() -> None:
     }
 
 
-def test_numbers_are_told_as_they_are() -> None:
+def test_numbers_are_exported_unchanged() -> None:
     told = read(gauge("one", "", [((), 1.5)]), counter("two_total", "", [((), 10**15)]))
     assert told == {("one", ()): 1.5, ("two_total", ()): 10**15}
 
@@ -66,7 +66,7 @@ def test_a_histogram_counts_by_powers_of_two() -> None:
     ]
 
 
-def test_times_are_told_in_seconds() -> None:
+def test_durations_are_exported_in_seconds() -> None:
     histogram = Histogram()
     histogram.add_seconds(0.0005)
     histogram.add_seconds(-1.0)  # a clock that went back
@@ -79,12 +79,12 @@ def test_times_are_told_in_seconds() -> None:
     }
 
 
-def test_a_turn_is_not_told() -> None:
+def test_yield_markers_are_not_exported() -> None:
     family = Family("some", Kind.GAUGE, "", [YIELD, Sample((), 1), YIELD])
     assert list(lines(family))[1:] == ["", "some 1\n", ""]
 
 
-def test_collectors_are_read_anew_in_their_order() -> None:
+def test_collectors_are_read_at_each_scrape_in_order() -> None:
     metrics, values = Metrics(), [1]
 
     def first() -> Iterable[Family]:

@@ -11,12 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError as ClientError
-from redis.exceptions import ResponseError
-
 from sharebroker_server.redis_link.link.errors import RedisError, RedisRefused, RedisUnavailable
 from sharebroker_server.redis_link.topology.redis_url import Target
 
@@ -31,6 +25,11 @@ async def one_shot(target: Target) -> AsyncIterator[Any]:
     Raises RedisRefused for an error response, RedisUnavailable for any other failure of the client,
     TimeoutError.
     """
+    from redis.asyncio import Redis  # imports OpenTelemetry
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+    from redis.exceptions import RedisError as ClientError
+
     client = Redis(
         host=target.host,
         port=target.port,
@@ -58,6 +57,8 @@ async def query(target: Target, *command: str) -> Any:
         return await client.execute_command(*command)
 
 
-def _as_ours(error: ClientError) -> RedisError:
+def _as_ours(error: Any) -> RedisError:
+    from redis.exceptions import ResponseError
+
     code = error.status_code or ("ERR" if isinstance(error, ResponseError) else "")
     return RedisRefused(code, str(error)) if code else RedisUnavailable(str(error))

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from redis.connection import parse_url
-
 from sharebroker_server.redis_link.link.errors import (
     RedisInCluster,
     RedisMisconfigured,
@@ -20,8 +18,6 @@ from sharebroker_server.redis_link.link.errors import (
     RedisUrlInvalid,
 )
 from sharebroker_server.redis_link.topology.host_names import is_resolvable
-
-_parse_url: Final[Callable[[str], Mapping[str, Any]]] = parse_url
 
 OLDEST: Final = {"redis": (7, 0), "valkey": (8, 0)}
 """Oldest supported release by product: the scripts declare flags, and read the clock before they write."""
@@ -49,7 +45,7 @@ class Target:
                 "begin with redis://, rediss://, redis+sentinel:// or unix://"
             )
         try:
-            options = _parse_url(url)
+            options = _parse(url)
             path = urlsplit(url).path.strip("/")
         except ValueError as error:
             raise RedisUrlInvalid(
@@ -190,6 +186,13 @@ class Server:
             raise RedisTooOld(
                 f"{self.product.title()} {self.version} is too old: {required} or newer is required"
             )
+
+
+def _parse(url: str) -> Mapping[str, Any]:
+    from redis import connection  # imports OpenTelemetry
+
+    parse: Callable[[str], Mapping[str, Any]] = connection.parse_url
+    return parse(url)
 
 
 def without_login(url: str) -> str:

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
-
 from sharebroker_server.redis_link.topology.redis_url import Target
 
-SLOTS: Final = REDIS_CLUSTER_HASH_SLOTS
+SLOTS: Final = 16384
 
 
 def slot_of(key: bytes | str) -> int:
     """Returns the slot of a key; keys with the same hash tag have the same slot."""
+    from redis.crc import key_slot  # imports OpenTelemetry
+
     return key_slot(key.encode() if isinstance(key, str) else key)
 
 

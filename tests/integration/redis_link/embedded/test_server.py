@@ -87,7 +87,7 @@ async def test_the_default_is_the_valkey_of_the_wheel(tmp_path: Path) -> None:
     await embedded.stop()
 
 
-async def test_a_killed_server_comes_back_with_what_it_answered(
+async def test_a_killed_server_restarts_with_acknowledged_writes(
     embedded: EmbeddedRedis, link: RedisLink
 ) -> None:
     assert await link.call("INCR", "n", timeout=5.0) == 1
@@ -102,7 +102,7 @@ async def test_a_killed_server_comes_back_with_what_it_answered(
     assert embedded.pid != first
 
 
-async def test_a_second_one_is_told_who_has_the_directory(embedded: EmbeddedRedis, tmp_path: Path) -> None:
+async def test_a_used_directory_names_its_holder(embedded: EmbeddedRedis, tmp_path: Path) -> None:
     second = EmbeddedRedis(tmp_path / "data")
     with pytest.raises(DataDirectoryInUse, match=rf"data is in use by another process \({os.getpid()}\)$"):
         await second.start()
@@ -176,9 +176,7 @@ async def test_the_server_of_a_killed_process_ends_and_the_next_process_goes_on(
     await embedded.stop()
 
 
-async def test_a_damaged_file_is_told_in_one_sentence_and_lets_the_directory_go(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_a_damaged_file_is_reported_and_releases_the_directory(kind: str, tmp_path: Path) -> None:
     (tmp_path / "appendonlydir").mkdir()
     (tmp_path / "appendonlydir" / "appendonly.aof.manifest").write_text(
         "file appendonly.aof.1.incr.aof seq 1 type i\n"

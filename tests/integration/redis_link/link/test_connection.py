@@ -54,9 +54,7 @@ async def patient(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
     await link.close()
 
 
-async def test_a_cut_in_the_middle_of_a_command_is_an_unknown_outcome(
-    proxy: FaultProxy, link: RedisLink
-) -> None:
+async def test_a_closed_connection_makes_the_outcome_unknown(proxy: FaultProxy, link: RedisLink) -> None:
     proxy.swallow_replies = True
     sent = [link.send("INCR", "n") for _ in range(3)]
     await asyncio.sleep(0.02)  # on its way; how far does not matter
@@ -69,7 +67,7 @@ async def test_a_cut_in_the_middle_of_a_command_is_an_unknown_outcome(
     assert await link.call("INCR", "m", timeout=5.0) == 1
 
 
-async def test_what_had_not_left_yet_is_surely_not_done(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_an_unsent_command_is_surely_not_executed(proxy: FaultProxy, link: RedisLink) -> None:
     connection = link._connection
     assert connection is not None
     connection.abort()  # the loop learns of it in its next turn, before it flushes
@@ -80,7 +78,7 @@ async def test_what_had_not_left_yet_is_surely_not_done(proxy: FaultProxy, link:
     assert await link.call("GET", "n", timeout=5.0) is None
 
 
-async def test_away_fails_at_once_and_works_again_by_itself(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_commands_fail_at_once_while_redis_is_unavailable(proxy: FaultProxy, link: RedisLink) -> None:
     await proxy.refuse()
     await eventually(lambda: not link.connected)
     with pytest.raises(RedisUnavailable, match="is unavailable"):
@@ -166,7 +164,7 @@ async def test_the_queue_of_one_turn_is_bounded(redis_url: str) -> None:
     await link.close()
 
 
-async def test_what_waits_for_a_stopped_server_is_bounded(server: Server) -> None:
+async def test_the_send_queue_of_a_frozen_server_is_bounded(server: Server) -> None:
     link = await RedisLink.connect(server.url, settings=LinkSettings(queue_bytes=1_000_000))
     server.process.send_signal(signal.SIGSTOP)
     sent = []
@@ -210,14 +208,14 @@ def info(release: str, ping: bytes = b"+PONG\r\n") -> bytes:
     return b"$%d\r\nredis_version:%s\r\n" % (len(release) + 14, release.encode()) + ping
 
 
-async def test_a_server_that_is_too_old_is_refused_in_one_sentence() -> None:
+async def test_an_old_server_is_rejected_in_one_sentence() -> None:
     async with impostor(info("6.2.14")) as url:
         with pytest.raises(RedisTooOld, match=r"^Redis 6.2.14 is too old: 7.0 or newer is required$"):
             await RedisLink.connect(url)
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n+OK\r\n+OK\r\n"])
-async def test_what_does_not_talk_redis_is_not_trusted(answer: bytes) -> None:
+async def test_a_server_that_is_not_redis_is_rejected(answer: bytes) -> None:
     async with impostor(answer) as url:
         with pytest.raises(RedisUnavailable):
             await RedisLink.connect(url, timeout=0.3, settings=QUICK)
@@ -231,7 +229,7 @@ async def test_a_server_that_still_loads_is_waited_for() -> None:
         await link.close()
 
 
-async def test_it_tells_a_server_that_is_new_from_a_connection_that_is(server: Server) -> None:
+async def test_only_a_new_incarnation_increases_the_counter(server: Server) -> None:
     async with FaultProxy(server.port) as proxy:
         link = await RedisLink.connect(proxy.url, settings=QUICK)
         told: list[int] = []
@@ -248,7 +246,7 @@ async def test_it_tells_a_server_that_is_new_from_a_connection_that_is(server: S
 
 
 @pytest.mark.parametrize("kind", sorted(binaries()))
-async def test_a_server_that_may_evict_our_keys_is_refused_in_one_sentence(kind: str) -> None:
+async def test_an_evicting_server_is_rejected_in_one_sentence(kind: str) -> None:
     with (
         running(kind, "--maxmemory-policy", "allkeys-lru") as server,
         pytest.raises(

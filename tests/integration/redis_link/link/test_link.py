@@ -64,7 +64,7 @@ async def test_a_deadline_passes_without_breaking_the_order_of_replies(redis_lin
     assert await redis_link.call("ECHO", "next", timeout=5.0) == b"next"
 
 
-async def test_who_stops_waiting_for_a_refusal_is_left_alone(redis_link: RedisLink) -> None:
+async def test_an_error_for_a_cancelled_caller_is_dropped(redis_link: RedisLink) -> None:
     abandoned = redis_link.send("NOSUCHCOMMAND")
     abandoned.cancel()
     assert await redis_link.call("ECHO", "next", timeout=5.0) == b"next"
@@ -108,7 +108,7 @@ async def test_a_unix_socket_will_do(kind: str, tmp_path: Path) -> None:
         await link.close()
 
 
-async def test_nobody_there_is_told_with_the_address_within_the_deadline() -> None:
+async def test_an_unreachable_address_is_reported_in_time() -> None:
     port = free_port()
     with pytest.raises(RedisUnavailable, match=f"no Redis at 127.0.0.1:{port}: Connection refused"):
         await RedisLink.connect(f"redis://127.0.0.1:{port}", timeout=0.2)

@@ -125,7 +125,7 @@ async def test_several_nodes_to_begin_with(cluster: RedisCluster) -> None:
         await link.call("GET", "several", timeout=1.0)
 
 
-async def test_what_cannot_be_connected_to() -> None:
+async def test_connection_errors_of_a_cluster() -> None:
     nowhere = free_port(), free_port()
     with pytest.raises(RedisUnavailable, match=r"no Redis Cluster at 127\.0\.0\.1:"):
         await connect(f"redis://127.0.0.1:{nowhere[0]},127.0.0.1:{nowhere[1]}", timeout=0.5)

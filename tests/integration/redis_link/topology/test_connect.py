@@ -88,7 +88,7 @@ async def test_the_promoted_replica_is_found(kind: str) -> None:
             await link.close()
 
 
-async def test_a_sentinel_that_answered_is_asked_first(servers: Monitored) -> None:
+async def test_the_sentinel_that_responded_is_queried_first(servers: Monitored) -> None:
     async with FaultProxy(servers.sentinels[0].port) as proxy:
         port = servers.sentinels[1].port
         sentinels = Sentinels(
@@ -108,13 +108,13 @@ async def test_sentinels_that_know_no_such_name(servers: Monitored) -> None:
         await connect(servers.url.replace(NAME, "other"), timeout=30.0)
 
 
-async def test_one_that_is_away_may_know_the_name(servers: Monitored) -> None:
+async def test_an_unreachable_sentinel_may_have_the_name(servers: Monitored) -> None:
     url = f"redis+sentinel://127.0.0.1:{servers.sentinels[0].port},127.0.0.1:{free_port()}/other"
     with pytest.raises(RedisUnavailable, match="has no primary 'other'"):
         await connect(url, timeout=3.0)
 
 
-async def test_nobody_there() -> None:
+async def test_unreachable_sentinels() -> None:
     with pytest.raises(RedisUnavailable, match="no sentinel has the address of the primary"):
         await connect(f"redis+sentinel://:hush@127.0.0.1:{free_port()}/{NAME}", timeout=0.5)
 
@@ -143,7 +143,7 @@ class Places:
         return self._targets.pop(0) if len(self._targets) > 1 else self._targets[0]
 
 
-async def test_what_is_no_primary_is_left_for_the_one_that_is(servers: Monitored) -> None:
+async def test_a_replica_is_left_for_the_primary(servers: Monitored) -> None:
     until(servers.is_healthy, 90.0)
     primary = servers.primary()
     [replica] = [server for server in servers.servers if server is not primary]

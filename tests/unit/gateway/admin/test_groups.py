@@ -19,7 +19,7 @@ async def test_each_try_names_the_epoch_that_its_group_has_by_then(harness: Harn
     assert harness.coordinator.changes == [1, 2, 3, 4]
 
 
-async def test_who_asked_may_have_named_it(harness: Harness) -> None:
+async def test_epoch_named_by_the_caller_is_used(harness: Harness) -> None:
     change = group.AlterShareGroupOffsetsRequest(group_id="g", group_epoch=7)
     await alter_offsets(harness.gateway, change, Deadline(SOON))
     await delete_groups(

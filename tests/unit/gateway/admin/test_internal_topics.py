@@ -74,7 +74,7 @@ async def fetch(harness: Harness, *partitions: int, max_wait: float = 0.0) -> li
     ]
 
 
-async def test_each_shard_is_asked_for_its_part(harness: Harness, shards: Shards) -> None:
+async def test_requests_are_sent_to_the_shard_of_each_partition(harness: Harness, shards: Shards) -> None:
     shards.records = {7: b"seven"}
     assert await fetch(harness, 3, 7, max_wait=60.0) == [b"", b"seven"]
     assert [(asked.shard, asked.max_bytes, asked.max_wait_ms) for asked in shards.asked] == [
@@ -83,8 +83,8 @@ async def test_each_shard_is_asked_for_its_part(harness: Harness, shards: Shards
     ]
 
 
-async def test_who_waits_hears_of_the_first_that_has_something(harness: Harness, shards: Shards) -> None:
-    fetching = asyncio.create_task(fetch(harness, 3, 7, max_wait=60.0))
+async def test_a_long_poll_returns_the_first_records(harness: Harness, shards: Shards) -> None:
+    fetching = asyncio.create_task(fetch(bench, 3, 7, max_wait=60.0))
     await eventually(lambda: shards.waiting == 2)
     shards.tell(7, b"seven")
     assert await fetching == [b"", b"seven"]
@@ -95,15 +95,15 @@ async def test_waiting_ends(harness: Harness, shards: Shards) -> None:
     assert await fetch(harness, 3, 7, max_wait=0.01) == [b"", b""]
 
 
-async def test_who_leaves_leaves_nothing_behind(harness: Harness, shards: Shards) -> None:
-    fetching = asyncio.create_task(fetch(harness, 3, max_wait=60.0))
+async def test_withdraw_removes_the_announcement(harness: Harness, shards: Shards) -> None:
+    fetching = asyncio.create_task(fetch(bench, 3, max_wait=60.0))
     await eventually(lambda: shards.waiting == 1)
     fetching.cancel()
     await asyncio.wait({fetching})
     await eventually(lambda: shards.waiting == 0)
 
 
-async def test_an_error_is_told_at_once(harness: Harness, shards: Shards) -> None:
+async def test_errors_are_returned_at_once(harness: Harness, shards: Shards) -> None:
     def fail(shard: int) -> None:
         if shard == 3:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -112,7 +112,7 @@ async def test_an_error_is_told_at_once(harness: Harness, shards: Shards) -> Non
     assert await fetch(harness, 3, 7, max_wait=60.0) == [ErrorCode.OFFSET_OUT_OF_RANGE, b""]
 
 
-async def test_a_shard_that_moves_is_looked_up_anew(harness: Harness, shards: Shards) -> None:
+async def test_a_moved_shard_is_looked_up_again(harness: Harness, shards: Shards) -> None:
     failures = iter([ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
 
     def fail(_: int) -> None:
@@ -136,7 +136,7 @@ async def test_a_shard_without_owner_has_no_leader(
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_groups_are_asked_for_theirs(harness: Harness, shards: Shards) -> None:
+async def test_group_logs_come_from_the_group_coordinator(harness: Harness, shards: Shards) -> None:
     groups = Shards()
     harness.router.register_local(GroupCoordinatorServiceStub, groups)
     shards.records, groups.records = {3: b"state"}, {3: b"offsets"}

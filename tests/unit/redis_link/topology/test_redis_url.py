@@ -52,7 +52,7 @@ def test_releases(info: bytes, supported: bool) -> None:
             server.require_supported()
 
 
-def test_what_is_not_redis() -> None:
+def test_info_of_another_server_is_rejected() -> None:
     with pytest.raises(RedisUnavailable, match="not Redis"):
         Server.from_info(b"OK")
 
@@ -69,7 +69,7 @@ def test_what_is_not_redis() -> None:
         "redis://me:1/hush@here",
     ],
 )
-def test_a_password_is_never_told(url: str) -> None:
+def test_errors_contain_no_password(url: str) -> None:
     with pytest.raises(RedisUrlInvalid) as refused:
         Target.parse_nodes(url)
     assert "hu" not in str(refused.value)

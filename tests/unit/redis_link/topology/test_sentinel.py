@@ -24,7 +24,7 @@ def test_urls(url: str, shown: str) -> None:
     assert addresses(url) == [shown]
 
 
-def test_who_logs_in_where() -> None:
+def test_logins_of_sentinels_and_primary() -> None:
     named = SentinelUrl.parse("rediss+sentinel://me:p%40ss@a,b/m/3")
     assert named.name == "m"
     assert named.primary.greeting() == [("AUTH", "me", "p@ss"), ("SELECT", 3)]

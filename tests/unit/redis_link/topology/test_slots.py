@@ -31,13 +31,13 @@ def test_slots(key: str | bytes, slot: int) -> None:
 
 
 @pytest.mark.parametrize("resource", [names.partition("topic", 3), names.shard("share-coordinator", 7)])
-def test_what_a_script_touches_together_is_in_one_slot(resource: str) -> None:
+def test_keys_of_one_script_have_one_slot(resource: str) -> None:
     keys = Keys()
     together = [keys.lease(resource), keys.log(resource), keys.log(resource) + ":index", keys.meta(resource)]
     assert len({slot_of(key) for key in together}) == 1
 
 
-def test_who_serves_what() -> None:
+def test_slot_ranges_are_read() -> None:
     reply = [
         [0, 9, [b"10.0.0.1", 7001, b"id", []], [b"10.0.0.2", 7002, b"id", []]],
         [10, 16383, [b"", 7000, b"id", []]],
