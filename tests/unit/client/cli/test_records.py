@@ -2,12 +2,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import pytest
-
 from sharebroker.acks.accumulator import Accumulator
 from sharebroker.cli.records import document, environment, place
-from sharebroker.cli.work import verdict
-from sharebroker_protocol.records.record import AcknowledgeType, Acquisition, Record
+from sharebroker_protocol.records.record import Acquisition, Record
 
 
 @dataclass
@@ -59,17 +56,3 @@ def test_environment() -> None:
 
 def test_place() -> None:
     assert place(record(Raw())) == "orders, partition 3, offset 7"
-
-
-@pytest.mark.parametrize(
-    ("exit_code", "kind"),
-    [
-        (0, AcknowledgeType.ACCEPT),
-        (75, AcknowledgeType.RELEASE),
-        (1, AcknowledgeType.REJECT),
-        (255, AcknowledgeType.REJECT),
-        (-9, AcknowledgeType.REJECT),
-    ],
-)
-def test_exit_code_decides(exit_code: int, kind: AcknowledgeType) -> None:
-    assert verdict(exit_code) is kind

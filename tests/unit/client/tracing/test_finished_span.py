@@ -1,21 +1,10 @@
-"""What Jaeger answers, as spans, and as a story."""
+"""Spans parsed from a response of Jaeger."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-import pytest
-from typer.testing import CliRunner
-
-from sharebroker.cli.app import app
-from sharebroker.tracing.finished_span import FinishedSpan, SpanName, of_jaeger
-from sharebroker.tracing.record_history import details, elsewhere, lines, title
-from sharebroker_protocol.tracing import names
-from sharebroker_server.testkit.servers import free_port
+from sharebroker.tracing.finished_span import of_jaeger
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -53,139 +42,8 @@ DOCUMENT = {
 
 def test_spans_are_read_in_their_order() -> None:
     spans = of_jaeger(DOCUMENT)
-    assert [one.name.span for one in spans] == ["01", "02", "03", "04", "05"]
+    assert [span.name.span for span in spans] == ["01", "02", "03", "04", "05"]
     first, *_, lost, _ = spans
     assert (first.parent, first.service, first.begun, first.error) == ("", "server", 1.0, "")
     assert (lost.parent, lost.error, round(lost.ended, 4)) == ("03", "late", 1.0055)
     assert of_jaeger({"data": None}) == []
-
-
-def test_history_is_a_tree_ordered_by_time() -> None:
-    story = lines(of_jaeger(DOCUMENT))
-    assert [(line.depth, title(line.span, "orders")) for line in story] == [
-        (0, "create"),
-        (1, "acquire"),
-        (2, "lock lost"),
-        (1, "acquire"),
-        (0, "Leader/Produce"),
-    ]
-    assert details(story[1].span) == "group billing"
-    assert details(story[2].span) == "error: late"
-
-
-def test_group_option_omits_other_groups() -> None:
-    story = lines(of_jaeger(DOCUMENT), group="audit")
-    assert [line.span.name.span for line in story] == ["01", "05", "02"]
-
-
-def test_shared_work_is_shown_below_its_span() -> None:
-    other = SpanName("f" * 32, "0a")
-    accepted = FinishedSpan(
-        SpanName(TRACE, "01"), "", "accept orders", "server", 1.0, 0.1, links=(other, other)
-    )
-    written = FinishedSpan(other, "", "write state orders", "server", 1.05, 0.1)
-    assert elsewhere([accepted]) == [other]
-    story = lines([accepted], [written])
-    assert [(line.depth, line.shared) for line in story][:2] == [(0, False), (1, True)]
-
-
-def test_history_excludes_records_of_the_same_write() -> None:
-    another = SpanName("f" * 32, "0a")
-    written = FinishedSpan(
-        SpanName(TRACE, "01"), "", "write state orders", "server", 1.0, 0.1, links=(another,)
-    )
-    written = replace(written, attributes={names.COUNT: 2})
-    assert elsewhere([written]) == []
-    released = FinishedSpan(another, "", "release orders", "server", 1.0, 0.1, links=(written.name,))
-    assert [line.span for line in lines([written], [released])] == [written]
-
-
-TRACES = {
-    "/few": b'{"data": [{}]}',
-    "/number": b'{"data": 5}',
-    "/odd": b'{"data": [{"processes": {}, "spans": [{"spanID": 1}]}]}',
-}
-"""Traces that are none, by the place they are at."""
-
-
-class Answers(BaseHTTPRequestHandler):
-    """What answers may be, by the path."""
-
-    def do_GET(self) -> None:
-        about, _, path = self.path.partition("/api/")
-        if about == "/rude":
-            self.wfile.write(b"good day\r\n\r\n")
-            return
-        pages = {"/html": b"<html>", "/list": b"[]", "/text": b'{"data": "a"}'} | TRACES
-        status, body = (200, pages[about]) if about in pages else (404, b"no")
-        if about in TRACES and path == "services":
-            body = b'{"data": ["a"]}'
-        self.send_response(status)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as http.server has it
-        """Nowhere."""
-
-
-@pytest.fixture
-def website() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def run_trace(url: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["trace", "orders", "0", "1", "--jaeger", url])
-    return result.exit_code, result.stderr
-
-
-def test_other_servers_are_rejected(website: str) -> None:
-    for path, what in (
-        ("/html", "does not respond as Jaeger"),
-        ("/list", "does not respond as Jaeger"),
-        ("/text", "does not respond as Jaeger"),
-        ("/rude", "does not respond as Jaeger"),
-        *((place, "does not respond as Jaeger") for place in TRACES),
-        ("/none", "returned 404 for /api/services"),
-    ):
-        code, text = run_trace(website + path)
-        assert code == 2
-        assert what in text
-        assert "--jaeger" in text
-
-
-def test_refused_connection_is_reported() -> None:
-    code, text = run_trace(f"http://127.0.0.1:{free_port()}")
-    assert code == 2
-    assert "refused" in text
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "localhost:16686",
-        "http://",
-        "http://[::1",
-        "http://a:port",
-        "http://a:99999",
-        "http://a/b c",
-        "http://me:hush@a",
-    ],
-)
-def test_invalid_url_is_rejected(url: str) -> None:
-    code, text = run_trace(url)
-    assert code == 2
-    assert text.startswith("sharebroker: --jaeger must be http://HOST:PORT, not ")
-    assert "hush" not in text
-
-
-@pytest.mark.parametrize("hours", ["inf", "1e300", "nan", "-1"])
-def test_hours_out_of_range_are_rejected(hours: str) -> None:
-    result = CliRunner().invoke(app, ["trace", "orders", "0", "1", "--hours", hours])
-    assert result.exit_code == 2
-    assert "--hours" in result.stderr

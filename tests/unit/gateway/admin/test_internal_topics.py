@@ -84,7 +84,7 @@ async def test_requests_are_sent_to_the_shard_of_each_partition(harness: Harness
 
 
 async def test_a_long_poll_returns_the_first_records(harness: Harness, shards: Shards) -> None:
-    fetching = asyncio.create_task(fetch(bench, 3, 7, max_wait=60.0))
+    fetching = asyncio.create_task(fetch(harness, 3, 7, max_wait=60.0))
     await eventually(lambda: shards.waiting == 2)
     shards.tell(7, b"seven")
     assert await fetching == [b"", b"seven"]
@@ -96,7 +96,7 @@ async def test_waiting_ends(harness: Harness, shards: Shards) -> None:
 
 
 async def test_withdraw_removes_the_announcement(harness: Harness, shards: Shards) -> None:
-    fetching = asyncio.create_task(fetch(bench, 3, max_wait=60.0))
+    fetching = asyncio.create_task(fetch(harness, 3, max_wait=60.0))
     await eventually(lambda: shards.waiting == 1)
     fetching.cancel()
     await asyncio.wait({fetching})

@@ -1,0 +1,32 @@
+"""Groups as plain values."""
+
+from __future__ import annotations
+
+from sharebroker.admin_model import GroupOffset, MemberDescription
+from sharebroker.cli.groups import member_row, offset_rows
+from sharebroker_protocol.model import TopicPartition
+
+
+def test_member_shows_its_partitions_by_topic() -> None:
+    member = MemberDescription("m", 3, "c", "h", frozenset({"b", "a"}), {"a": (0, 1), "b": (2,)})
+    assert member_row(member) == {
+        "member": "m",
+        "epoch": 3,
+        "client_id": "c",
+        "host": "h",
+        "topics": ["a", "b"],
+        "assigned": {"a": [0, 1], "b": [2]},
+    }
+
+
+def test_offsets_are_in_order_and_filtered() -> None:
+    stands = GroupOffset(4, None, 2)
+    offsets = {TopicPartition("b", 0): stands, TopicPartition("a", 1): stands, TopicPartition("a", 0): stands}
+    assert [(row["topic"], row["partition"]) for row in offset_rows(offsets, None)] == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+    ]
+    assert offset_rows(offsets, ["b"]) == [
+        {"topic": "b", "partition": 0, "start_offset": 4, "lag": None, "leader_epoch": 2}
+    ]

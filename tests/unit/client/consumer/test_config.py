@@ -1,0 +1,30 @@
+"""Invalid settings are rejected, each by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker import ConsumerConfig, ErrorCode, KafkaError
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_poll_records", 0),
+        ("prefetch_records", -1),
+        ("retry_backoff_ms", 0),
+        ("share_acknowledgement_mode", "automatic"),
+        ("share_acquire_mode", "greedy"),
+    ],
+)
+def test_invalid_value_is_rejected(name: str, value: object) -> None:
+    with pytest.raises(KafkaError, match=name) as caught:
+        ConsumerConfig(**{name: value})  # type: ignore[arg-type]
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert [violation.field for violation in caught.value.violations] == [name]
+
+
+def test_all_violations_are_reported_at_once() -> None:
+    with pytest.raises(KafkaError) as caught:
+        ConsumerConfig(max_poll_records=0, request_timeout_ms=0)
+    assert len(caught.value.violations) == 2
