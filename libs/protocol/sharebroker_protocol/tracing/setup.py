@@ -78,8 +78,8 @@ def begin(settings: TracingSettings, attributes: Mapping[str, str], warn: Warn) 
         )
     )
     limit = SpanLimit(queue.rate, queue.burst, clock.now)
-    made = provider.get_tracer("sharebroker")
-    tracer = Tracer(made, settings.sampling, limit, lambda: 1.0 - random.random(), clock.now)
+    sdk_tracer = provider.get_tracer("sharebroker")
+    tracer = Tracer(sdk_tracer, settings.sampling, limit, lambda: 1.0 - random.random(), clock.now)
     return Exporting(tracer, provider, exporter)
 
 
