@@ -1,4 +1,4 @@
-"""Records on their way: batches, order, retries, limits."""
+"""The record buffer: batches, order, retries, limits."""
 
 from __future__ import annotations
 
