@@ -1,4 +1,4 @@
-"""A Kafka client of raw sockets: sends what a test says in the version it says, and reads what comes back."""
+"""A Kafka client on raw sockets: sends requests in any version and reads the responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters for what is to run on both: Sharebroker's, and a real Kafka's behind the same five methods."""
+"""Clusters for tests that run on both: Sharebroker and a real Kafka behind the same five methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that real Kafka clients sent: `python -m tests.support.kafka_corpus` records them anew.
+"""Requests that real Kafka clients sent: `python -m tests.support.kafka_corpus` records them again.
 
 It runs librdkafka, kafka-python and Kafka's own tools against a server, with a proxy between them, and keeps
 a few small requests of each client, API and version.

@@ -1,4 +1,4 @@
-"""A lease seen from its owner, without a store."""
+"""A lease as its owner sees it, without a store."""
 
 from __future__ import annotations
 

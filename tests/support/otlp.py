@@ -1,4 +1,4 @@
-"""A receiver of OTLP in the test's own process: what a collector gets, as it came."""
+"""An OTLP receiver in the test's own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver of planned batches on raw stubs: what a Spark source does, without Spark."""
+"""A driver of planned batches on raw stubs, as a Spark source is, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishers and consumers that try again while things break, and books of what they were promised."""
+"""Publishers and consumers that retry during faults, and records of what was confirmed to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`sharebroker verify` on a running Sharebroker, also after somebody was at its Redis."""
+"""`sharebroker verify` against a running server, also after its Redis was tampered with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the application never saw was not delivered: leftovers, stalls and endings over a real server."""
+"""Records that the application never received do not count as delivered: leftovers, stalls, endings."""
 
 from __future__ import annotations
 

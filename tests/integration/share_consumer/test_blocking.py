@@ -1,4 +1,4 @@
-"""A handful through the blocking client, which takes the same steps on a thread of its own."""
+"""Scenarios through the blocking client, which runs the same calls on a thread of its own."""
 
 from __future__ import annotations
 

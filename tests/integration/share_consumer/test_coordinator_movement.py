@@ -1,4 +1,4 @@
-"""Coordinators that move: a process is killed, another follows it (ShareConsumerTest; see README.md)."""
+"""Movement of coordinators to another process after a kill (ShareConsumerTest; see README.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a group begins, and log start offsets that move (ShareConsumerTest; see README.md)."""
+"""Initial start offsets, and log start offsets that move (ShareConsumerTest; see README.md)."""
 
 from __future__ import annotations
 

@@ -60,9 +60,9 @@ def decode(data: bytes, acquisitions: Sequence[Acquisition]) -> Decoded:
         first, end = batch.base_offset, batch.next_offset
         while position < len(acquisitions) and acquisitions[position].last < first:
             position += 1
-        wanted = [a for a in acquisitions[position:] if a.first < end]
-        if wanted and not batch.is_control_batch:
-            damage = _read(batch, content, wanted, decoded.records)
+        overlapping = [a for a in acquisitions[position:] if a.first < end]
+        if overlapping and not batch.is_control_batch:
+            damage = _read(batch, content, overlapping, decoded.records)
             if damage is not None:
                 damaged.append(_Span(first, end - 1, damage))
     _account(acquisitions, decoded, damaged)
@@ -88,7 +88,7 @@ def _batches(data: bytes, damaged: list[_Span]) -> Iterator[tuple[DefaultRecordB
 
 
 def _read(
-    batch: DefaultRecordBatch, content: memoryview, wanted: list[Acquisition], into: list[Record]
+    batch: DefaultRecordBatch, content: memoryview, overlapping: list[Acquisition], into: list[Record]
 ) -> AcknowledgeType | None:
     """Appends the wanted records of `batch`, or returns how to acknowledge an undecodable batch."""
     if crc32c(content[_CRC_COVERS_FROM:]) != batch.crc:
@@ -96,22 +96,22 @@ def _read(
     start = len(into)
     try:
         if (
-            len(wanted) == 1
-            and wanted[0].first <= batch.base_offset
-            and batch.next_offset - 1 <= wanted[0].last
+            len(overlapping) == 1
+            and overlapping[0].first <= batch.base_offset
+            and batch.next_offset - 1 <= overlapping[0].last
         ):
-            acquisition = wanted[0]
+            acquisition = overlapping[0]
             into += [Record(raw, acquisition) for raw in batch]
         else:
-            _pick(batch, wanted, into)
+            _pick(batch, overlapping, into)
     except Exception:  # decoders and codecs raise arbitrary exceptions on invalid bytes
         del into[start:]
         return AcknowledgeType.RELEASE
     return None
 
 
-def _pick(batch: DefaultRecordBatch, wanted: list[Acquisition], into: list[Record]) -> None:
-    remaining = iter(wanted)
+def _pick(batch: DefaultRecordBatch, overlapping: list[Acquisition], into: list[Record]) -> None:
+    remaining = iter(overlapping)
     acquisition: Acquisition | None = next(remaining)
     for raw in batch:
         while acquisition is not None and raw.offset > acquisition.last:

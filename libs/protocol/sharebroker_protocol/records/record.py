@@ -271,5 +271,5 @@ def _end_of_run(records: Sequence[Record], start: int) -> int:
         record = records[index]
         return record.acquisition is not acquisition or record.offset != base + index
 
-    most = min(len(records), start + 1 + acquisition.last - first.offset)
-    return bisect_left(range(most), True, start + 1, key=is_behind)
+    limit = min(len(records), start + 1 + acquisition.last - first.offset)
+    return bisect_left(range(limit), True, start + 1, key=is_behind)

@@ -254,8 +254,8 @@ class Admin:
         entry = groups.AlterShareGroupOffsetsRequest
         topics: dict[str, groups.AlterShareGroupOffsetsRequest.Topic] = {}
         for (topic, partition), offset in offsets.items():
-            of = topics.setdefault(topic, entry.Topic(topic_name=topic))
-            of.partitions.add(partition=partition, start_offset=offset)
+            topic_entry = topics.setdefault(topic, entry.Topic(topic_name=topic))
+            topic_entry.partitions.add(partition=partition, start_offset=offset)
         request = entry(group_id=group_id, topics=topics.values())
         response = await self._call(self._calls.AlterShareGroupOffsets, request)
         check(response)

@@ -123,13 +123,13 @@ class Sender:
         for batches in ready:
             for batch in batches:
                 batch.sent_at = now
-            of = batches[0]
-            if of.topic not in topics:
-                topics[of.topic] = request.topic_data.add(name=of.topic)
-            topics[of.topic].partition_data.add(
-                index=of.partition, records=b"".join(batch.data for batch in batches)
+            first = batches[0]
+            if first.topic not in topics:
+                topics[first.topic] = request.topic_data.add(name=first.topic)
+            topics[first.topic].partition_data.add(
+                index=first.partition, records=b"".join(batch.data for batch in batches)
             )
-            sent[of.topic, of.partition] = batches
+            sent[first.topic, first.partition] = batches
         deadline = now + self._config.request_timeout_ms / 1000
         self._in_flight[self._last_id] = _Sent(sent, deadline)
         return ProduceStreamRequest(id=self._last_id, produce=request)

@@ -27,8 +27,9 @@ class Producer:
 
     def __init__(self, address: str, config: ProducerConfig | None = None) -> None:
         """`address` is the gateway's `host:port`. Raises KafkaError INVALID_CONFIG."""
-        made = LoopThread.hosting(lambda: Publishing(address, config or ProducerConfig()))
-        self._thread, self._publishing = made
+        self._thread, self._publishing = LoopThread.hosting(
+            lambda: Publishing(address, config or ProducerConfig())
+        )
         self._closed = False
 
     def __del__(self) -> None:

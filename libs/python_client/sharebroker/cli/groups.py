@@ -67,15 +67,15 @@ def list_(server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
 def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = False) -> None:
     """Show a group: its state, epochs, number of members, topics and lag."""
     with Admin(server) as admin:
-        found = admin.describe_group(group)
+        description = admin.describe_group(group)
         rows = offset_rows(admin.group_offsets(group), None)
     facts = {
         "group": group,
-        "state": found.state,
-        "group_epoch": found.group_epoch,
-        "assignment_epoch": found.assignment_epoch,
-        "assignor": found.assignor,
-        "members": len(found.members),
+        "state": description.state,
+        "group_epoch": description.group_epoch,
+        "assignment_epoch": description.assignment_epoch,
+        "assignor": description.assignor,
+        "members": len(description.members),
         "topics": sorted({row["topic"] for row in rows}),
         "lag": sum(row["lag"] or 0 for row in rows),
     }

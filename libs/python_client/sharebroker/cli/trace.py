@@ -50,19 +50,18 @@ def trace(
     ] = 48.0,
     as_json: AsJson = False,
 ) -> None:
-    """Show a record's history from Jaeger: when it was published, appended, acquired and acknowledged, and by
-    which member.
+    """Show a record's history from Jaeger: its publishing, deliveries and acknowledgements.
 
     Exit code 1 if Jaeger has no trace of the record, 2 if Jaeger cannot be queried.
     """
     try:
         backend = Jaeger(jaeger)
         now = clock.now()
-        found = backend.find(_attributes(topic, partition, offset), now - hours * 3600, now)
-        if not found:
+        traces_found = backend.find(_attributes(topic, partition, offset), now - hours * 3600, now)
+        if not traces_found:
             print_notice(f"sharebroker: {jaeger} has no trace of {topic}-{partition}@{offset}. {_WHY_NOT}")
             raise typer.Exit(FAILED)
-        spans = found[0]
+        spans = traces_found[0]
         history = lines(spans, backend.spans(elsewhere(spans)), group)
     except KafkaError as error:
         print_notice(f"sharebroker: {error.message}")
@@ -70,7 +69,7 @@ def trace(
     if as_json:
         print_json([_document(line) for line in history])
     else:
-        _show(history, topic, f"{topic}-{partition}@{offset}", len(found))
+        _show(history, topic, f"{topic}-{partition}@{offset}", len(traces_found))
 
 
 _WHY_NOT: Final = (

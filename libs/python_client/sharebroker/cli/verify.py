@@ -69,11 +69,11 @@ def verify(
     cannot be queried.
     """
     try:
-        found = asyncio.run(_read(server, group, topics or ()))
+        snapshots = asyncio.run(_read(server, group, topics or ()))
     except KafkaError as error:
         print_notice(f"sharebroker: {explain(error)}")
         raise typer.Exit(BAD_USAGE) from None
-    document = report(group, found, offsets)
+    document = report(group, snapshots, offsets)
     if as_json:
         print_json(document)
     else:
@@ -82,12 +82,12 @@ def verify(
         raise typer.Exit(FAILED)
 
 
-def report(group: str, found: Mapping[TopicPartition, GroupSnapshot], offsets: bool) -> dict[str, Any]:
+def report(group: str, snapshots: Mapping[TopicPartition, GroupSnapshot], offsets: bool) -> dict[str, Any]:
     """Returns the results as plain values; with `offsets` also the outcome of each offset."""
     return {
         "group": group,
-        "well": all(snapshot.well for snapshot in found.values()),
-        "partitions": [_partition(place, snapshot, offsets) for place, snapshot in found.items()],
+        "well": all(snapshot.well for snapshot in snapshots.values()),
+        "partitions": [_partition(place, snapshot, offsets) for place, snapshot in snapshots.items()],
     }
 
 

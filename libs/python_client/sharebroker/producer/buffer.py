@@ -63,8 +63,10 @@ class RecordBuffer:
     def set_partitions(self, topic: str, partitions: int) -> None:
         """Stores the partition count of a topic; it never decreases."""
         with self._lock:
-            known = self._topics.setdefault(topic, _Topic(Partitioner(self._config.batch_size, self._choose)))
-            known.queues += [_PartitionQueue() for _ in range(partitions - len(known.queues))]
+            topic_state = self._topics.setdefault(
+                topic, _Topic(Partitioner(self._config.batch_size, self._choose))
+            )
+            topic_state.queues += [_PartitionQueue() for _ in range(partitions - len(topic_state.queues))]
 
     @property
     def full(self) -> bool:
@@ -78,7 +80,7 @@ class RecordBuffer:
         record: tuple[int, bytes | None, bytes | None, Sequence[Header]],
         now: float,
     ) -> Publication:
-        """Adds a record (timestamp in ms, key, value, headers) to a topic whose partitions are known.
+        """Adds a record (timestamp in ms, key, value, headers) to a topic whose partitions are topic_state.
 
         Raises KafkaError MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -89,14 +91,14 @@ class RecordBuffer:
                 ErrorCode.MESSAGE_TOO_LARGE, f"A record of {size} bytes exceeds max_request_size."
             )
         with self._lock:
-            of = self._topics[topic]
+            topic_state = self._topics[topic]
             if partition is None:
-                partition = of.partitioner.partition(key, size, len(of.queues))
-            elif not 0 <= partition < len(of.queues):
+                partition = topic_state.partitioner.partition(key, size, len(topic_state.queues))
+            elif not 0 <= partition < len(topic_state.queues):
                 raise KafkaError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}."
                 )
-            queue = of.queues[partition]
+            queue = topic_state.queues[partition]
             batch = queue.open
             if batch is None or not batch.builder.append(timestamp, key, value, headers):
                 batch = self._begin(topic, partition, queue, now)
@@ -120,7 +122,7 @@ class RecordBuffer:
 
     def drain(self, now: float, *, flush: bool) -> list[list[PendingBatch]]:
         """Returns the batches of the next request by partition; these partitions are then busy."""
-        taken = []
+        ready = []
         with self._lock:
             self._woken = False
             for queue in list(self._waiting):
@@ -128,8 +130,8 @@ class RecordBuffer:
                 if batches:
                     queue.busy = True
                     self._waiting.discard(queue)
-                    taken.append(batches)
-        return taken
+                    ready.append(batches)
+        return ready
 
     def _ready(self, queue: _PartitionQueue, now: float, flush: bool) -> list[PendingBatch]:
         """Removes and returns batches that are due, oldest first; an open batch is closed first."""

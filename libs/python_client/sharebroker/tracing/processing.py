@@ -48,14 +48,14 @@ def _started(tracer: Tracer, record: Record, group_id: str, member_id: str) -> S
 
     A record without a trace context joins the current trace, or starts a new one.
     """
-    made, here = of_headers(record.headers), tracer.current()
-    if not (tracer.joins(made) if made is not None else here is not None or tracer.begins()):
+    publisher, current = of_headers(record.headers), tracer.current()
+    if not (tracer.joins(publisher) if publisher is not None else current is not None or tracer.begins()):
         return None
     attributes = names.about(names.PROCESS, names.PROCESS, record.topic, record.partition)
     attributes |= {names.OFFSET: record.offset, names.GROUP: group_id, names.CLIENT: member_id}
     attributes[names.DELIVERY] = record.delivery_count
-    links = [here] if made is not None and here is not None else []
-    span = tracer.start(f"process {record.topic}", made or here, SpanKind.CONSUMER, attributes, links)
+    links = [current] if publisher is not None and current is not None else []
+    span = tracer.start(f"process {record.topic}", publisher or current, SpanKind.CONSUMER, attributes, links)
     return span if span is not None and span.is_recording() else None
 
 

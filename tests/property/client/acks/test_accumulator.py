@@ -1,4 +1,4 @@
-"""The accumulator against one object a record: each word reaches the server once, each outcome its record."""
+"""The accumulator against one object a record: each ack reaches the server once, each outcome its record."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType
 from tests.unit.client.batches import acquisition, batch
 
 RECORDS = 8
-REFUSED = KafkaError(ErrorCode.INVALID_RECORD_STATE)
+FAILED = KafkaError(ErrorCode.INVALID_RECORD_STATE)
 KINDS = st.sampled_from([AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.RENEW])
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("say"), st.integers(0, 2 * RECORDS - 1), KINDS),
+        st.tuples(st.just("acknowledge"), st.integers(0, 2 * RECORDS - 1), KINDS),
         st.tuples(st.just("send"), st.just(0), KINDS),
-        st.tuples(st.just("answer"), st.integers(0, 5), KINDS),
-        st.tuples(st.just("refuse"), st.integers(0, 5), KINDS),
+        st.tuples(st.just("confirm"), st.integers(0, 5), KINDS),
+        st.tuples(st.just("fail"), st.integers(0, 5), KINDS),
     ),
     max_size=60,
 )
 
 
 @dataclass
-class Word:
+class ModelAck:
     """The naive model of one acknowledgement."""
 
     kind: AcknowledgeType
@@ -40,13 +40,13 @@ class Word:
 
 @dataclass
 class Model:
-    """What was said of each record, in order."""
+    """What was of_record of each record, in order."""
 
-    words: dict[int, list[Word]] = field(default_factory=dict)
+    acks: dict[int, list[ModelAck]] = field(default_factory=dict)
 
-    def say(self, record: Record, kind: AcknowledgeType) -> None:
-        said = self.words.setdefault(record.offset, [])
-        last = said[-1] if said else None
+    def acknowledge(self, record: Record, kind: AcknowledgeType) -> None:
+        of_record = self.acks.setdefault(record.offset, [])
+        last = of_record[-1] if of_record else None
         final = last is not None and last.kind is not AcknowledgeType.RENEW and last.error is None
         try:
             acknowledgement = record.acquisition.sink.acknowledge(record, kind)
@@ -60,34 +60,38 @@ class Model:
             last.kind = kind
         else:
             assert last is None or not final
-            said.append(Word(kind, acknowledgement))
+            of_record.append(ModelAck(kind, acknowledgement))
 
-    def sent(self, runs: list[AckBatch]) -> None:
-        """Exactly what was queued is in the runs, each with its kind."""
+    def sent(self, batches: list[AckBatch]) -> None:
+        """Exactly what was queued is in the batches, each with its kind."""
         queued = {
-            (offset, word.kind)
-            for offset, said in self.words.items()
-            for word in said
-            if word.state == "queued"
+            (offset, ack.kind)
+            for offset, of_record in self.acks.items()
+            for ack in of_record
+            if ack.state == "queued"
         }
-        told = [(offset, run.kind) for run in runs for offset in range(run.first, run.last + 1)]
+        told = [
+            (offset, batch_sent.kind)
+            for batch_sent in batches
+            for offset in range(batch_sent.first, batch_sent.last + 1)
+        ]
         assert sorted(told) == sorted(queued)
-        for said in self.words.values():
-            for word in said:
-                word.state = "sent" if word.state == "queued" else word.state
+        for of_record in self.acks.values():
+            for ack in of_record:
+                ack.state = "sent" if ack.state == "queued" else ack.state
 
-    def settled(self, run: AckBatch, error: KafkaError | None) -> None:
-        acknowledgements = {id(acknowledgement) for acknowledgement in run.entries}
-        for offset in range(run.first, run.last + 1):
-            (word,) = [w for w in self.words[offset] if id(w.acknowledgement) in acknowledgements]
-            assert word.state == "sent"
-            word.state, word.error = "done", error
+    def completed(self, batch_sent: AckBatch, error: KafkaError | None) -> None:
+        acknowledgements = {id(acknowledgement) for acknowledgement in batch_sent.entries}
+        for offset in range(batch_sent.first, batch_sent.last + 1):
+            (ack,) = [w for w in self.acks[offset] if id(w.acknowledgement) in acknowledgements]
+            assert ack.state == "sent"
+            ack.state, ack.error = "done", error
 
     def check(self) -> None:
-        for said in self.words.values():
-            for word in said:
-                assert word.acknowledgement.done == (word.state == "done")
-                assert word.acknowledgement.error is word.error
+        for of_record in self.acks.values():
+            for ack in of_record:
+                assert ack.acknowledgement.done == (ack.state == "done")
+                assert ack.acknowledgement.error is ack.error
 
 
 @given(STEPS)
@@ -100,24 +104,24 @@ def test_every_acknowledgement_is_sent_once_and_completes(
         acquired = acquisition(base, base + RECORDS - 1, accumulator)
         records += decode(batch(base, [b"v"] * RECORDS), [acquired]).records
     in_flight: list[AckBatch] = []
-    for what, which, kind in steps:
-        if what == "say":
-            model.say(records[which], kind)
-        elif what == "send":
-            runs = accumulator.drain()
-            model.sent(runs)
-            in_flight += runs
+    for step, which, kind in steps:
+        if step == "acknowledge":
+            model.acknowledge(records[which], kind)
+        elif step == "send":
+            batches = accumulator.drain()
+            model.sent(batches)
+            in_flight += batches
         elif in_flight:
-            run = in_flight.pop(which % len(in_flight))
-            error = REFUSED if what == "refuse" else None
-            assert accumulator.resolve(run.id, error, 99.0) is run
-            model.settled(run, error)
+            batch_sent = in_flight.pop(which % len(in_flight))
+            error = FAILED if step == "fail" else None
+            assert accumulator.resolve(batch_sent.id, error, 99.0) is batch_sent
+            model.completed(batch_sent, error)
         model.check()
-    words = [word for said in model.words.values() for word in said]
-    decided = [word for word in words if word.state != "queued" and word.kind is not AcknowledgeType.RENEW]
-    if not any(word.error for word in words):
+    acks = [ack for of_record in model.acks.values() for ack in of_record]
+    decided = [ack for ack in acks if ack.state != "queued" and ack.kind is not AcknowledgeType.RENEW]
+    if not any(ack.error for ack in acks):
         assert accumulator.unacknowledged == 2 * RECORDS - len(decided)
     assert 0 <= accumulator.unacknowledged <= 2 * RECORDS
     accumulator.close(ConnectionLostError())
-    assert all(word.acknowledgement.done for said in model.words.values() for word in said)
+    assert all(ack.acknowledgement.done for of_record in model.acks.values() for ack in of_record)
     assert not accumulator.has_unconfirmed

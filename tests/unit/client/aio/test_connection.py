@@ -1,4 +1,4 @@
-"""Clients as such: where they connect to, what a refusal tells, what becomes of those that are dropped."""
+"""Client connections: addresses, errors, and clients that were dropped without close."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command explains itself and gives examples that it understands."""
+"""Every command has help, with examples that parse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a live system answers while it works on: what looks wrong is looked at again."""
+"""Snapshots of a live system: partitions with findings are read again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that is started with standard streams closed fails as any other, and does not abort."""
+"""A command started with closed standard streams fails with an error and does not abort."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far ahead records are taken, by how fast they are worked off."""
+"""The prefetch window follows the processing rate of the application."""
 
 from __future__ import annotations
 

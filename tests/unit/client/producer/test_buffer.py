@@ -1,4 +1,4 @@
-"""Records on their way: batches, order, retries, limits."""
+"""The record buffer: batches, order, retries, limits."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_partition_order_survives_failures(sent: list[int], outcomes: list[str])
     stored: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     refused: set[bytes] = set()
     waiting = [(partition, b"%04d" % n) for n, partition in enumerate(sent)]
-    fates = iter(outcomes)
+    results = iter(outcomes)
     now = 0.0
     while waiting or buffer.unconfirmed:
         now += 1.0
@@ -200,11 +200,11 @@ def test_partition_order_survives_failures(sent: list[int], outcomes: list[str])
             add(buffer, value, partition, now)
         del waiting[:5]
         for batches in buffer.drain(now, flush=True):
-            fate = next(fates, "ok")
-            if fate == "away":
+            result = next(results, "ok")
+            if result == "away":
                 buffer.fail(batches, AWAY, now)
                 continue
-            if fate == "refused":
+            if result == "refused":
                 refused.update(values(batches))
                 buffer.fail(batches, REFUSED, now)
                 continue

@@ -1,4 +1,4 @@
-"""A process that does not trace has nothing of OpenTelemetry in it."""
+"""A process without tracing does not import OpenTelemetry."""
 
 from __future__ import annotations
 

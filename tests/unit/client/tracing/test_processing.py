@@ -1,4 +1,4 @@
-"""The `process` span around what a program does with a record."""
+"""The `process` span around the processing of a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every finding is provoked by a log that somebody made up: a checker that cannot fail is worth nothing."""
+"""Every kind of finding is provoked by a made-up log, so that each rule is known to fail."""
 
 from __future__ import annotations
 
