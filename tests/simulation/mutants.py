@@ -228,73 +228,73 @@ def _on(target: object, name: str, broken: Callable[..., Any]) -> AbstractContex
 
 MUTANTS: Final = (
     Mutant(
-        "the fence of the store compares no epochs",
+        "the store's fence does not compare epochs",
         lambda: [_on(FencedMemory, "check_writable", fence_without_compare)],
     ),
-    Mutant("a coordinator answers before it appends", lambda: [_on(Pending, "wait", answer_before_append)]),
+    Mutant("a coordinator replies before the append", lambda: [_on(Pending, "wait", answer_before_append)]),
     Mutant(
-        "a leader answers before the state is written",
+        "a leader replies before the state write",
         lambda: [_on(SharePartition, "handle", answer_before_write)],
     ),
     Mutant(
-        "what could not be written is not rolled back",
+        "a failed state write is not rolled back",
         lambda: [_on(record_states, "roll_back", no_roll_back)],
     ),
-    Mutant("the timer of locks is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
+    Mutant("the lock timer is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
-        "the delivery count has no limit",
+        "the delivery limit is not enforced",
         lambda: [
             _on(module, "after_failed_delivery", no_limit) for module in (acknowledge, locks, record_states)
         ],
         (Invariant.COUNT_LIMIT,),
     ),
     Mutant(
-        "an acknowledgement counts whoever holds the record",
+        "an acknowledgement is accepted from any member",
         lambda: [_on(ShareGroupPartition, "acknowledge", no_holder_compare)],
     ),
     Mutant(
-        "a lease holds for ever",
+        "a lease never expires",
         lambda: [_on(LeaseHolder, "holds", no_lease_check), _on(LeaseHolder, "_drop_expired", no_expiry)],
     ),
     Mutant(
-        "writes of state are taken under any epoch", lambda: [_on(machine, "check_write", no_epoch_check)]
+        "state writes are accepted under any epoch", lambda: [_on(machine, "check_write", no_epoch_check)]
     ),
     Mutant(
-        "state that is initialised again is wiped",
+        "a repeated initialisation deletes the state",
         lambda: [
             _on(machine, "first_checkpoint", wiping_initialize),
             _on(machine, "_is_repetition", never_asked_again),
         ],
     ),
     Mutant(
-        "a checkpoint holds only the last write", lambda: [_on(recording, "combine", forgetful_checkpoint)]
+        "a checkpoint contains only the last write", lambda: [_on(recording, "combine", forgetful_checkpoint)]
     ),
     Mutant(
-        "an append that failed counts as done", lambda: [_on(SimulatedRecordStore, "append", failure_ignored)]
+        "a failed append counts as successful", lambda: [_on(SimulatedRecordStore, "append", failure_ignored)]
     ),
     Mutant(
-        "a number is left out between two changes of state",
+        "a delta index is skipped",
         lambda: [_on(recording, "_next_delta_index", every_other_number)],
     ),
-    Mutant("the lag is one too high", lambda: [_on(lag, "_row", lag_of_the_log)]),
-    Mutant("locks end before their time", lambda: [_on(locks.Locks, "expire", hasty_locks)]),
-    Mutant("locks end long after their time", lambda: [_on(ShareGroupPartition, "_arm", late_timer)]),
-    Mutant("a late write takes the start offset back", lambda: [_on(recording, "_advance", as_it_came)]),
-    Mutant("a checkpoint tells of an offset twice", lambda: [_on(recording, "combine", side_by_side)]),
+    Mutant("the lag is too high by one", lambda: [_on(lag, "_row", lag_of_the_log)]),
+    Mutant("locks time out too early", lambda: [_on(locks.Locks, "expire", hasty_locks)]),
+    Mutant("locks time out too late", lambda: [_on(ShareGroupPartition, "_arm", late_timer)]),
+    Mutant("a late write decreases the start offset", lambda: [_on(recording, "_advance", as_it_came)]),
+    Mutant("a checkpoint contains an offset twice", lambda: [_on(recording, "combine", side_by_side)]),
     Mutant(
-        "a coordinator has another start in memory than in its log",
+        "the start offset in memory differs from the log",
         lambda: [_on(machine.ShareCoordinatorMachine, "_inspect", another_start)],
         (Invariant.REPLAY_AGREES,),
     ),
-    Mutant("a new leader counts one delivery less", lambda: [_on(leadership, "load_state", counted_less)]),
+    Mutant("a new leader loses one delivery", lambda: [_on(leadership, "load_state", counted_less)]),
     Mutant(
-        "there is no limit of records in flight",
+        "the in-flight limit is not enforced",
         lambda: [_on(leadership, "share_partition_settings", no_lock_limit)],
     ),
     Mutant(
-        "what was decided while the store refused is remembered",
+        "discarded decisions stay in memory",
         lambda: [_on(ShardRuntime, "_check_open", memory_of_the_refused)],
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
-    Mutant("a task goes on when its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),
+    Mutant("a task continues after its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),
 )

@@ -54,25 +54,25 @@ def test_broken_code_is_found_out() -> None:
     """By one of the mutants; `make simulate-mutants` looks for all of them. The run is told without what its
     failure does not need, and can be seen again.
     """
-    hunt = simulate("--mutants", "leader answers", "--seeds", "20")
+    hunt = simulate("--mutants", "leader replies", "--seeds", "20")
     assert hunt.returncode == 0, hunt.stdout + hunt.stderr
     found = re.search(r"seed (\d+), without ([a-z0-9,]+): (DURABLE_BEFORE_ANSWERED.*)", hunt.stdout)
     assert found is not None, hunt.stdout
     seed, without, failure = found.groups()
     assert re.search(r"\bf\d.*\bm\d", without), "neither faults nor members were left out"
-    again = simulate("--mutants", "leader answers", "--seed", seed, "--without", without)
+    again = simulate("--mutants", "leader replies", "--seed", seed, "--without", without)
     assert failure in again.stdout
     assert again.returncode == 1
 
 
 def test_mutant_that_survives_is_a_failure() -> None:
-    hunt = simulate("--mutants", "compares no epochs", "--seeds", "1")
+    hunt = simulate("--mutants", "does not compare epochs", "--seeds", "1")
     assert hunt.returncode == 1
     assert "SURVIVED" in hunt.stdout
 
 
 def test_mutants_meet_the_seeds_that_were_asked_for() -> None:
-    hunt = simulate("--mutants", "another start in memory", "--first", "1", "--seeds", "1")
+    hunt = simulate("--mutants", "start offset in memory", "--first", "1", "--seeds", "1")
     assert hunt.returncode == 0, hunt.stdout + hunt.stderr
     assert "seed 1, without" in hunt.stdout
     assert "REPLAY_AGREES" in hunt.stdout
