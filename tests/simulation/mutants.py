@@ -108,6 +108,12 @@ def no_holder_compare(
     _acknowledge(self, holder, batches, reply, delay)
 
 
+def no_token_compare(
+    self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
+) -> None:
+    _acknowledge(self, holder, [batch._replace(token=None) for batch in batches], reply, delay)
+
+
 def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
     holding = self._held.get(resource)
     return None if holding is None else holding.epoch
@@ -115,6 +121,16 @@ def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
 
 def no_epoch_check(command: Write, state: ShareState | None) -> ShareState:
     return state or checks.check_write(command, state)
+
+
+def no_leader_epoch_check(command: Write, state: ShareState | None) -> ShareState:
+    if state is not None:
+        command = command._replace(leader_epoch=max(command.leader_epoch, state.leader_epoch))
+    return checks.check_write(command, state)
+
+
+def no_initialize_check(command: Initialize, state: ShareState | None) -> None:
+    pass
 
 
 def wiping_initialize(command: Initialize, state: ShareState | None, now: float) -> ShareCheckpoint:
@@ -253,11 +269,22 @@ MUTANTS: Final = (
         lambda: [_on(ShareGroupPartition, "acknowledge", no_holder_compare)],
     ),
     Mutant(
+        "lock tokens are not compared", lambda: [_on(ShareGroupPartition, "acknowledge", no_token_compare)]
+    ),
+    Mutant(
         "a lease never expires",
         lambda: [_on(LeaseHolder, "holds", no_lease_check), _on(LeaseHolder, "_drop_expired", no_expiry)],
     ),
     Mutant(
         "state writes are accepted under any epoch", lambda: [_on(machine, "check_write", no_epoch_check)]
+    ),
+    Mutant(
+        "state writes are accepted from a former leader",
+        lambda: [_on(machine, "check_write", no_leader_epoch_check)],
+    ),
+    Mutant(
+        "an initialisation is accepted at a stale state epoch",
+        lambda: [_on(machine, "check_initialize", no_initialize_check)],
     ),
     Mutant(
         "a repeated initialisation deletes the state",
