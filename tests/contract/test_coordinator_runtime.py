@@ -90,7 +90,7 @@ def write(first: int, last: int, start: int = -1, key: SharePartitionKey = KEY) 
     return Write(key, 1, 1, start, 0, (StateBatch(first, last, 2, 1),))
 
 
-async def test_a_hand_over_finds_what_was_answered(store: Store) -> None:
+async def test_hand_over_preserves_acknowledged_writes(store: Store) -> None:
     first = Process(store, 1)
     shard = await first.start()
     await shard.write(Initialize(KEY, 1, 0), timeout=5)
@@ -131,7 +131,7 @@ async def test_replaced_records_leave_the_log(store: Store) -> None:
     await later.holder.stop()
 
 
-async def test_a_delete_leaves_nothing_but_its_end(store: Store) -> None:
+async def test_delete_leaves_only_the_end_of_the_log(store: Store) -> None:
     process = Process(store, 1, trim_records=1)
     shard = await process.start()
     await shard.write(Initialize(KEY, 1, 0), timeout=5)

@@ -62,7 +62,7 @@ def member(owner: str, address: str = "127.0.0.1:9090") -> Member:
     return Member(owner, int(owner.partition("/")[0]), frozenset({"gateway", "share-coordinator"}), address)
 
 
-async def test_a_member_is_known_with_all_it_says(stage: Stage) -> None:
+async def test_announced_member_is_returned_with_all_fields(stage: Stage) -> None:
     said = replace(member("1/1"), kafka="127.0.0.1:9092", version="0.1.0")
     await stage.store.announce(said, 60.0)
     await stage.store.announce(member("2/1"), 60.0)
@@ -70,7 +70,7 @@ async def test_a_member_is_known_with_all_it_says(stage: Stage) -> None:
     assert (said.on_leave().version, said.on_leave().kafka) == ("0.1.0", "")
 
 
-async def test_a_free_lease_goes_to_who_asks_first(stage: Stage) -> None:
+async def test_free_lease_goes_to_the_first_caller(stage: Stage) -> None:
     first = await stage.store.claim(A, "1/1", 60.0)
     assert state(first) == ("1/1", 1)
     assert 59.0 < first.expires_in <= 60.0
@@ -118,7 +118,7 @@ async def test_a_released_lease_keeps_its_epoch_for_the_next(stage: Stage) -> No
     assert state(await stage.store.claim(A, "2/1", 60.0)) == ("2/1", 2)
 
 
-async def test_renewing_extends_what_is_ours_and_tells_what_is_not(stage: Stage) -> None:
+async def test_renew_extends_own_leases_and_reports_the_others(stage: Stage) -> None:
     await stage.store.claim(A, "1/1", 5.0)
     await stage.store.claim(B, "2/1", 5.0)
     assert await stage.store.renew({A: 1, B: 1, "share-coordinator:3": 1}, "1/1", 60.0) == [
@@ -134,14 +134,14 @@ async def test_renewing_extends_what_is_ours_and_tells_what_is_not(stage: Stage)
     assert await stage.store.renew({}, "1/1", 60.0) == []
 
 
-async def test_a_lease_whose_epoch_has_risen_is_not_what_is_renewed(stage: Stage) -> None:
+async def test_renew_rejects_a_lease_with_a_newer_epoch(stage: Stage) -> None:
     await stage.store.claim(A, "1/1", 5.0)
     assert (await stage.store.claim(A, "1/1", 5.0, force=True)).epoch == 2
     assert await stage.store.renew({A: 1}, "1/1", 60.0) == [False]
     assert await stage.store.renew({A: 2}, "1/1", 60.0) == [True]
 
 
-async def test_an_expired_lease_nobody_took_can_be_renewed(stage: Stage) -> None:
+async def test_expired_unclaimed_lease_can_be_renewed(stage: Stage) -> None:
     await stage.store.claim(A, "1/1", 60.0)
     await stage.expire()
     assert await stage.store.renew({A: 1}, "1/1", 60.0) == [True]
@@ -164,7 +164,7 @@ async def test_a_released_lease_cannot_be_renewed(stage: Stage) -> None:
     assert await stage.store.read([A]) == [None]
 
 
-async def test_reading_tells_each_lease_in_order(stage: Stage) -> None:
+async def test_read_returns_leases_in_order(stage: Stage) -> None:
     await stage.store.claim(B, "2/1", 60.0)
     free, held = await stage.store.read([A, B])
     assert free is None
@@ -172,13 +172,13 @@ async def test_reading_tells_each_lease_in_order(stage: Stage) -> None:
     assert (held.resource, *state(held)) == (B, "2/1", 1)
 
 
-async def test_members_are_told_by_node_id(stage: Stage) -> None:
+async def test_members_are_returned_in_order_of_node_id(stage: Stage) -> None:
     await stage.store.announce(member("10/1"), 60.0)
     await stage.store.announce(member("9/1"), 60.0)
     assert await stage.store.members() == [member("9/1"), member("10/1")]
 
 
-async def test_a_later_incarnation_replaces_the_earlier_and_not_the_other_way(stage: Stage) -> None:
+async def test_only_a_later_incarnation_replaces_an_announcement(stage: Stage) -> None:
     await stage.store.announce(member("1/1", "old:1"), 60.0)
     await stage.store.announce(member("1/2", "new:1"), 60.0)
     await stage.store.announce(member("1/1", "old:1"), 60.0)
@@ -190,7 +190,7 @@ async def test_a_later_incarnation_replaces_the_earlier_and_not_the_other_way(st
     assert await stage.store.members() == []
 
 
-async def test_an_announcement_runs_out_unless_repeated(stage: Stage) -> None:
+async def test_announcement_expires_unless_repeated(stage: Stage) -> None:
     await stage.store.announce(member("1/1"), 60.0)
     await stage.store.announce(member("2/1"), 60.0)
     await stage.expire()
@@ -213,14 +213,14 @@ async def test_a_generation_rises_with_each_change(stage: Stage) -> None:
     assert await stage.store.generation("others", "one") == 1
 
 
-async def test_the_twin_tells_the_epoch_a_log_compares_with() -> None:
+async def test_memory_store_returns_the_epoch_for_the_fence() -> None:
     store = MemoryLeaseStore()
     assert store.epoch_of(A) == 0
     await store.claim(A, "1/1", 60.0)
     assert store.epoch_of(A) == 1
 
 
-async def test_who_is_silent_is_known_and_may_be_deposed(stage: Stage) -> None:
+async def test_silent_member_is_detected_and_may_be_deposed(stage: Stage) -> None:
     silent, other = member("1/1"), member("2/1")
     await stage.store.announce(silent, 60.0)
     await stage.store.announce(other, 90.0)
@@ -236,7 +236,7 @@ async def test_who_is_silent_is_known_and_may_be_deposed(stage: Stage) -> None:
     assert gone.owner == silent.owner
 
 
-async def test_who_was_deposed_is_told_when_it_comes_back(stage: Stage) -> None:
+async def test_deposed_member_is_notified_when_it_returns(stage: Stage) -> None:
     silent = member("1/1")
     assert not await stage.store.announce(silent, 60.0)
     await stage.store.depose(silent, 90.0, 30.0)
@@ -245,14 +245,14 @@ async def test_who_was_deposed_is_told_when_it_comes_back(stage: Stage) -> None:
     assert await stage.store.members() == [silent]
 
 
-async def test_who_is_started_again_was_not_deposed(stage: Stage) -> None:
+async def test_restarted_member_is_not_deposed(stage: Stage) -> None:
     await stage.store.announce(member("1/1"), 60.0)
     await stage.store.depose(member("1/1"), 90.0, 30.0)
     assert not await stage.store.announce(member("1/2"), 60.0)
     assert await stage.store.members() == [member("1/2")]
 
 
-async def test_an_announcement_that_ran_out_is_not_silent(stage: Stage) -> None:
+async def test_expired_announcement_is_not_silent(stage: Stage) -> None:
     await stage.store.announce(member("1/1"), 60.0)
     await stage.expire()
     assert await stage.store.silent(60.0, 0.0) == []

@@ -28,7 +28,7 @@ class Node:
         del self.owned[resource]
 
 
-async def test_shards_follow_the_processes_that_come_and_go(redis_url: str, redis_link: RedisLink) -> None:
+async def test_shards_follow_joining_and_leaving_processes(redis_url: str, redis_link: RedisLink) -> None:
     first = Node(redis_link, 1)
     await first.holder.start()
     assert first.owned == dict.fromkeys(SHARDS, 1)

@@ -92,7 +92,7 @@ async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> Asyn
     await link.close()
 
 
-async def test_a_log_that_never_was_is_empty(stores: Stores) -> None:
+async def test_unknown_log_is_empty(stores: Stores) -> None:
     assert await stores.records.bounds(NAME) == Bounds(0, 0)
     assert await stores.records.read(NAME, 0, 100) == []
     assert await stores.records.segments(NAME) == []
@@ -145,7 +145,7 @@ async def test_a_large_batch_among_small_ones_counts_by_its_size(stores: Stores)
     assert await stores.bases(18, 10) == [18]
 
 
-async def test_nobody_appends_without_a_lease(stores: Stores) -> None:
+async def test_append_without_a_lease_is_rejected(stores: Stores) -> None:
     with pytest.raises(LogFenced):
         await stores.records.append(NAME, 1, [stored(0)])
     assert await stores.records.bounds(NAME) == Bounds(0, 0)
@@ -163,7 +163,7 @@ async def test_a_past_owner_is_fenced(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("base", [0, 3, 5])
-async def test_overlap_is_refused_and_nothing_is_written(stores: Stores, base: int) -> None:
+async def test_overlapping_append_is_rejected(stores: Stores, base: int) -> None:
     epoch = await stores.filled(2)
     with pytest.raises(LogOutOfOrder):
         await stores.records.append(NAME, epoch, [stored(base, 50), stored(base + 50)], [Segment(0, 6, 1, 1)])
@@ -207,7 +207,7 @@ async def test_the_log_start_never_moves_back(stores: Stores) -> None:
     assert await stores.records.bounds(NAME) == Bounds(6, 9)
 
 
-async def test_a_log_trimmed_to_nothing_knows_where_it_ends(stores: Stores) -> None:
+async def test_fully_trimmed_log_keeps_its_end_offset(stores: Stores) -> None:
     epoch = await stores.filled(3)
     await stores.records.trim(NAME, epoch, 9)
     with pytest.raises(LogOutOfOrder):
@@ -233,7 +233,7 @@ async def test_a_deleted_log_starts_again(stores: Stores) -> None:
     assert await stores.bases(0) == [0]
 
 
-async def test_partitions_are_known_until_they_are_deleted(stores: Stores) -> None:
+async def test_partitions_are_listed_until_deleted(stores: Stores) -> None:
     await stores.filled(2)
     assert await stores.records.partitions() == {NAME}
     await stores.records.delete(NAME)
@@ -241,12 +241,12 @@ async def test_partitions_are_known_until_they_are_deleted(stores: Stores) -> No
     assert await stores.records.partitions() == set()
 
 
-async def test_partitions_do_not_see_each_other(stores: Stores) -> None:
+async def test_partitions_are_independent(stores: Stores) -> None:
     await stores.filled(1)
     assert await stores.records.read("partition:7f3c:1", 0, 100) == []
 
 
-async def test_a_leader_opens_what_another_left(stores: Stores) -> None:
+async def test_new_leader_opens_the_log_of_its_predecessor(stores: Stores) -> None:
     settings = LogSettings(limits=Limits(hot_cache_bytes=SIZE, segment_bytes=3 * SIZE))
 
     epoch = await stores.owned()
@@ -280,7 +280,7 @@ async def link(server: Server) -> AsyncIterator[RedisLink]:
     await link.close()
 
 
-async def test_a_full_memory_refuses_appends_but_not_reading_or_trimming(link: RedisLink) -> None:
+async def test_full_memory_rejects_appends_but_not_reads_or_trims(link: RedisLink) -> None:
     stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
     epoch = await stores.filled(3)
     await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
@@ -308,7 +308,7 @@ async def test_bounds_survive_a_rewrite_of_the_file_and_a_restart(server: Server
     await again.close()
 
 
-async def test_a_leader_lives_through_a_crash_of_its_server(server: Server, link: RedisLink) -> None:
+async def test_leader_survives_a_redis_crash(server: Server, link: RedisLink) -> None:
     lease = StoredLease(link)
     log = await PartitionLog.open(NAME, await lease.reclaim(), RedisRecordStore(link), lease)
     assert (await log.append(batch(3))).base_offset == 0
@@ -323,7 +323,7 @@ async def test_a_leader_lives_through_a_crash_of_its_server(server: Server, link
     await log.close()
 
 
-async def test_a_lost_answer_is_found_out_by_reading_again(server: Server, link: RedisLink) -> None:
+async def test_lost_reply_is_resolved_by_reading_the_log(server: Server, link: RedisLink) -> None:
     async with FaultProxy(server.port) as proxy:
         through = await RedisLink.connect(proxy.url, settings=QUICK)
         lease = StoredLease(link, proxy.heal)
@@ -340,7 +340,7 @@ async def test_a_lost_answer_is_found_out_by_reading_again(server: Server, link:
         await through.close()
 
 
-async def test_failures_of_redis_are_sorted(server: Server, link: RedisLink) -> None:
+async def test_redis_errors_are_classified(server: Server, link: RedisLink) -> None:
     stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
     epoch = await stores.filled(1)
     server.kill()
@@ -358,7 +358,7 @@ async def test_failures_of_redis_are_sorted(server: Server, link: RedisLink) -> 
         await stores.owned()
 
 
-async def test_the_twin_fails_on_demand() -> None:
+async def test_memory_store_fails_on_demand() -> None:
     store = MemoryRecordStore()
     for fault in (Fault.NOT_WRITTEN, Fault.LOST_UNKNOWN, Fault.DONE_UNKNOWN, Fault.FENCED):
         store.fail_next_append(fault)
@@ -381,7 +381,7 @@ async def test_the_twin_fails_on_demand() -> None:
     assert store.appends == [(NAME, 1)]
 
 
-async def test_notes_come_with_an_append_and_stay_until_they_are_forgotten(stores: Stores) -> None:
+async def test_producer_snapshots_are_stored_until_deleted(stores: Stores) -> None:
     epoch = await stores.owned()
     assert await stores.records.snapshots(NAME) == {}
     await stores.records.append(NAME, epoch, [stored(0)], (), {"a": b"1", "b": b"\x00\xff"})
@@ -396,7 +396,7 @@ async def test_notes_come_with_an_append_and_stay_until_they_are_forgotten(store
     assert await stores.records.snapshots(NAME) == {}
 
 
-async def test_what_is_not_appended_leaves_no_notes(stores: Stores) -> None:
+async def test_rejected_append_stores_no_producer_snapshot(stores: Stores) -> None:
     epoch = await stores.filled(1)
     with pytest.raises(LogOutOfOrder):
         await stores.records.append(NAME, epoch, [stored(1)], (), {"a": b"1"})
@@ -433,9 +433,7 @@ async def test_producers_and_transactions_outlive_their_leader(stores: Stores) -
     assert set(await stores.records.snapshots(NAME)) == {"p8"}
 
 
-async def test_a_server_that_lost_the_end_of_a_log_takes_no_batch_behind_the_gap(
-    server: Server, link: RedisLink
-) -> None:
+async def test_append_behind_a_lost_end_of_log_is_rejected(server: Server, link: RedisLink) -> None:
     lease, records = StoredLease(link), RedisRecordStore(link)
     log = await PartitionLog.open(NAME, await lease.reclaim(), records, lease)
     for _ in range(3):

@@ -56,7 +56,7 @@ async def test_an_unknown_shard_is_empty(stores: Stores) -> None:
     assert await stores.log.last_position("nobody") == 0
 
 
-async def test_reading_goes_on_behind_a_position_and_stops_at_the_limit(stores: Stores) -> None:
+async def test_read_starts_after_a_position_and_stops_at_the_limit(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [bytes([i]) for i in range(10)])
     assert [entry.position for entry in await stores.log.read(SHARD, 3, 4)] == [4, 5, 6, 7]
@@ -64,13 +64,13 @@ async def test_reading_goes_on_behind_a_position_and_stops_at_the_limit(stores: 
     assert await stores.log.read(SHARD, 10, 4) == []
 
 
-async def test_shards_do_not_see_each_other(stores: Stores) -> None:
+async def test_shards_are_independent(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [b"a"])
     assert await stores.log.read("share-coordinator:8", 0, 10) == []
 
 
-async def test_nobody_appends_without_a_lease(stores: Stores) -> None:
+async def test_append_without_a_lease_is_rejected(stores: Stores) -> None:
     with pytest.raises(LogFenced):
         await stores.log.append(SHARD, 1, 1, [b"a"])
     assert await stores.log.last_position(SHARD) == 0
@@ -88,7 +88,7 @@ async def test_a_past_owner_is_fenced(stores: Stores) -> None:
     assert [entry.payload for entry in await stores.log.read(SHARD, 0, 10)] == [b"a", b"c"]
 
 
-async def test_an_epoch_that_was_never_given_out_is_fenced(stores: Stores) -> None:
+async def test_unissued_epoch_is_fenced(stores: Stores) -> None:
     epoch = await stores.owned()
     with pytest.raises(LogFenced):
         await stores.log.append(SHARD, epoch + 1, 1, [b"a"])
@@ -103,7 +103,7 @@ async def test_release_does_not_open_the_log_to_older_epochs(stores: Stores) -> 
 
 
 @pytest.mark.parametrize("first", [1, 2, 4, 100])
-async def test_out_of_order_is_refused_and_nothing_is_written(stores: Stores, first: int) -> None:
+async def test_out_of_order_append_is_rejected(stores: Stores, first: int) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [b"a", b"b"])
     with pytest.raises(LogOutOfOrder) as refusal:
@@ -123,7 +123,7 @@ async def test_trimming_keeps_positions(stores: Stores) -> None:
     assert [entry.position for entry in await stores.log.read(SHARD, 0, 10)] == [3, 4]
 
 
-async def test_a_log_trimmed_to_nothing_knows_where_it_ends(stores: Stores) -> None:
+async def test_fully_trimmed_log_keeps_its_end_offset(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [b"a", b"b", b"c"])
     await stores.log.trim(SHARD, epoch, 4)
@@ -135,7 +135,7 @@ async def test_a_log_trimmed_to_nothing_knows_where_it_ends(stores: Stores) -> N
     assert await stores.log.read(SHARD, 0, 10) == [Entry(4, b"d")]
 
 
-async def test_trimming_what_never_was_is_harmless(stores: Stores) -> None:
+async def test_trim_of_an_unknown_log_is_harmless(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.trim(SHARD, epoch, 5)
     assert await stores.log.last_position(SHARD) == 0

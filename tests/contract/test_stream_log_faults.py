@@ -53,7 +53,7 @@ async def test_a_flushed_script_is_sent_again(link: RedisLink) -> None:
     assert await log.last_position(SHARD) == 6
 
 
-async def test_a_full_memory_refuses_nothing_that_lets_go_of_records(link: RedisLink) -> None:
+async def test_full_memory_permits_trims_and_deletes(link: RedisLink) -> None:
     log, epoch = RedisStreamLog(link), await owned(link)
     await log.append(SHARD, epoch, 1, [b"a", b"b"])
     await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
@@ -81,9 +81,7 @@ async def test_a_log_of_the_wrong_type_refuses(link: RedisLink) -> None:
         await log.last_position(SHARD)
 
 
-async def test_a_server_that_died_keeps_what_was_answered_and_serves_again(
-    server: Server, link: RedisLink
-) -> None:
+async def test_restarted_redis_keeps_acknowledged_appends(server: Server, link: RedisLink) -> None:
     log, epoch = RedisStreamLog(link), await owned(link)
     await log.append(SHARD, epoch, 1, [b"a"])
     server.kill()
@@ -105,9 +103,7 @@ async def test_a_server_that_died_keeps_what_was_answered_and_serves_again(
     assert await log.read(SHARD, 0, 10) == [Entry(1, b"a"), Entry(2, b"b")]
 
 
-async def test_an_append_whose_answer_is_lost_is_unknown_and_was_done(
-    server: Server, link: RedisLink
-) -> None:
+async def test_append_with_a_lost_reply_has_an_unknown_outcome(server: Server, link: RedisLink) -> None:
     epoch = await owned(link)
     async with FaultProxy(server.port) as proxy:
         through = await RedisLink.connect(proxy.url, settings=QUICK)
@@ -124,7 +120,7 @@ async def test_an_append_whose_answer_is_lost_is_unknown_and_was_done(
         await through.close()
 
 
-async def test_the_twin_fails_on_demand() -> None:
+async def test_memory_store_fails_on_demand() -> None:
     log = MemoryStreamLog()
     for fault in (Fault.NOT_WRITTEN, Fault.LOST_UNKNOWN, Fault.DONE_UNKNOWN):
         log.fail_next_append(fault)
@@ -144,7 +140,7 @@ async def test_the_twin_fails_on_demand() -> None:
     assert log.appends == [(SHARD, 1, 1)]
 
 
-async def test_the_twin_goes_away_on_demand() -> None:
+async def test_memory_store_becomes_unavailable_on_demand() -> None:
     log = MemoryStreamLog()
     log.away = True
     with pytest.raises(LogNotWritten):
@@ -157,7 +153,7 @@ async def test_the_twin_goes_away_on_demand() -> None:
         await log.last_position(SHARD)
 
 
-async def test_the_twin_holds_appends_back() -> None:
+async def test_memory_store_delays_appends() -> None:
     log = MemoryStreamLog()
     log.hold()
     append = asyncio.create_task(log.append(SHARD, 1, 1, [b"a"]))

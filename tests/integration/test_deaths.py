@@ -14,7 +14,7 @@ from sharebroker_server.testkit.waiting import eventually
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_an_address_where_nobody_listens_is_refused(host: str) -> None:
+async def test_closed_port_counts_as_refused(host: str) -> None:
     doors, port = Doors(), free_port()
 
     async def refused() -> bool:
@@ -23,17 +23,17 @@ async def test_an_address_where_nobody_listens_is_refused(host: str) -> None:
     await eventually(refused)  # a lookup may take longer than one try
 
 
-async def test_a_process_that_stands_still_is_not_refused() -> None:
+async def test_frozen_process_does_not_count_as_refused() -> None:
     """Its machine takes connections for it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not await Doors().refused(f"127.0.0.1:{server.getsockname()[1]}")
 
 
-async def test_a_machine_that_is_not_known_does_not_refuse() -> None:
+async def test_unknown_host_does_not_count_as_refused() -> None:
     assert not await Doors().refused("nobody.invalid:9090")
 
 
-async def test_a_slow_lookup_is_made_once_and_waited_for_only_so_long(
+async def test_slow_lookup_is_shared_and_bounded_by_a_timeout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, answered = list[str](), Event()

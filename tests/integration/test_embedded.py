@@ -63,7 +63,7 @@ async def test_it_is_as_durable_as_promised_and_unreachable_from_outside(link: R
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-async def test_data_is_there_again_after_a_stop_and_start(
+async def test_data_survives_a_stop_and_start(
     kind: str, tmp_path: Path, fsync: Literal["always", "everysec"]
 ) -> None:
     for round_number in range(3):
@@ -87,7 +87,7 @@ async def test_the_default_is_the_valkey_of_the_wheel(tmp_path: Path) -> None:
     await embedded.stop()
 
 
-async def test_a_killed_server_comes_back_with_what_it_answered(
+async def test_killed_valkey_restarts_with_acknowledged_data(
     embedded: EmbeddedRedis, link: RedisLink
 ) -> None:
     assert await link.call("INCR", "n", timeout=5.0) == 1
@@ -102,14 +102,16 @@ async def test_a_killed_server_comes_back_with_what_it_answered(
     assert embedded.pid != first
 
 
-async def test_a_second_one_is_told_who_has_the_directory(embedded: EmbeddedRedis, tmp_path: Path) -> None:
+async def test_second_process_is_rejected_with_the_folders_owner(
+    embedded: EmbeddedRedis, tmp_path: Path
+) -> None:
     second = EmbeddedRedis(tmp_path / "data")
     with pytest.raises(DataDirectoryInUse, match=rf"data is in use by another process \({os.getpid()}\)$"):
         await second.start()
     await second.stop()  # harmless
 
 
-async def test_growing_is_refused_while_the_disk_is_nearly_full(
+async def test_writes_are_rejected_while_the_disk_is_nearly_full(
     embedded: EmbeddedRedis, link: RedisLink
 ) -> None:
     async def limit_is(limit: str) -> bool:
@@ -126,7 +128,7 @@ async def test_growing_is_refused_while_the_disk_is_nearly_full(
     assert await link.call("SET", "k", 1, timeout=5.0) == b"OK"
 
 
-async def test_a_long_path_gets_its_socket_elsewhere(tmp_path: Path) -> None:
+async def test_socket_of_a_long_path_is_placed_elsewhere(tmp_path: Path) -> None:
     embedded = EmbeddedRedis(tmp_path / ("long" * 40))
     await embedded.start()
     socket = Path(embedded.url.removeprefix("unix://"))
@@ -155,9 +157,7 @@ STARTER = """
 """
 
 
-async def test_the_server_of_a_killed_process_ends_and_the_next_process_goes_on(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_valkey_of_a_killed_process_ends_and_the_next_process_starts(kind: str, tmp_path: Path) -> None:
     starter = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", textwrap.dedent(STARTER), tmp_path, binaries()[kind]),
         stdout=asyncio.subprocess.PIPE,
@@ -176,9 +176,7 @@ async def test_the_server_of_a_killed_process_ends_and_the_next_process_goes_on(
     await embedded.stop()
 
 
-async def test_a_damaged_file_is_told_in_one_sentence_and_lets_the_directory_go(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_damaged_file_is_reported_and_the_folder_unlocked(kind: str, tmp_path: Path) -> None:
     (tmp_path / "appendonlydir").mkdir()
     (tmp_path / "appendonlydir" / "appendonly.aof.manifest").write_text(
         "file appendonly.aof.1.incr.aof seq 1 type i\n"
@@ -200,7 +198,7 @@ async def test_a_damaged_file_is_told_in_one_sentence_and_lets_the_directory_go(
         ("something else", EmbeddedRedisFailed, "is neither a redis-server nor a valkey-server"),
     ],
 )
-async def test_programs_that_will_not_do(
+async def test_unsuitable_programs_are_rejected(
     tmp_path: Path, answer: str, error: type[Exception], sentence: str
 ) -> None:
     program = tmp_path / "server"
@@ -210,12 +208,12 @@ async def test_programs_that_will_not_do(
         await EmbeddedRedis(tmp_path / "data", binary=program).start()
 
 
-async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+async def test_missing_program_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedRedisFailed, match="cannot be run: No such file"):
         await EmbeddedRedis(tmp_path / "data", binary=tmp_path / "nothing").start()
 
 
-async def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+async def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EmbeddedRedisFailed, match="cannot be used: "):
         await EmbeddedRedis(tmp_path / "file" / "data").start()

@@ -116,7 +116,7 @@ async def _taken_over(cluster: RedisCluster, link: Link, how: signal.Signals) ->
         cluster.nodes[0].process.send_signal(signal.SIGCONT)
 
 
-async def test_several_nodes_to_begin_with(cluster: RedisCluster) -> None:
+async def test_several_seed_nodes(cluster: RedisCluster) -> None:
     ports = [free_port(), *(node.port for node in cluster.nodes)]
     link = await connect("redis://" + ",".join(f"127.0.0.1:{port}" for port in ports), timeout=30.0)
     assert await counted(link, "several") == 1
@@ -125,7 +125,7 @@ async def test_several_nodes_to_begin_with(cluster: RedisCluster) -> None:
         await link.call("GET", "several", timeout=1.0)
 
 
-async def test_what_cannot_be_connected_to() -> None:
+async def test_unsuitable_cluster_addresses_are_rejected() -> None:
     nowhere = free_port(), free_port()
     with pytest.raises(RedisUnavailable, match=r"no Redis Cluster at 127\.0\.0\.1:"):
         await connect(f"redis://127.0.0.1:{nowhere[0]},127.0.0.1:{nowhere[1]}", timeout=0.5)

@@ -69,7 +69,7 @@ async def test_a_cut_in_the_middle_of_a_command_is_an_unknown_outcome(
     assert await link.call("INCR", "m", timeout=5.0) == 1
 
 
-async def test_what_had_not_left_yet_is_surely_not_done(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_unsent_command_has_no_effect(proxy: FaultProxy, link: RedisLink) -> None:
     wire = link._wire
     assert wire is not None
     wire.abort()  # the loop learns of it in its next turn, before it flushes
@@ -80,7 +80,9 @@ async def test_what_had_not_left_yet_is_surely_not_done(proxy: FaultProxy, link:
     assert await link.call("GET", "n", timeout=5.0) is None
 
 
-async def test_away_fails_at_once_and_works_again_by_itself(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_unavailable_redis_fails_fast_and_recovers_automatically(
+    proxy: FaultProxy, link: RedisLink
+) -> None:
     await proxy.refuse()
     await eventually(lambda: not link.connected)
     with pytest.raises(RedisUnavailable, match="away"):
@@ -102,7 +104,7 @@ async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink)
     assert await link.call("PING", timeout=5.0) == b"PONG"
 
 
-async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: FaultProxy) -> None:
+async def test_slow_steady_replies_keep_the_connection(patient: RedisLink, proxy: FaultProxy) -> None:
     wire = patient._wire
     assert wire is not None
     first, second = patient.send("PING"), patient.send("BLPOP", "list", "0")
@@ -127,7 +129,9 @@ async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
     assert await link.send("PING") == b"PONG"
 
 
-async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patient: RedisLink) -> None:
+async def test_idle_time_before_a_command_does_not_count_as_silence(
+    proxy: FaultProxy, patient: RedisLink
+) -> None:
     wire = patient._wire
     assert wire is not None
     await patient.send("PING")
@@ -141,7 +145,7 @@ async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patien
     assert patient._wire is wire
 
 
-async def test_scripts_are_there_again_after_a_restart(server: Server) -> None:
+async def test_scripts_are_reloaded_after_a_restart(server: Server) -> None:
     link = await RedisLink.connect(server.url, settings=QUICK)
     script = link.script("return ARGV[1]")
     assert await script.call([], ["a"], timeout=5.0) == b"a"
@@ -164,7 +168,7 @@ async def test_the_queue_of_one_turn_is_bounded(redis_url: str) -> None:
     await link.close()
 
 
-async def test_what_waits_for_a_stopped_server_is_bounded(server: Server) -> None:
+async def test_queue_for_a_stopped_server_is_bounded(server: Server) -> None:
     link = await RedisLink.connect(server.url, settings=LinkSettings(queue_bytes=1_000_000))
     server.process.send_signal(signal.SIGSTOP)
     sent = []
@@ -208,20 +212,20 @@ def info(release: str, ping: bytes = b"+PONG\r\n") -> bytes:
     return b"$%d\r\nredis_version:%s\r\n" % (len(release) + 14, release.encode()) + ping
 
 
-async def test_a_server_that_is_too_old_is_refused_in_one_sentence() -> None:
+async def test_old_server_is_rejected_in_one_sentence() -> None:
     async with impostor(info("6.2.14")) as url:
         with pytest.raises(RedisTooOld, match=r"^Redis 6.2.14 is too old: 7.0 or newer is needed$"):
             await RedisLink.connect(url)
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n+OK\r\n+OK\r\n"])
-async def test_what_does_not_talk_redis_is_not_trusted(answer: bytes) -> None:
+async def test_non_redis_server_is_rejected(answer: bytes) -> None:
     async with impostor(answer) as url:
         with pytest.raises(RedisUnavailable):
             await RedisLink.connect(url, timeout=0.3, settings=QUICK)
 
 
-async def test_a_server_that_still_loads_is_waited_for() -> None:
+async def test_link_waits_for_a_loading_server() -> None:
     loading = b"-LOADING reading the append-only file\r\n"
     async with impostor(info("7.2.0", loading), info("7.2.0")) as url:
         link = await RedisLink.connect(url, settings=QUICK)
@@ -229,7 +233,7 @@ async def test_a_server_that_still_loads_is_waited_for() -> None:
         await link.close()
 
 
-async def test_it_tells_a_server_that_is_new_from_a_connection_that_is(server: Server) -> None:
+async def test_new_server_is_distinguished_from_a_new_connection(server: Server) -> None:
     async with FaultProxy(server.port) as proxy:
         link = await RedisLink.connect(proxy.url, settings=QUICK)
         told: list[int] = []
@@ -246,7 +250,7 @@ async def test_it_tells_a_server_that_is_new_from_a_connection_that_is(server: S
 
 
 @pytest.mark.parametrize("kind", sorted(binaries()))
-async def test_a_server_that_may_evict_our_keys_is_refused_in_one_sentence(kind: str) -> None:
+async def test_server_with_eviction_is_rejected_in_one_sentence(kind: str) -> None:
     with (
         running(kind, "--maxmemory-policy", "allkeys-lru") as server,
         pytest.raises(
@@ -259,7 +263,7 @@ async def test_a_server_that_may_evict_our_keys_is_refused_in_one_sentence(kind:
         await link.close()
 
 
-async def test_a_replica_is_not_taken_until_it_is_promoted(server: Server) -> None:
+async def test_replica_is_not_used_until_promoted(server: Server) -> None:
     with running("valkey", "--replicaof", f"127.0.0.1 {server.port}") as replica:
         with pytest.raises(RedisUnavailable, match="READONLY it is a replica"):
             await RedisLink.connect(replica.url, timeout=0.3, settings=QUICK)
@@ -271,7 +275,7 @@ async def test_a_replica_is_not_taken_until_it_is_promoted(server: Server) -> No
         await link.close()
 
 
-async def test_a_primary_that_is_demoted_is_left_for_the_new_one(server: Server) -> None:
+async def test_link_leaves_a_demoted_primary_for_the_new_one(server: Server) -> None:
     with running("valkey") as second:
         async with FaultProxy(server.port) as proxy:
             link = await RedisLink.connect(proxy.url, settings=QUICK)

@@ -27,7 +27,7 @@ def test_urls(url: str, shown: str, db: int, greeting: list[tuple[str | int, ...
 @pytest.mark.parametrize(
     "url", ["http://cache", "cache:6379", "", "redis://cache/first", "redis://cache:port", "redis://a..b"]
 )
-def test_urls_that_lead_nowhere(url: str) -> None:
+def test_invalid_urls_are_rejected(url: str) -> None:
     with pytest.raises(RedisUrlInvalid, match="is no Redis"):
         Target.parse(url)
 
@@ -52,7 +52,7 @@ def test_releases(info: bytes, supported: bool) -> None:
             server.require_supported()
 
 
-def test_what_is_not_redis() -> None:
+def test_non_redis_replies_are_rejected() -> None:
     with pytest.raises(RedisUnavailable, match="not Redis"):
         Server.from_info(b"OK")
 
@@ -69,7 +69,7 @@ def test_what_is_not_redis() -> None:
         "redis://me:1/hush@here",
     ],
 )
-def test_a_password_is_never_told(url: str) -> None:
+def test_password_is_never_shown(url: str) -> None:
     with pytest.raises(RedisUrlInvalid) as refused:
         Target.several(url)
     assert "hu" not in str(refused.value)

@@ -88,7 +88,7 @@ async def test_the_promoted_replica_is_found(kind: str) -> None:
             await link.close()
 
 
-async def test_a_sentinel_that_answered_is_asked_first(servers: Watched) -> None:
+async def test_last_responsive_sentinel_is_queried_first(servers: Watched) -> None:
     async with FaultProxy(servers.sentinels[0].port) as proxy:
         port = servers.sentinels[1].port
         sentinels = Sentinels(
@@ -103,18 +103,18 @@ async def test_a_sentinel_that_answered_is_asked_first(servers: Watched) -> None
         assert sentinels._order[0].port == port
 
 
-async def test_sentinels_that_know_no_such_name(servers: Watched) -> None:
+async def test_sentinels_without_the_primary_name(servers: Watched) -> None:
     with pytest.raises(RedisPrimaryUnknown, match="knows a primary 'other': name it as"):
         await connect(servers.url.replace(NAME, "other"), timeout=30.0)
 
 
-async def test_one_that_is_away_may_know_the_name(servers: Watched) -> None:
+async def test_unreachable_sentinel_may_have_the_name(servers: Watched) -> None:
     url = f"redis+sentinel://127.0.0.1:{servers.sentinels[0].port},127.0.0.1:{free_port()}/other"
     with pytest.raises(RedisUnavailable, match="knows no 'other'"):
         await connect(url, timeout=3.0)
 
 
-async def test_nobody_there() -> None:
+async def test_no_reachable_sentinel() -> None:
     with pytest.raises(RedisUnavailable, match="no sentinel tells where the primary is"):
         await connect(f"redis+sentinel://:hush@127.0.0.1:{free_port()}/{NAME}", timeout=0.5)
 
@@ -126,7 +126,7 @@ async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Watched
         await connect(servers.sentinels[0].url, timeout=10.0)
 
 
-async def test_a_login_that_sentinels_do_not_know_is_no_hindrance(servers: Watched) -> None:
+async def test_sentinels_without_authentication_accept_a_login(servers: Watched) -> None:
     sentinels = Sentinels(Named.parse(servers.url.replace("://", "://me:hush@")))
     assert (await told(sentinels)).user == "me"
 
@@ -141,7 +141,7 @@ class Places:
         return self._targets.pop(0) if len(self._targets) > 1 else self._targets[0]
 
 
-async def test_what_is_no_primary_is_left_for_the_one_that_is(servers: Watched) -> None:
+async def test_link_leaves_a_server_that_is_not_primary(servers: Watched) -> None:
     until(servers.settled, 90.0)
     primary = servers.primary()
     [replica] = [server for server in servers.servers if server is not primary]

@@ -118,7 +118,7 @@ async def caught(call: Awaitable[object]) -> KafkaError:
     return failure.value
 
 
-async def test_what_is_too_much_at_a_time_is_refused_and_may_be_tried_again() -> None:
+async def test_calls_beyond_the_limit_are_rejected_as_retriable() -> None:
     server = GrpcServer(UnderWay(most_calls=2, most_bytes=1000))
     port = server.bind("127.0.0.1:0")
     server.add(Service(SERVICE, Leader(), register))
@@ -156,7 +156,7 @@ async def _served(refused: Callable[[], Awaitable[str]]) -> bool:
     return not await refused()
 
 
-async def test_refusal_arrives_whole(stub: Any) -> None:
+async def test_error_arrives_with_all_details(stub: Any) -> None:
     error = await caught(stub.Produce(pb.ProduceRequest(), timeout=5))
     assert (error.code, error.message, error.metadata) == (REFUSAL.code, REFUSAL.message, REFUSAL.metadata)
     assert (error.violations, error.retry_after) == (REFUSAL.violations, REFUSAL.retry_after)
@@ -174,13 +174,13 @@ async def test_stream_carries_messages_both_ways(stub: Any) -> None:
     assert await echo(stub, 1, 2, 3) == [1, 2, 3]
 
 
-async def test_refusal_ends_a_stream(stub: Any) -> None:
+async def test_error_ends_a_stream(stub: Any) -> None:
     error = await caught(echo(stub, 1, -1))
     assert error.code is REFUSAL.code
     assert error.metadata == REFUSAL.metadata
 
 
-async def test_unexpected_failure_shows_nothing_of_the_server(address: str) -> None:
+async def test_unexpected_failure_reveals_no_server_internals(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         error = await caught(stub.ListOffsets(pb.ListOffsetsRequest(), timeout=5))
@@ -188,7 +188,7 @@ async def test_unexpected_failure_shows_nothing_of_the_server(address: str) -> N
     assert "secret" not in str(error)
 
 
-async def test_a_server_that_is_too_slow_says_so_itself(address: str) -> None:
+async def test_slow_server_reports_the_deadline_itself(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         error = await caught(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=1))
@@ -212,7 +212,7 @@ UNREADABLE: Final = {
 
 @pytest.mark.parametrize("name", UNREADABLE)
 @pytest.mark.parametrize("method", ["Produce", "Deliver"])
-async def test_what_cannot_be_read_is_refused_with_details(address: str, name: str, method: str) -> None:
+async def test_unreadable_request_is_rejected_with_details(address: str, name: str, method: str) -> None:
     data, code = UNREADABLE[name]
     async with grpc.aio.insecure_channel(address) as channel:
         raw: Any = channel  # the types know of messages only
@@ -230,7 +230,7 @@ async def test_what_cannot_be_read_is_refused_with_details(address: str, name: s
         assert await echo(stub, 1) == [1]  # the connection goes on
 
 
-async def test_nobody_there_is_a_retriable_error_that_says_where() -> None:
+async def test_unreachable_server_is_a_retriable_error_with_its_address() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:9") as channel:
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         error = await caught(stub.Produce(pb.ProduceRequest(), timeout=5))
@@ -245,13 +245,13 @@ def test_a_connection_that_is_reset_is_a_retriable_error(code: grpc.StatusCode) 
     assert from_rpc_error(reset).retriable
 
 
-async def test_taken_port_is_one_sentence(address: str) -> None:
+async def test_used_port_is_reported_in_one_sentence(address: str) -> None:
     with pytest.raises(KafkaError, match="Cannot listen on") as failure:
         GrpcServer().bind(address)
     assert failure.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_health_and_reflection_know_the_service(address: str) -> None:
+async def test_health_and_reflection_list_the_service(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", SERVICE):
@@ -281,7 +281,7 @@ async def test_router_calls_its_own_process_without_a_socket() -> None:
     await router.close()
 
 
-async def test_router_closes_the_channels_to_processes_that_are_gone(address: str) -> None:
+async def test_router_closes_channels_to_dead_processes(address: str) -> None:
     first, second, third = (
         Member(f"{number}/1", number, ME.roles, where)
         for number, where in enumerate((address, "127.0.0.1:9", "127.0.0.1:10"), 1)
@@ -312,14 +312,14 @@ async def test_router_closes_the_channels_to_processes_that_are_gone(address: st
         (lambda router: router.share_coordinator(3), ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-async def test_router_says_what_is_missing(
+async def test_router_reports_missing_roles(
     look_up: Callable[[Router], Awaitable[object]], code: ErrorCode
 ) -> None:
     router = Router(Owners(), ME.owner)
     assert (await caught(look_up(router))).code is code
 
 
-async def test_router_without_redis_answers_retriably() -> None:
+async def test_router_without_redis_fails_with_a_retriable_error() -> None:
     owners = Owners(ME)
     owners.away = True
     error = await caught(Router(owners, ME.owner).leader("T", 0))

@@ -28,20 +28,20 @@ def simulate(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(600)
-def test_known_seeds_keep_every_promise() -> None:
+def test_known_seeds_keep_every_invariant() -> None:
     """The same always: what fails is new."""
     run = simulate("--seeds", "100", "--first", "1")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.timeout(900)
-def test_fresh_seeds_keep_every_promise() -> None:
+def test_fresh_seeds_keep_every_invariant() -> None:
     """Others each time: what fails is a defect, and tells how to see it again."""
     run = simulate("--seeds", "200")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_one_seed_is_one_run() -> None:
+def test_same_seed_gives_the_same_run() -> None:
     """Told by two processes, to the byte."""
     once, again, other = simulate("--seed", "2"), simulate("--seed", "2"), simulate("--seed", "3")
     assert once.returncode == 0, once.stdout
@@ -50,7 +50,7 @@ def test_one_seed_is_one_run() -> None:
     assert once.stdout != other.stdout
 
 
-def test_broken_code_is_found_out() -> None:
+def test_mutant_is_detected() -> None:
     """By one of the mutants; `make simulate-mutants` looks for all of them. The run is told without what its
     failure does not need, and can be seen again.
     """
@@ -71,14 +71,14 @@ def test_mutant_that_survives_is_a_failure() -> None:
     assert "SURVIVED" in hunt.stdout
 
 
-def test_mutants_meet_the_seeds_that_were_asked_for() -> None:
+def test_mutants_run_with_the_requested_seeds() -> None:
     hunt = simulate("--mutants", "start offset in memory", "--first", "1", "--seeds", "1")
     assert hunt.returncode == 0, hunt.stdout + hunt.stderr
     assert "seed 1, without" in hunt.stdout
     assert "REPLAY_AGREES" in hunt.stdout
 
 
-def test_no_runs_are_refused() -> None:
+def test_invalid_seed_options_are_rejected() -> None:
     for options in (("--seeds", "0"), ("--mutants", "", "--seeds", "0"), ("--seed", "1", "--first", "1")):
         refused = simulate(*options)
         assert (refused.returncode, refused.stdout) == (2, "")

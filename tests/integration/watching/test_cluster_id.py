@@ -64,7 +64,7 @@ async def test_two_clusters_in_one_redis(redis: Server, start: Start) -> None:
     assert not nothing.records
 
 
-async def test_a_gateway_of_another_name_is_alone_and_says_so(redis: Server, start: Start) -> None:
+async def test_gateway_with_another_cluster_name_is_not_ready(redis: Server, start: Start) -> None:
     await start(of_cluster("right", redis=redis.url))
     lost = await start(
         of_cluster("wrong", redis=redis.url, roles=frozenset({"gateway"}), metrics="127.0.0.1:0")
@@ -91,7 +91,7 @@ def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_everything_tells_its_metrics(redis: Server, start: Start) -> None:
+async def test_every_role_exports_its_metrics(redis: Server, start: Start) -> None:
     process = await start(of_cluster("told", redis=redis.url, metrics="127.0.0.1:0"))
     status, text = await ask(f"http://{process.watched_at}/metrics")
     assert status == 200

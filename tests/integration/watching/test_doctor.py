@@ -27,7 +27,7 @@ async def doctor(*options: str) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
 
 
-async def test_what_is_well_gets_advice_at_most(watched: Watched) -> None:
+async def test_healthy_cluster_has_no_findings(watched: Watched) -> None:
     async def well() -> bool:
         said = await doctor("--redis", watched.redis.url, "--json")
         rows = json.loads(said.stdout)
@@ -42,14 +42,14 @@ async def test_what_is_well_gets_advice_at_most(watched: Watched) -> None:
     assert "no replica" in said.stdout
 
 
-async def test_a_cluster_that_nobody_serves_is_an_error(watched: Watched) -> None:
+async def test_unserved_cluster_is_an_error(watched: Watched) -> None:
     said = await doctor("--redis", watched.redis.url, "--set", "cluster.id=nobody", "--json")
     errors = [row["subject"] for row in json.loads(said.stdout) if row["level"] == "error"]
     assert errors == ["gateway", "group-coordinator", "share-coordinator", "share-partition-leader"]
     assert said.returncode == 1
 
 
-async def test_a_redis_that_may_lose_what_it_keeps_is_a_finding_and_the_rest_is_looked_at() -> None:
+async def test_unsafe_redis_is_a_finding_and_other_checks_run() -> None:
     options = ("--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--appendfsync", "always")
     with running("valkey", *options, "--no-appendfsync-on-rewrite", "yes") as server:
         said = await doctor("--redis", server.url, "--json")
@@ -63,14 +63,14 @@ async def test_a_redis_that_may_lose_what_it_keeps_is_a_finding_and_the_rest_is_
     assert ("error", "gateway", "No process of this cluster has the role.") in rows
 
 
-async def test_a_redis_that_is_not_there_is_told_without_its_password() -> None:
+async def test_unreachable_redis_is_reported_without_its_password() -> None:
     said = await doctor("--redis", f"redis://me:secret@127.0.0.1:{free_port()}")
     assert said.returncode == 2
     assert said.stderr.startswith("sharebroker doctor: no Redis at 127.0.0.1:")
     assert "secret" not in said.stderr
 
 
-async def test_records_that_wait_for_nobody_are_told(watched: Watched) -> None:
+async def test_records_without_a_consumer_are_reported(watched: Watched) -> None:
     async with connected(watched.serve.address) as client:
         topic, _ = await client.create()
         group = await client.group()
@@ -96,9 +96,7 @@ async def test_records_that_wait_for_nobody_are_told(watched: Watched) -> None:
     ]
 
 
-async def test_a_process_with_another_clock_is_told(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_clock_skew_is_reported(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sharebroker_server.leases.redis.now", lambda: clock.now() + 90.0)
     link = await connect(watched.redis.url)
     ahead = Member("78/1", 78, frozenset({"gateway"}), "127.0.0.1:9", version=release())
@@ -118,7 +116,7 @@ async def test_a_process_with_another_clock_is_told(
         await link.close()
 
 
-async def test_an_update_that_was_left_half_done_is_told(watched: Watched) -> None:
+async def test_mixed_versions_are_reported(watched: Watched) -> None:
     link = await connect(watched.redis.url)
     older = Member("77/1", 77, frozenset({"gateway"}), "127.0.0.1:9", version="0.0.1")
     store = RedisLeaseStore(link)

@@ -78,7 +78,7 @@ async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: py
         await end([starting])
 
 
-async def test_a_probe_says_how_it_is_used(watched: Watched) -> None:
+async def test_probe_prints_its_usage(watched: Watched) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     assert "no answer" in (await probe("live", nobody)).stderr
     for question, url in (("well", watched.url), ("live", "ftp://here"), ("live", "http://")):

@@ -37,12 +37,12 @@ def rows() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", KAFKA)
-def test_each_of_kafkas_is_served_or_why_not_is_told(name: str) -> None:
+def test_each_kafka_metric_is_served_or_explained(name: str) -> None:
     said = rows()[name]
     assert "`sharebroker_" in said or said.startswith("None")
 
 
-async def test_what_the_table_names_is_served(watched: Watched) -> None:
+async def test_metrics_in_the_table_are_served(watched: Watched) -> None:
     _, text = await watched.ask("/metrics")
     served = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
     named = set(re.findall(r"sharebroker_\w+", TABLE.read_text()))

@@ -21,7 +21,7 @@ async def client(watched: Watched) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_the_story_of_some_records(watched: Watched, client: Client) -> None:
+async def test_metrics_of_a_few_records(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group(share_delivery_count_limit="2")
     await client.publish(topic, "abcdef")
@@ -50,7 +50,7 @@ async def test_the_story_of_some_records(watched: Watched, client: Client) -> No
     assert 2 <= found <= asked
 
 
-async def test_locks_that_run_out_are_counted(watched: Watched, client: Client) -> None:
+async def test_lock_timeouts_are_counted(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group(share_record_lock_duration_ms="1000")
     await client.publish(topic, "ab")
@@ -63,9 +63,7 @@ async def test_locks_that_run_out_are_counted(watched: Watched, client: Client) 
     await eventually(ran_out, 60)
 
 
-async def test_what_a_group_has_not_done_is_told_also_when_it_is_gone(
-    watched: Watched, client: Client
-) -> None:
+async def test_lag_is_reported_for_a_group_without_members(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group()
     await client.publish(topic, "abcdef")
@@ -93,7 +91,7 @@ async def test_what_a_group_has_not_done_is_told_also_when_it_is_gone(
     assert (await watched.metrics()).of("share_group_members", group=group) is not None
 
 
-async def test_how_long_records_wait_is_told_when_nobody_reads(watched: Watched, client: Client) -> None:
+async def test_record_age_is_reported_without_consumers(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group()
     await client.publish(topic, "abc")
@@ -112,7 +110,7 @@ async def test_how_long_records_wait_is_told_when_nobody_reads(watched: Watched,
     assert (await watched.metrics()).of("share_partition_locked_messages", group=group) is None
 
 
-async def test_every_call_is_counted_with_its_end(watched: Watched, client: Client) -> None:
+async def test_every_call_is_counted_with_its_outcome(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     before = await watched.metrics()
     await client.publish(topic, "a")
@@ -130,7 +128,7 @@ async def test_every_call_is_counted_with_its_end(watched: Watched, client: Clie
     assert after.of("rpc_under_way", **publish) == 0
 
 
-async def test_what_the_process_stands_on(watched: Watched, client: Client) -> None:
+async def test_process_and_runtime_metrics(watched: Watched, client: Client) -> None:
     await client.create()
     told = await watched.metrics()
     assert told.of("shards", coordinator="share-coordinator", state="active") == 50
@@ -144,7 +142,7 @@ async def test_what_the_process_stands_on(watched: Watched, client: Client) -> N
     assert told.of("event_loop_lag_seconds_count") is not None
 
 
-async def test_every_name_comes_once_and_is_ours_or_everybody_s(watched: Watched) -> None:
+async def test_metric_names_are_unique_and_prefixed_or_standard(watched: Watched) -> None:
     names = Counter(family.name for family in (await watched.metrics()).families)
     assert not [name for name, count in names.items() if count > 1]
     assert all(name.startswith(("sharebroker_", "process_")) for name in names)
@@ -169,7 +167,7 @@ async def test_many_share_partitions_have_few_series(watched: Watched, client: C
     await client.configure_broker("metrics.max.share.partitions", "1000")
 
 
-async def test_a_storm_of_scrapes_is_answered_and_soon_over(watched: Watched) -> None:
+async def test_concurrent_scrapes_are_served_quickly(watched: Watched) -> None:
     answers = await asyncio.gather(*(watched.ask("/metrics") for _ in range(24)))
     assert [status for status, _ in answers] == [200] * 24
     assert len({text for _, text in answers}) < 24
