@@ -1,6 +1,6 @@
-"""Broken twins of the code: a checker that does not find them is worth nothing.
+"""Mutants of the product, each with one safeguard removed; a simulated run must detect every one.
 
-Each takes one safeguard away. `make simulate-mutants` says which seed gave it away, and by which promise.
+`make simulate-mutants` prints the seed that detects each mutant, and the invariant that it breaks.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ from sharebroker_server.stream_log.port import LogNotWritten
 from sharebroker_server.testkit.checker.invariants import Invariant
 from sharebroker_server.testkit.simulator.network import Network
 from sharebroker_server.testkit.simulator.store import SimulatedRecordStore
+from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
-from tests.simulation.world import PEACE
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """What is missing, and how to take it away while the context lasts.
+    """The missing safeguard, and the patches that remove it.
 
-    The first seed that notices may name any promise; one is looked for that names each of `breaks`.
+    The first seed that detects a mutant may name any invariant; further seeds must name each of `breaks`.
     """
 
     missing: str

@@ -29,20 +29,20 @@ def simulate(*options: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(600)
 def test_known_seeds_keep_every_invariant() -> None:
-    """The same always: what fails is new."""
+    """The seeds are fixed: a failure is a new defect."""
     run = simulate("--seeds", "100", "--first", "1")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.timeout(900)
 def test_fresh_seeds_keep_every_invariant() -> None:
-    """Others each time: what fails is a defect, and tells how to see it again."""
+    """The seeds are random: a failure is a defect, and prints the command that repeats it."""
     run = simulate("--seeds", "200")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_same_seed_gives_the_same_run() -> None:
-    """Told by two processes, to the byte."""
+    """Two processes print the same bytes."""
     once, again, other = simulate("--seed", "2"), simulate("--seed", "2"), simulate("--seed", "3")
     assert once.returncode == 0, once.stdout
     assert once.stdout.count("\n") > 100
