@@ -63,7 +63,7 @@ async def test_lock_timeouts_are_counted(watched: Watched, client: Client) -> No
     await eventually(ran_out, 60)
 
 
-async def test_lag_is_reported_for_a_group_without_members(watched: Watched, client: Client) -> None:
+async def test_lag_and_oldest_record_age_of_a_group_are_reported(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group()
     await client.publish(topic, "abcdef")
