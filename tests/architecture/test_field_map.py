@@ -66,7 +66,7 @@ def test_only_translated_rpcs_are_mapped() -> None:
     assert set(re.findall(r"^### (\w+)$", field_map, re.MULTILINE)) == set(TRANSLATED)
 
 
-def test_what_differs_has_a_reason() -> None:
+def test_differences_have_a_reason() -> None:
     text = (ROOT / "protos" / "README.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith(("| → ", "| ← "))]
     assert rows

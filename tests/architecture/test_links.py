@@ -18,7 +18,7 @@ DOCUMENTS = [path for path in files() if path.suffix == ".md"]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_resolve(document: Path) -> None:
     assert not list(broken(document))
 
 

@@ -15,7 +15,7 @@ TARGETS = set(re.findall(r"^([^\s.:#]+):", MAKEFILE, re.MULTILINE))
 _MAKE = re.compile(r"`make ([a-z][a-z0-9-]*)")
 
 
-def test_help_tells_every_target() -> None:
+def test_help_lists_every_target() -> None:
     command = ["make", "--no-print-directory", "help"]  # within another make it would name its folder
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     explained = set(re.findall(r"^(\S+):.*## ", MAKEFILE, re.MULTILINE))
@@ -23,5 +23,5 @@ def test_help_tells_every_target() -> None:
 
 
 @pytest.mark.parametrize("document", [path for path in files() if path.suffix == ".md"], ids=name)
-def test_documents_name_targets_that_there_are(document: Path) -> None:
+def test_documents_name_existing_targets(document: Path) -> None:
     assert set(_MAKE.findall(document.read_text())) <= TARGETS

@@ -13,7 +13,7 @@ _PUBLIC = {"pypi.org", "files.pythonhosted.org", None}
 _INDEX_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
 
 
-def test_no_file_names_somebodys_folder() -> None:
+def test_no_file_names_a_home_folder() -> None:
     found = [
         f"{name(path)}: {match.group(0)}"
         for path in files()

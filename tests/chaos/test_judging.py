@@ -52,11 +52,11 @@ def broken(happened: History) -> Invariant | None:
     return None if violation is None else violation.invariant
 
 
-def test_a_record_that_was_accepted_once_is_well() -> None:
+def test_record_accepted_once_passes() -> None:
     assert broken(history([ACCEPTED])) is None
 
 
-def test_an_answer_may_be_heard_before_the_log_is_read() -> None:
+def test_response_may_precede_the_reading_of_the_log() -> None:
     """Readings take turns: what an answer promises may stand in the next one."""
     happened = history([ACCEPTED])
     happened.reads[1] = happened.reads[1]._replace(began=2.2, ended=2.3)
@@ -64,55 +64,55 @@ def test_an_answer_may_be_heard_before_the_log_is_read() -> None:
     assert broken(happened) is None
 
 
-def test_an_answer_that_is_not_in_the_log_is_seen() -> None:
+def test_response_missing_from_the_log_is_detected() -> None:
     happened = history([ACCEPTED])
     happened.reads[1] = LogRead(2.15, 2.2, [])
     assert broken(happened) is Invariant.DURABLE_BEFORE_ANSWERED
 
 
-def test_a_record_that_nobody_got_is_seen() -> None:
+def test_undelivered_record_is_detected() -> None:
     happened = history([ACCEPTED], Published(1.5, "orders", 0, 1, "b"))
     assert broken(happened) is Invariant.NEVER_LOST
 
 
-def test_a_record_that_comes_after_it_was_accepted_is_seen() -> None:
+def test_redelivery_after_accept_is_detected() -> None:
     again = replace_time(ACCEPTED, 30.0, ask=2, member="k1")
     assert broken(history([ACCEPTED, again])) is Invariant.FINISHED_STAYS
 
 
-def test_a_record_that_was_on_its_way_while_a_process_stood_still_may_come_late() -> None:
+def test_record_in_transit_during_a_freeze_may_arrive_late() -> None:
     late = replace_time(ACCEPTED, 30.0, ask=2, member="k1")
     happened = history([ACCEPTED, late])
     happened.stalls.append((2.0, 29.0))
     assert broken(happened) is None
 
 
-def test_an_answer_to_who_comes_too_late_says_nothing() -> None:
+def test_response_to_a_late_acknowledgement_proves_nothing() -> None:
     """An acknowledgement behind the start offset is ignored; Kafka's protocol does not tell."""
     other = replace_time(ACCEPTED, 1.9, ask=2, member="k1")
     released = replace_time(ACCEPTED, 1.95, ask=3, member="k2")._replace(verdict=Verdict.RELEASE)
     assert broken(history([other, released, ACCEPTED], Applied(2.12, 2), Applied(2.12, 3))) is None
 
 
-def test_another_value_at_the_same_offset_is_seen() -> None:
+def test_changed_value_at_an_offset_is_detected() -> None:
     assert broken(history([ACCEPTED._replace(value="b")])) is Invariant.NEVER_LOST
 
 
-def test_a_log_that_is_written_by_a_leader_of_the_past_is_seen() -> None:
+def test_write_by_a_former_leader_is_detected() -> None:
     happened = history([ACCEPTED])
     late = [Appended(3.0, "orders-0", 2, 1, 1), Appended(3.0, "orders-0", 1, 2, 2)]
     happened.reads.append(LogRead(91.0, 91.1, late))
     assert broken(happened) is Invariant.EPOCHS_RISE
 
 
-def test_a_group_over_grpc_is_judged_by_its_tokens() -> None:
+def test_grpc_group_is_checked_by_lock_tokens() -> None:
     share = Share("billing", "orders", 0)
     first = Delivered(2.0, share, 0, "a", "m0", 2**32, 1, 7.0)
     twice = replace(first, at=3.0, member="m1", token=2**32 + 1, count=2, deadline=8.0)
     assert broken(history([ACCEPTED], first, twice)) is Invariant.ONE_HOLDER
 
 
-def test_pauses_are_the_longest_of_each_kind_of_work() -> None:
+def test_longest_pause_of_each_kind_of_work_is_reported() -> None:
     lanes = Lanes()
     lanes.expect([("publish", 0), ("publish", 1)])
     for at in (1.0, 3.0, 2.0, 9.0):
@@ -135,7 +135,7 @@ def replace_time(sighting: Sighting, at: float, *, ask: int, member: str) -> Sig
     return sighting._replace(at=at, asked_at=at, ask=ask, member=member)
 
 
-def test_pauses_stand_beside_their_bounds() -> None:
+def test_pauses_are_reported_with_their_bounds() -> None:
     """What the work pauses without a fault is taken off; who is over is told, and does not fail."""
     outcome = Outcome(History(), "nobody", quiet=[0.1, 0.4], lease=9.0)
     for kind, pauses in {

@@ -45,28 +45,28 @@ public final class AdminTour {
     private void topics() throws Exception {
         var wanted = new NewTopic(topic, 2, (short) 1).configs(Map.of("retention.ms", "9000"));
         var dry = admin.createTopics(List.of(wanted), new CreateTopicsOptions().validateOnly(true));
-        say("validated", dry.numPartitions(topic).get());
+        print("validated", dry.numPartitions(topic).get());
         var made = admin.createTopics(List.of(wanted));
-        say("created", made.replicationFactor(topic).get() + " " + made.config(topic).get().get("retention.ms").value());
-        say("again", error(admin.createTopics(List.of(wanted)).all()));
+        print("created", made.replicationFactor(topic).get() + " " + made.config(topic).get().get("retention.ms").value());
+        print("again", error(admin.createTopics(List.of(wanted)).all()));
         admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3))).all().get();
         var options = new DescribeTopicsOptions().partitionSizeLimitPerResponse(2);
         var shown = admin.describeTopics(List.of(topic), options).allTopicNames().get().get(topic);
-        say("described", shown.partitions().size());
+        print("described", shown.partitions().size());
         var ids = TopicCollection.ofTopicIds(List.of(made.topicId(topic).get()));
-        say("by id", admin.describeTopics(ids).allTopicIds().get().values().iterator().next().name().equals(topic));
-        say("listed", admin.listTopics().names().get().contains(topic));
-        say("internal", admin.listTopics().names().get().contains("__share_group_state"));
+        print("by id", admin.describeTopics(ids).allTopicIds().get().values().iterator().next().name().equals(topic));
+        print("listed", admin.listTopics().names().get().contains(topic));
+        print("internal", admin.listTopics().names().get().contains("__share_group_state"));
     }
 
     private void configs(ConfigResource resource, String name, String value) throws Exception {
         alter(resource, name, value, OpType.SET);
         var entry = admin.describeConfigs(List.of(resource)).all().get().get(resource).get(name);
-        say(resource.type() + " set", entry.value() + " " + entry.source());
+        print(resource.type() + " set", entry.value() + " " + entry.source());
         alter(resource, name, null, OpType.DELETE);
         entry = admin.describeConfigs(List.of(resource)).all().get().get(resource).get(name);
-        say(resource.type() + " put back", entry.value() + " " + entry.source());
-        say(resource.type() + " refused", error(change(resource, name, "nonsense", OpType.SET)));
+        print(resource.type() + " put back", entry.value() + " " + entry.source());
+        print(resource.type() + " refused", error(change(resource, name, "nonsense", OpType.SET)));
     }
 
     private void alter(ConfigResource resource, String name, String value, OpType type) throws Exception {
@@ -80,24 +80,24 @@ public final class AdminTour {
 
     private void cluster() throws Exception {
         var cluster = admin.describeCluster(new DescribeClusterOptions().includeAuthorizedOperations(true));
-        say("controller", cluster.nodes().get().contains(cluster.controller().get()));
-        say("operations", cluster.authorizedOperations().get().size());
+        print("controller", cluster.nodes().get().contains(cluster.controller().get()));
+        print("operations", cluster.authorizedOperations().get().size());
         var levels = new TreeMap<String, Object>();
         admin.describeFeatures().featureMetadata().get().finalizedFeatures()
             .forEach((name, range) -> levels.put(name, range.maxVersionLevel()));
-        say("features", levels);
+        print("features", levels);
         var update = Map.of("share.version", new FeatureUpdate((short) 1, FeatureUpdate.UpgradeType.UPGRADE));
         admin.updateFeatures(update, new UpdateFeaturesOptions()).all().get();
         var kinds = new TreeSet<String>();
         for (var one : admin.listConfigResources(Set.of(), new ListConfigResourcesOptions()).all().get()) {
             kinds.add(one.type().name());
         }
-        say("kinds", kinds);
+        print("kinds", kinds);
     }
 
     private void delete() throws Exception {
         admin.deleteTopics(List.of(topic)).all().get();
-        say("deleted", error(admin.deleteTopics(List.of(topic)).all()));
+        print("deleted", error(admin.deleteTopics(List.of(topic)).all()));
     }
 
     private static String error(KafkaFuture<?> future) throws InterruptedException {
@@ -109,7 +109,7 @@ public final class AdminTour {
         }
     }
 
-    private static void say(String what, Object value) {
+    private static void print(String what, Object value) {
         System.out.println(what + ": " + value);
     }
 }

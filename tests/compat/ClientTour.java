@@ -86,11 +86,11 @@ public final class ClientTour {
                     finished += released ? 0 : 1;
                     consumer.acknowledge(record, released ? AcknowledgeType.RELEASE
                         : record.offset() == 1 ? AcknowledgeType.REJECT : AcknowledgeType.ACCEPT);
-                    say("record %d: %s=%s, headers %s, delivery %d", record.offset(), record.key(),
+                    print("record %d: %s=%s, headers %s, delivery %d", record.offset(), record.key(),
                         record.value(), headers(record), record.deliveryCount().orElseThrow());
                 }
                 consumer.commitSync().forEach((partition, error) ->
-                    error.ifPresent(e -> say("commit of %s failed: %s", partition, e)));
+                    error.ifPresent(e -> print("commit of %s failed: %s", partition, e)));
             }
         }
     }
@@ -107,16 +107,16 @@ public final class ClientTour {
                 }
             }
         }
-        say("one by one: %s", counts);
+        print("one by one: %s", counts);
     }
 
     private void describe() throws Exception {
         try (Admin admin = Admin.create(server)) {
             var offsets = admin.listShareGroupOffsets(Map.of(GROUP,
                 new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(GROUP).get();
-            offsets.forEach((partition, info) -> say("start of %s: %d", partition, info.startOffset()));
+            offsets.forEach((partition, info) -> print("start of %s: %d", partition, info.startOffset()));
             var group = admin.describeShareGroups(List.of(GROUP)).describedGroups().get(GROUP).get();
-            say("group: %s with %d members", group.groupState(), group.members().size());
+            print("group: %s with %d members", group.groupState(), group.members().size());
         }
     }
 
@@ -141,7 +141,7 @@ public final class ClientTour {
         return found.stream().collect(Collectors.joining(",", "[", "]"));
     }
 
-    private static void say(String text, Object... values) {
+    private static void print(String text, Object... values) {
         System.out.println(text.formatted(values));
     }
 }

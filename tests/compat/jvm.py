@@ -24,7 +24,7 @@ class JvmEnded(Exception):
 
 
 class DoesNotCompile(Exception):
-    """What javac says about our classes."""
+    """The errors that javac reports for our classes."""
 
 
 def compile_classes(folder: Path) -> None:
@@ -50,10 +50,10 @@ class Jvm:
                 stderr=output,
                 text=True,
             )
-        self.methods: list[str] = self.hear()["methods"]
+        self.methods: list[str] = self.receive()["methods"]
 
-    def say(self, message: Mapping[str, object]) -> None:
-        """One message. Raises JvmEnded."""
+    def send(self, message: Mapping[str, object]) -> None:
+        """Send one message. Raises JvmEnded."""
         stream = _open(self._process.stdin)
         try:
             stream.write(json.dumps(message) + "\n")
@@ -61,8 +61,8 @@ class Jvm:
         except OSError as error:
             raise JvmEnded(str(error)) from None
 
-    def hear(self) -> dict[str, Any]:
-        """The next message. Raises JvmEnded."""
+    def receive(self) -> dict[str, Any]:
+        """Return the next message. Raises JvmEnded."""
         line = _open(self._process.stdout).readline()
         if not line:
             raise JvmEnded("the JVM ended")
@@ -71,7 +71,7 @@ class Jvm:
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
-        """Within: the JVM is killed when it takes longer, so that nobody waits for ever."""
+        """Kill the JVM if the block takes longer than `seconds`, so that no caller waits indefinitely."""
         timer = threading.Timer(seconds, self._process.kill)
         timer.start()
         try:

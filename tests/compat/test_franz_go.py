@@ -49,7 +49,7 @@ def deliveries(cluster: Cluster, topic: str, group: str) -> list[tuple[int, int,
     )
 
 
-async def test_members_of_a_share_group_work_off_what_producers_wrote(cluster: Cluster) -> None:
+async def test_share_group_members_consume_produced_records(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(PARTITIONS)
         group = await client.group()
@@ -64,7 +64,7 @@ async def test_members_of_a_share_group_work_off_what_producers_wrote(cluster: C
             assert finished == {offset for _, _, where, offset in got if where == partition}
 
 
-async def test_who_wants_a_group_that_is_not_served_hears_so_at_once() -> None:
+async def test_unsupported_group_is_rejected_at_once() -> None:
     with one_process("--feature", "share.version=0") as without_share:
         async with connected(without_share.address) as client:
             topic, _ = await client.create()

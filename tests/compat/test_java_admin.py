@@ -44,6 +44,6 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("version", CLIENTS)
-def test_admin_of_every_release_does_what_it_does_with_kafka(cluster: Cluster, version: str) -> None:
+def test_admin_of_every_release_behaves_as_with_kafka(cluster: Cluster, version: str) -> None:
     tour = run_tool(str(TOUR), cluster.kafka, unique("tour"), jars=CLIENTS[version])
     assert tour.checked().out == SAYS

@@ -39,7 +39,7 @@ def first_deliveries() -> list[str]:
 
 
 @pytest.mark.parametrize("version", CLIENTS)
-def test_java_clients_of_every_release_do_what_they_do_with_kafka(bootstrap: str, version: str) -> None:
+def test_java_clients_of_every_release_behave_as_with_kafka(bootstrap: str, version: str) -> None:
     lines = run_tool(str(TOUR), bootstrap, jars=CLIENTS[version]).checked().lines
     redelivered = "record 0: key=none, headers [compression=none], delivery 2"
     rest = ["one by one: [1, 1, 1]", "start of tour-0: 17", "group: Empty with 0 members"]

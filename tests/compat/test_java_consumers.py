@@ -24,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("version", CLIENTS)
-async def test_java_consumers_of_every_release_go_on_where_the_last_one_was(
+async def test_java_consumers_of_every_release_resume_at_the_committed_offset(
     cluster: Cluster, version: str
 ) -> None:
     async with connected(cluster.address) as client:

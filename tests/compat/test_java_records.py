@@ -27,7 +27,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("version", CLIENTS)
 @pytest.mark.parametrize(("kind", "time"), [("CreateTime", "sent"), ("LogAppendTime", "later")])
-def test_records_are_read_as_they_were_sent(cluster: Cluster, version: str, kind: str, time: str) -> None:
+def test_records_are_read_unchanged(cluster: Cluster, version: str, kind: str, time: str) -> None:
     tour = run_tool(str(TOUR), cluster.kafka, unique("records"), kind, jars=CLIENTS[version]).checked()
     assert tour.lines == [
         "beyond the limit: RecordTooLargeException",

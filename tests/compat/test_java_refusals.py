@@ -29,7 +29,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("version", CLIENTS)
-async def test_who_wants_what_is_not_served_hears_so(cluster: Cluster, version: str) -> None:
+async def test_unsupported_requests_are_rejected(cluster: Cluster, version: str) -> None:
     async with connected(cluster.address) as client:
         topic, _ = await client.create()
     lines = run_tool(str(TOUR), cluster.kafka, topic, *SAYS, jars=CLIENTS[version]).checked().lines

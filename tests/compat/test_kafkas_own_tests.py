@@ -51,7 +51,7 @@ def test_all_methods_are_known(worker: Worker) -> None:
     assert all(method.startswith("test") for method in methods)
 
 
-def test_a_method_that_takes_too_long_has_failed_and_the_next_one_runs(worker: Worker) -> None:
+def test_method_that_times_out_fails_and_the_next_one_runs(worker: Worker) -> None:
     (late,) = worker.run("testAcquisitionLockTimeoutOnConsumer", 0.5)
     assert (late.outcome, late.error) == ("failed", "not done after 0.5 s")
     (next_one,) = worker.run("testPollNoSubscribeFails", 100.0)

@@ -36,7 +36,7 @@ def read(server: Cluster, topic: str, *arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_what_it_writes_it_reads(server: Cluster) -> None:
+def test_written_records_are_read(server: Cluster) -> None:
     topic = unique("kcat")
     for compression in COMPRESSIONS:
         options = ("-p", "0", "-K:", "-H", f"packed={compression}", "-z", compression)
@@ -66,7 +66,7 @@ def test_it_lists_brokers_and_topics(server: Cluster) -> None:
     assert ends == [f"{topic} [0] offset 0\n", f"{topic} [1] offset 1\n"]
 
 
-def test_what_it_writes_in_a_transaction_is_read_once_it_is_committed(server: Cluster) -> None:
+def test_transactional_records_are_read_after_the_commit(server: Cluster) -> None:
     topic = unique("kcat")
     done = kcat(server, "-P", "-t", topic, "-p", "0", "-X", f"transactional.id={topic}", stdin="one\ntwo\n")
     assert done.returncode == 0, done.stderr

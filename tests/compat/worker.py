@@ -18,7 +18,7 @@ MakeCluster = Callable[[Path, int, Mapping[str, str]], Cluster]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How one case of a test method ended; `error` in a line, `trace` with all that Java tells."""
+    """How one case of a test method ended; `error` in a line, `trace` with the Java stack trace."""
 
     name: str
     outcome: str
@@ -50,7 +50,7 @@ class Worker:
         try:
             jvm = self._running()
             with jvm.limited(limit):
-                jvm.say({"run": method})
+                jvm.send({"run": method})
                 return [Case(**case) for case in self._until_done(jvm, method)]
         except JvmEnded as ended:
             took = time.monotonic() - begun
@@ -73,11 +73,11 @@ class Worker:
 
     def _until_done(self, jvm: Jvm, method: str) -> list[dict[str, Any]]:
         while True:
-            message = jvm.hear()
+            message = jvm.receive()
             if "cases" in message:
                 cases: list[dict[str, Any]] = message["cases"]
                 return cases
-            jvm.say(self._answer(method, message))
+            jvm.send(self._answer(method, message))
 
     def _answer(self, method: str, question: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -92,7 +92,7 @@ async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> Asyn
     await link.close()
 
 
-async def test_a_log_that_never_was_is_empty(stores: Stores) -> None:
+async def test_unknown_log_is_empty(stores: Stores) -> None:
     assert await stores.records.bounds(NAME) == Bounds(0, 0)
     assert await stores.records.read(NAME, 0, 100) == []
     assert await stores.records.segments(NAME) == []
@@ -233,7 +233,7 @@ async def test_a_deleted_log_starts_again(stores: Stores) -> None:
     assert await stores.bases(0) == [0]
 
 
-async def test_partitions_are_known_until_they_are_deleted(stores: Stores) -> None:
+async def test_partitions_are_listed_until_deleted(stores: Stores) -> None:
     await stores.filled(2)
     assert await stores.records.partitions() == {NAME}
     await stores.records.delete(NAME)
@@ -241,7 +241,7 @@ async def test_partitions_are_known_until_they_are_deleted(stores: Stores) -> No
     assert await stores.records.partitions() == set()
 
 
-async def test_partitions_do_not_see_each_other(stores: Stores) -> None:
+async def test_partitions_are_independent(stores: Stores) -> None:
     await stores.filled(1)
     assert await stores.records.read("partition:7f3c:1", 0, 100) == []
 
@@ -308,7 +308,7 @@ async def test_bounds_survive_a_rewrite_of_the_file_and_a_restart(server: Server
     await again.close()
 
 
-async def test_a_leader_lives_through_a_crash_of_its_server(server: Server, link: RedisLink) -> None:
+async def test_leader_survives_a_redis_crash(server: Server, link: RedisLink) -> None:
     lease = StoredLease(link)
     log = await PartitionLog.open(NAME, await lease.reclaim(), RedisRecordStore(link), lease)
     assert (await log.append(batch(3))).base_offset == 0
@@ -323,7 +323,7 @@ async def test_a_leader_lives_through_a_crash_of_its_server(server: Server, link
     await log.close()
 
 
-async def test_a_lost_answer_is_found_out_by_reading_again(server: Server, link: RedisLink) -> None:
+async def test_lost_reply_is_resolved_by_reading_the_log(server: Server, link: RedisLink) -> None:
     async with FaultProxy(server.port) as proxy:
         through = await RedisLink.connect(proxy.url, settings=QUICK)
         lease = StoredLease(link, proxy.heal)
@@ -340,7 +340,7 @@ async def test_a_lost_answer_is_found_out_by_reading_again(server: Server, link:
         await through.close()
 
 
-async def test_failures_of_redis_are_sorted(server: Server, link: RedisLink) -> None:
+async def test_redis_errors_are_classified(server: Server, link: RedisLink) -> None:
     stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
     epoch = await stores.filled(1)
     server.kill()
@@ -358,7 +358,7 @@ async def test_failures_of_redis_are_sorted(server: Server, link: RedisLink) -> 
         await stores.owned()
 
 
-async def test_the_twin_fails_on_demand() -> None:
+async def test_memory_store_fails_on_demand() -> None:
     store = MemoryRecordStore()
     for fault in (Fault.NOT_WRITTEN, Fault.LOST_UNKNOWN, Fault.DONE_UNKNOWN, Fault.FENCED):
         store.fail_next_append(fault)

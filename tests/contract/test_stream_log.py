@@ -64,7 +64,7 @@ async def test_read_starts_after_a_position_and_stops_at_the_limit(stores: Store
     assert await stores.log.read(SHARD, 10, 4) == []
 
 
-async def test_shards_do_not_see_each_other(stores: Stores) -> None:
+async def test_shards_are_independent(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [b"a"])
     assert await stores.log.read("share-coordinator:8", 0, 10) == []
@@ -103,7 +103,7 @@ async def test_release_does_not_open_the_log_to_older_epochs(stores: Stores) -> 
 
 
 @pytest.mark.parametrize("first", [1, 2, 4, 100])
-async def test_out_of_order_is_refused_and_nothing_is_written(stores: Stores, first: int) -> None:
+async def test_out_of_order_append_is_rejected(stores: Stores, first: int) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [b"a", b"b"])
     with pytest.raises(LogOutOfOrder) as refusal:

@@ -65,7 +65,7 @@ def transaction(kafka: str, topic: str) -> None:
     producer.commit_transaction(SECONDS)
 
 
-def test_processes_are_connected_as_the_policies_let_them() -> None:
+def test_connections_match_the_network_policies() -> None:
     with four_processes() as cluster:
         commands(
             cluster.address,

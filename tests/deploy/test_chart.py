@@ -35,7 +35,7 @@ case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 
 @needs_helm
 @case
-def test_renders_what_is_written_down(case: Path) -> None:
+def test_rendered_chart_matches_the_golden_files(case: Path) -> None:
     assert rendered(case) == golden(case).read_text(), "`make chart`, and look at the difference"
 
 
@@ -48,7 +48,7 @@ def test_lint_is_clean(case: Path) -> None:
 
 @pytest.mark.skipif(not TOOLS.exists(), reason=NO_TOOLS)
 @pytest.mark.parametrize("version", ["1.30", "1.32", "1.34", "1.37"])
-def test_kubernetes_knows_every_field(version: str) -> None:
+def test_manifests_pass_the_kubernetes_schema(version: str) -> None:
     command = [str(TOOLS), "-m", "kubernetes_validate", "-k", version, "--strict", "--quiet", "--no-warn"]
     done = subprocess.run(
         [*command, *(str(golden(case)) for case in CASES)],
@@ -234,14 +234,14 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ),
     ],
 )
-def test_a_wrong_value_is_refused_with_its_path(wrong: str, said: str) -> None:
+def test_invalid_value_is_rejected_with_its_path(wrong: str, said: str) -> None:
     done = template(f"--set={wrong}")
     assert done.returncode != 0
     assert said in done.stderr
 
 
 @needs_helm
-def test_old_kubernetes_is_refused() -> None:
+def test_old_kubernetes_is_rejected() -> None:
     done = template("--kube-version=1.29.0")
     assert "requires kubeVersion" in done.stderr
 
@@ -256,13 +256,13 @@ def test_names_begin_with_the_release(release: str, name: str) -> None:
     assert f"name: {name}\n" in done.stdout
 
 
-def test_the_schema_knows_the_servers_properties_and_features() -> None:
+def test_schema_covers_server_properties_and_features() -> None:
     assert SCHEMA.read_text() == with_settings(SCHEMA.read_text()), "`make chart` writes it anew"
     assert ORDER.read_text() == order(), "`make chart` writes it anew"
 
 
 @pytest.mark.parametrize("name", TRACING)
-def test_the_schema_refuses_of_tracing_what_processes_refuse(name: str) -> None:
+def test_schema_rejects_the_same_tracing_values_as_the_server(name: str) -> None:
     told = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://jaeger:4317", "OTEL_METRICS_EXPORTER": "otlp"}
     said = TRACING[name]
     wrong = [str(said[bound] + more) for bound, more in (("minimum", -1), ("maximum", 1)) if bound in said]
@@ -279,7 +279,7 @@ def test_the_schema_refuses_of_tracing_what_processes_refuse(name: str) -> None:
         *(r"redis+sentinel://a:1\,b/mymaster", "rediss+sentinel://a/m/2", "sentinel://a:1/m"),
     ],
 )
-def test_addresses_of_redis_are_taken(url: str) -> None:
+def test_redis_addresses_are_accepted(url: str) -> None:
     assert f'value: "{url.replace(chr(92), "")}"' in (
         template(f"--set=redis.builtIn.enabled=false,redis.url={url}").stdout
     )
@@ -327,13 +327,13 @@ def test_egress_is_open_to_every_port_of_redis(said: str, ports: set[int]) -> No
         "monitoring.podMonitor.interval=1m30s,monitoring.podMonitor.enabled=true",
     ],
 )
-def test_what_is_right_is_taken(said: str) -> None:
+def test_valid_values_are_accepted(said: str) -> None:
     done = template(f"--set={said}")
     assert done.returncode == 0, done.stderr
 
 
 @needs_helm
-def test_a_group_arrives_as_it_is_called() -> None:
+def test_group_name_is_rendered_unchanged() -> None:
     done = template("--set=pipeline.enabled=true,pipeline.group=my group: a #1")
     (job,) = (one for one in manifests(done.stdout) if one["kind"] == "Job")
     assert "--group=my group: a #1" in job["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -343,7 +343,7 @@ def test_every_value_is_in_the_readme() -> None:
     assert README.read_text() == with_table(README.read_text()), "`make chart` writes it anew"
 
 
-def test_every_value_says_what_it_means() -> None:
+def test_every_value_has_a_description() -> None:
     text = VALUES.read_text()
     assert text == with_comments(text), "`make chart` writes it anew"
     assert "\n  # Tag of the image; default: the chart's appVersion.\n  tag:" in text

@@ -25,7 +25,7 @@ def test_images_are_named_by_a_release(name: str) -> None:
 
 
 @every_service
-def test_ports_are_for_this_machine_alone(name: str) -> None:
+def test_ports_are_published_on_loopback_only(name: str) -> None:
     assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", ()))
 
 
@@ -45,7 +45,7 @@ def test_every_role_runs_once_and_twice_with_the_profile() -> None:
 
 
 @pytest.mark.parametrize("name", BROKERS)
-def test_brokers_wait_for_redis_and_tell_when_they_are_ready(name: str) -> None:
+def test_brokers_wait_for_redis_and_report_readiness(name: str) -> None:
     broker = SERVICES[name]
     assert broker["depends_on"] == {"valkey": {"condition": "service_healthy"}}
     assert broker["healthcheck"]["test"] == ["CMD", "sharebroker", "probe", "ready"]
@@ -54,7 +54,7 @@ def test_brokers_wait_for_redis_and_tell_when_they_are_ready(name: str) -> None:
     assert broker["cap_drop"] == ["ALL"]
 
 
-def test_what_is_answered_is_on_disk() -> None:
+def test_acknowledged_writes_are_on_disk() -> None:
     command = SERVICES["valkey"]["command"]
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert options["--appendonly"] == "yes"
@@ -62,7 +62,7 @@ def test_what_is_answered_is_on_disk() -> None:
     assert options["--maxmemory-policy"] == "noeviction"
 
 
-def test_a_valkey_that_loads_its_file_is_waited_for() -> None:
+def test_brokers_wait_while_valkey_loads_its_file() -> None:
     """It answers with an error then, for which valkey-cli ends with 1 by `-e` alone."""
     check = SERVICES["valkey"]["healthcheck"]
     assert check["test"] == ["CMD", "valkey-cli", "-e", "ping"]
@@ -75,13 +75,13 @@ def test_compose_can_wait_for_it(name: str) -> None:
 
 
 @every_service
-def test_what_is_mounted_is_there(name: str) -> None:
+def test_mounted_files_exist(name: str) -> None:
     for volume in SERVICES[name].get("volumes", ()):
         source = volume.partition(":")[0]
         assert (ROOT / source).exists() if source.startswith("./") else source in COMPOSE["volumes"]
 
 
-def test_whoever_clicks_on_a_line_gets_to_its_traces() -> None:
+def test_dashboard_series_link_to_their_traces() -> None:
     """Grafana shows Explore, where links of panels lead, to editors; since 12 nothing gives it to viewers."""
     environment = SERVICES["grafana"]["environment"]
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Editor"
@@ -91,7 +91,7 @@ def test_whoever_clicks_on_a_line_gets_to_its_traces() -> None:
     assert not provider.get("allowUiUpdates", False)
 
 
-def test_prometheus_asks_every_broker() -> None:
+def test_prometheus_scrapes_every_broker() -> None:
     (job,) = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text())["scrape_configs"]
     (found,) = job["dns_sd_configs"]
     assert set(found["names"]) == set(BROKERS)

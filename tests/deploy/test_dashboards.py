@@ -91,7 +91,7 @@ class Work:
                 return
 
 
-async def test_every_panel_shows_something(serve: Serve) -> None:
+async def test_every_panel_has_data(serve: Serve) -> None:
     missing = dict(panels())
     assert len(missing) > 40
     async with connected(serve.address) as client:

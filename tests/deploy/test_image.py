@@ -31,7 +31,7 @@ def pinned(lock: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["runtime.lock", "build.lock"])
-def test_what_runs_is_what_was_tested(name: str) -> None:
+def test_image_pins_the_tested_versions(name: str) -> None:
     tested = pinned(ROOT / "requirements.lock")
     assert {package: tested.get(package) for package in pinned(DEPLOY / name)} == pinned(DEPLOY / name)
 
@@ -45,7 +45,7 @@ def test_every_package_has_hashes_and_no_index(name: str) -> None:
     assert "://" not in text
 
 
-def test_the_image_gets_what_the_projects_need_and_no_test_tools() -> None:
+def test_image_has_runtime_dependencies_and_no_test_tools() -> None:
     locked = pinned(DEPLOY / "runtime.lock")
     development = set()
     for project in (
@@ -78,21 +78,21 @@ def test_the_image_is_built_from_a_named_release() -> None:
     assert DOCKERFILE.endswith("\nFROM server\n"), "without a target it is the server"
 
 
-def test_what_is_removed_is_in_no_layer() -> None:
+def test_removed_files_are_in_no_layer() -> None:
     assert FINAL.count("COPY --from=base / /\n") == 1
     assert "rm -" not in FINAL
     removed = DOCKERFILE.partition("\nFROM ${BASE} AS base\n")[2].partition("\nFROM ")[0]
     assert {"bin/pip*", "lib/python3.11/site-packages/*", "lib/python3.11/ensurepip"} <= set(removed.split())
 
 
-def test_nobody_is_root_in_it_and_sigterm_drains() -> None:
+def test_image_runs_without_root_and_drains_on_sigterm() -> None:
     assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", FINAL, re.MULTILINE)
     assert "\nSTOPSIGNAL SIGTERM\n" in FINAL
     assert re.search(r'^HEALTHCHECK .*CMD \["sharebroker", "probe", "live"\]$', FINAL, re.MULTILINE)
     assert '\nENTRYPOINT ["sharebroker"]\n' in FINAL
 
 
-def test_whatever_serves_in_it_tells_the_health_check_how_it_is(tmp_path: Path) -> None:
+def test_health_check_works_for_every_role(tmp_path: Path) -> None:
     """Also as the README has it: `serve` with options of one's own, of which none is --metrics."""
     (address,) = re.findall(r"SHAREBROKER_METRICS=(\S+)", FINAL)
     assert address.rpartition(":")[2] == DEFAULT_URL.rpartition(":")[2]
@@ -105,7 +105,7 @@ def test_whatever_serves_in_it_tells_the_health_check_how_it_is(tmp_path: Path) 
         assert serve.stop() == 0
 
 
-def test_nothing_of_the_standard_library_is_compiled_at_each_start(tmp_path: Path) -> None:
+def test_standard_library_is_precompiled(tmp_path: Path) -> None:
     """Python's image has it uncompiled: a start, and each health check, took twice the time."""
     (words,) = re.findall(r"^RUN (export PYTHONDONTWRITEBYTECODE= .+)$", FINAL, re.MULTILINE)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -118,7 +118,7 @@ def test_nothing_of_the_standard_library_is_compiled_at_each_start(tmp_path: Pat
         assert any(f"{library}/{needed}.".removeprefix("/") in file for file in there)
 
 
-def test_only_what_is_needed_is_sent_to_the_builder() -> None:
+def test_build_context_has_only_needed_files() -> None:
     first, *rest = (ROOT / ".dockerignore").read_text().splitlines()
     assert first == "*"
     copied = {

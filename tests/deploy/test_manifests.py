@@ -38,7 +38,7 @@ def find(case: str, kind: str, name: str) -> Manifest:
 
 
 @every_pod
-def test_pods_keep_to_the_restricted_profile(pod: Manifest) -> None:
+def test_pods_satisfy_the_restricted_profile(pod: Manifest) -> None:
     """Kubernetes' pod security standard "restricted", and nothing to write on."""
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] > 0
@@ -58,7 +58,7 @@ def test_pods_get_no_token_and_no_variables_of_services(pod: Manifest) -> None:
 
 
 @every_pod
-def test_images_have_a_tag_and_memory_a_bound(pod: Manifest) -> None:
+def test_images_have_tags_and_memory_limits(pod: Manifest) -> None:
     for container in pod["containers"]:
         assert container["image"].rpartition(":")[2] not in ("", "latest")
         assert "memory" in container["resources"]["limits"]
@@ -73,7 +73,7 @@ def brokers(case: str) -> Iterator[tuple[str, Manifest]]:
 
 
 @pytest.mark.parametrize("case", ALL)
-def test_every_role_runs_and_is_asked_three_questions(case: str) -> None:
+def test_every_role_runs_with_three_probes(case: str) -> None:
     found = dict(brokers(case))
     assert set(found) == ROLES
     for pod in found.values():
@@ -85,7 +85,7 @@ def test_every_role_runs_and_is_asked_three_questions(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ALL)
-def test_serve_knows_what_it_is_told(case: str) -> None:
+def test_serve_accepts_the_rendered_options(case: str) -> None:
     app = typer.Typer()
     app.command()(serve)
     known = {name for option in get_command(app).params for name in option.opts}
@@ -101,7 +101,7 @@ def test_serve_knows_what_it_is_told(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", ALL)
-def test_pods_outlive_what_they_hand_over(case: str) -> None:
+def test_termination_grace_exceeds_the_hand_over(case: str) -> None:
     for _, pod in brokers(case):
         before = (
             pod["containers"][0].get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
@@ -121,7 +121,7 @@ def secrets(value: Any) -> Iterator[str]:
             yield from secrets(inner)
 
 
-def test_passwords_come_from_secrets_alone() -> None:
+def test_passwords_come_only_from_secrets() -> None:
     assert set(secrets(ALL["production"])) == {"redis-url"}
     assert set(secrets(ALL["nodeport"])) == {"valkey"}
     assert not any(one["kind"] == "Secret" for case in ALL.values() for one in case)
@@ -142,7 +142,7 @@ def component(peer: Manifest) -> str:
     return str(peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"])
 
 
-def test_network_policies_are_the_arrows_of_the_picture() -> None:
+def test_network_policies_match_the_diagram() -> None:
     into, out = set(), set()
     for role in ROLES:
         spec = find("production", "NetworkPolicy", f"sharebroker-{role}")["spec"]
@@ -157,7 +157,7 @@ def test_network_policies_are_the_arrows_of_the_picture() -> None:
     assert out == ARROWS
 
 
-def test_the_scaler_reads_what_keda_is_told() -> None:
+def test_scaler_accepts_the_rendered_keda_metadata() -> None:
     triggers = {
         one["metadata"]["name"]: one["spec"]["triggers"][0]
         for one in ALL["workers"]
@@ -170,7 +170,7 @@ def test_the_scaler_reads_what_keda_is_told() -> None:
     }
 
 
-def test_keda_asks_by_a_name_that_pods_trust_too() -> None:
+def test_keda_uses_a_name_in_the_certificates() -> None:
     """KEDA verifies the host of the address; the README's certificate is for that one."""
     (scaled,) = (one for one in ALL["encrypted"] if one["kind"] == "ScaledObject")
     (trigger,) = scaled["spec"]["triggers"]
@@ -202,7 +202,7 @@ def test_names_outside_carry_the_gateways_number() -> None:
     assert names == [f"kafka-{number}.example.com" for number in range(4)]
 
 
-def test_the_built_in_valkey_promises_what_we_do() -> None:
+def test_built_in_valkey_has_the_documented_durability() -> None:
     valkey = find("defaults", "StatefulSet", "sharebroker-valkey")["spec"]["template"]["spec"]["containers"][
         0
     ]
@@ -215,7 +215,7 @@ def test_the_built_in_valkey_promises_what_we_do() -> None:
         assert [client.config_get(name)[name] for name in names] == ["yes", "always", "", "noeviction"]
 
 
-def test_a_valkey_that_loads_its_file_lives_and_does_not_serve() -> None:
+def test_loading_valkey_is_live_and_not_ready() -> None:
     """It answers with an error then, for which valkey-cli ends with 1 by `-e` alone."""
     (container,) = find("defaults", "StatefulSet", "sharebroker-valkey")["spec"]["template"]["spec"][
         "containers"
@@ -266,7 +266,7 @@ def test_an_ingress_passes_tls_on_to_the_gateway_of_the_name() -> None:
         assert all(options[f"--tls-{one}"].startswith(f"{mount}/") for one in ("cert", "key", "ca"))
 
 
-def test_every_pod_of_ours_trusts_by_the_same_name() -> None:
+def test_every_pod_verifies_the_same_server_name() -> None:
     (test,) = (one for one in ALL["encrypted"] if one["kind"] == "Pod")
     (server,) = test["spec"]["containers"][0]["env"]
     parts = urlsplit(server["value"])

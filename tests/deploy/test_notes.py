@@ -70,7 +70,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
     ],
 )
-def test_notes_say_where_it_serves_and_what_is_missing(chart: Path, values: str, said: list[str]) -> None:
+def test_notes_show_addresses_and_missing_settings(chart: Path, values: str, said: list[str]) -> None:
     done = helm(
         *("template", "sharebroker", str(chart), "--namespace=queues", f"--kube-version={KUBERNETES}"),
         *("--show-only=templates/notes.yaml", f"--set={values}"),

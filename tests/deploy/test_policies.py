@@ -66,14 +66,14 @@ def arrows(objects: list[Manifest], inner: str, outer: int) -> Iterator[tuple[st
                 yield caller, called
 
 
-def test_pods_call_each_other_as_in_the_picture_and_clients_call_gateways() -> None:
+def test_network_policies_permit_the_diagrammed_calls() -> None:
     objects = manifests(template(*CLOSED).stdout)
     assert set(labels(objects)) == ROLES | CLIENTS | {"valkey"}
     assert set(arrows(objects, "grpc", 9090)) == ARROWS | {(client, "gateway") for client in CLIENTS}
     assert set(arrows(objects, "redis", 6379)) == {(role, "valkey") for role in ROLES}
 
 
-def test_names_are_asked_for_by_all_who_call_somebody() -> None:
+def test_every_calling_pod_may_query_dns() -> None:
     objects = manifests(template(*CLOSED).stdout)
     policies = [one["spec"] for one in objects if one["kind"] == "NetworkPolicy"]
     resolver = {"k8s-app": "kube-dns"}

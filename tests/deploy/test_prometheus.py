@@ -62,7 +62,7 @@ def promtool(*words: str) -> str:
     return done.stdout
 
 
-def test_the_configuration_of_compose_is_sound(tmp_path: Path) -> None:
+def test_compose_prometheus_config_is_valid(tmp_path: Path) -> None:
     text = (ROOT / "deploy" / "compose" / "prometheus.yml").read_text()
     config = tmp_path / "prometheus.yml"
     config.write_text(text.replace("/etc/prometheus/rules.yaml", str(RULES)))
@@ -76,7 +76,7 @@ def rules() -> list[dict[str, str]]:
     return found
 
 
-def test_nothing_goes_off_where_nothing_is(tmp_path: Path) -> None:
+def test_no_alert_fires_without_data(tmp_path: Path) -> None:
     silent = [{"eval_time": "1h", "alertname": rule["alert"], "exp_alerts": []} for rule in rules()]
     case = tmp_path / "silence.yml"
     tests = [{"interval": "1m", "input_series": [], "alert_rule_test": silent}]
@@ -84,7 +84,7 @@ def test_nothing_goes_off_where_nothing_is(tmp_path: Path) -> None:
     promtool("test", "rules", str(case))
 
 
-def test_each_goes_off_by_itself(tmp_path: Path) -> None:
+def test_each_alert_fires_alone(tmp_path: Path) -> None:
     assert set(TROUBLE) == {rule["alert"] for rule in rules()}
     tests = []
     for alert, series in TROUBLE.items():
@@ -102,7 +102,7 @@ def test_each_goes_off_by_itself(tmp_path: Path) -> None:
     promtool("test", "rules", str(case))
 
 
-def test_what_another_release_has_hides_nothing(tmp_path: Path) -> None:
+def test_other_release_does_not_suppress_an_alert(tmp_path: Path) -> None:
     series = [
         {"series": f'sharebroker_members{{release="{release}",role="{role}"}}', "values": _STAYS}
         for release, roles in (("whole", "abcd"), ("lame", "abc"))
@@ -120,7 +120,7 @@ def test_what_another_release_has_hides_nothing(tmp_path: Path) -> None:
     promtool("test", "rules", str(case))
 
 
-def test_where_no_process_is_left_an_alert_says_so(tmp_path: Path) -> None:
+def test_alert_fires_when_no_process_remains(tmp_path: Path) -> None:
     roles = ("gateway", "group-coordinator", "share-partition-leader", "share-coordinator")
     series = [
         {"series": f'sharebroker_members{{release="gone",role="{role}"}}', "values": "1x20 stale"}

@@ -113,7 +113,7 @@ def rendered(*arguments: str) -> Manifest:
         pytest.param([gateways("Deployment", 5), SCALER], None, id="always on: the autoscaler's alone"),
     ],
 )
-def test_an_autoscaler_takes_over_what_runs(
+def test_autoscaler_takes_over_the_replica_count(
     tmp_path: Path, objects: list[Manifest], replicas: int | None
 ) -> None:
     with cluster(tmp_path, *objects) as kubeconfig:

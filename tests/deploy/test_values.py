@@ -133,7 +133,7 @@ def test_names_that_yaml_reads_otherwise_stay_names() -> None:
         ("pipeline", {"pipeline"}),
     ],
 )
-def test_every_pod_can_be_told_where_to_run(values: str, meant: set[str]) -> None:
+def test_every_pod_accepts_scheduling_constraints(values: str, meant: set[str]) -> None:
     """Also that of `helm test`: where nodes are of several kinds, its image may run on few."""
     objects = made(
         f"--set={values}.nodeSelector.pool=queues,{values}.tolerations[0].key=queues",

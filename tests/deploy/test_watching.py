@@ -29,7 +29,7 @@ def expressions() -> Iterator[str]:
     yield from (alert["expr"] for alert in ALERTS)
 
 
-def test_every_metric_that_is_asked_for_exists() -> None:
+def test_every_queried_metric_exists() -> None:
     code = "\n".join(path.read_text() for path in python("services", "libs"))
     whole = set(re.findall(r'"((?:sharebroker|process)_[a-z_]+)"', code))
     # Some are made of what stands in tables: sharebroker_share_group_{name}_total of "records_acquired".
@@ -49,7 +49,7 @@ def test_every_metric_that_is_asked_for_exists() -> None:
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
-def test_dashboards_show_the_releases_that_are_chosen_alone(path: Path) -> None:
+def test_dashboards_show_only_the_selected_releases(path: Path) -> None:
     """Several may be at one Prometheus; where nothing tells them apart (Compose) all are chosen."""
     dashboard = json.loads(path.read_text())
     variables = {one["name"]: one for one in dashboard["templating"]["list"]}
@@ -70,7 +70,7 @@ def test_alerts_are_about_one_release() -> None:
 @pytest.mark.parametrize(
     ("kind", "endpoints"), [("podMonitor", "podMetricsEndpoints"), ("serviceMonitor", "endpoints")]
 )
-def test_monitors_tell_releases_apart(kind: str, endpoints: str) -> None:
+def test_monitors_distinguish_releases(kind: str, endpoints: str) -> None:
     done = template(f"--set=monitoring.{kind}.enabled=true", "--show-only=templates/monitoring.yaml")
     monitor = next(one for one in manifests(done.stdout) if one["kind"].endswith("Monitor"))
     (endpoint,) = monitor["spec"][endpoints]
@@ -119,7 +119,7 @@ def test_series_of_groups_lead_to_their_traces() -> None:
         assert all(label in asked or "by (" not in asked for label in labels)
 
 
-def test_grafana_knows_where_metrics_and_traces_are() -> None:
+def test_grafana_has_data_sources_for_metrics_and_traces() -> None:
     text = (ROOT / "deploy" / "compose" / "grafana" / "datasources" / "sharebroker.yml").read_text()
     prometheus, jaeger = yaml.safe_load(text)["datasources"]
     services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
@@ -130,7 +130,7 @@ def test_grafana_knows_where_metrics_and_traces_are() -> None:
     assert {tag["key"] for tag in leads["tags"]} == {names.GROUP, names.TOPIC}
 
 
-def test_every_alert_says_what_to_do() -> None:
+def test_every_alert_has_instructions() -> None:
     sections = re.findall(r"^## (\w+)$", (CHART / "files" / "RUNBOOK.md").read_text(), re.MULTILINE)
     assert sections == [alert["alert"] for alert in ALERTS]
     assert all(alert["labels"]["severity"] in ("critical", "warning") for alert in ALERTS)
@@ -148,7 +148,7 @@ def test_alerts_lead_to_the_runbook() -> None:
     assert links == [f"{base}#{alert['alert'].lower()}" for alert in ALERTS]
 
 
-def test_alerts_without_an_address_of_the_runbook_say_how_to_read_it() -> None:
+def test_alerts_without_a_runbook_url_describe_how_to_read_it() -> None:
     (workers,) = (case for case in CASES if case.stem == "workers")
     made = manifests(golden(workers).read_text())
     (rule,) = (one for one in made if one["kind"] == "PrometheusRule")

@@ -45,7 +45,7 @@ async def _published_for_ever(client: Client, topic: str) -> None:
 
 
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
-async def test_writes_are_refused_while_the_disk_is_full(disk: Path, tmp_path: Path, fsync: str) -> None:
+async def test_writes_are_rejected_while_the_disk_is_full(disk: Path, tmp_path: Path, fsync: str) -> None:
     """With `always` the server ends itself, and is started again; with `everysec` it refuses."""
     with running("valkey", "--appendonly", "yes", "--appendfsync", fsync, within=disk) as server:
         serve = Serve(tmp_path, ["--redis", server.url])

@@ -43,7 +43,7 @@ async def goes_on(client: Client, topic: str, topic_id: str, group_id: str) -> t
     return there, finished
 
 
-async def test_everysec_loses_the_last_second_and_nothing_else(tmp_path: Path) -> None:
+async def test_everysec_loses_at_most_the_last_second(tmp_path: Path) -> None:
     with one_process("--fsync", "everysec") as cluster:
         log = AppendOnlyFile(embedded(cluster))
         async with connected(cluster.address) as client:
@@ -72,9 +72,7 @@ async def test_everysec_loses_the_last_second_and_nothing_else(tmp_path: Path) -
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-async def test_always_loses_nothing_that_was_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_always_loses_no_acknowledged_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notes = tmp_path / "synced"
     monkeypatch.setenv("LD_PRELOAD", str(shim(tmp_path)))
     monkeypatch.setenv("SYNCED", str(notes))
@@ -94,7 +92,7 @@ async def test_always_loses_nothing_that_was_answered(
             assert await goes_on(client, topic, topic_id, group_id) == (20, set(accepted))
 
 
-async def test_a_file_that_is_damaged_in_the_middle_ends_the_start_and_says_what_to_do() -> None:
+async def test_damaged_aof_stops_the_start_with_instructions() -> None:
     with one_process() as cluster:
         (serve,) = cluster.processes
         async with connected(cluster.address) as client:

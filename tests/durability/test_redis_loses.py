@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("durability-redis")
 EVERY_SECOND = ("--appendonly", "yes", "--appendfsync", "everysec")
 
 
-async def test_a_process_that_lives_on_writes_again_what_redis_lost(tmp_path: Path) -> None:
+async def test_surviving_process_rewrites_what_redis_lost(tmp_path: Path) -> None:
     with running("valkey", *EVERY_SECOND) as server:
         serve, log = Serve(tmp_path, ["--redis", server.url]), AppendOnlyFile(server.directory)
         await asyncio.to_thread(serve.start)
@@ -52,7 +52,7 @@ async def test_a_process_that_lives_on_writes_again_what_redis_lost(tmp_path: Pa
             await asyncio.to_thread(serve.stop)
 
 
-async def test_an_idle_process_notices_what_redis_lost_and_heals(tmp_path: Path) -> None:
+async def test_idle_process_detects_and_repairs_what_redis_lost(tmp_path: Path) -> None:
     """Nobody publishes after the loss: the leader has to find out by itself, before it is gone, too."""
     with running("valkey", *EVERY_SECOND) as server:
         serve, log = Serve(tmp_path, ["--redis", server.url]), AppendOnlyFile(server.directory)
@@ -81,7 +81,7 @@ async def test_an_idle_process_notices_what_redis_lost_and_heals(tmp_path: Path)
             await asyncio.to_thread(serve.stop)
 
 
-async def test_with_the_process_the_last_second_is_lost_and_no_more(tmp_path: Path) -> None:
+async def test_death_of_process_and_redis_loses_at_most_the_last_second(tmp_path: Path) -> None:
     with running("valkey", *EVERY_SECOND) as server:
         serve, log = Serve(tmp_path, ["--redis", server.url]), AppendOnlyFile(server.directory)
         await asyncio.to_thread(serve.start)

@@ -166,7 +166,7 @@ async def agreed(serves: Sequence[Serve], topic: str, nodes: set[int], above: in
     return epoch
 
 
-async def test_clients_go_on_when_a_broker_leaves_comes_back_and_is_killed(cluster: Cluster) -> None:
+async def test_clients_recover_when_a_broker_stops_restarts_and_is_killed(cluster: Cluster) -> None:
     one, two, three = cluster.processes
     async with connected(cluster.address) as client:
         topic, _ = await client.create(PARTITIONS)

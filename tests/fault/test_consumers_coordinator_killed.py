@@ -20,7 +20,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-async def test_who_reads_on_begins_where_the_last_offset_was_committed(cluster: Cluster) -> None:
+async def test_consumer_resumes_at_the_last_committed_offset(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         topic, _ = await client.create()
         await client.publish(topic, [str(number) for number in range(RECORDS)], partition=0)

@@ -34,7 +34,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
-async def test_a_deleted_topic_leaves_nothing_behind(cluster: Cluster) -> None:
+async def test_deleted_topic_leaves_no_keys(cluster: Cluster) -> None:
     """State and logs are still there when the processes die that would have removed them."""
     *others, last = [cluster.process(role) for role in AWAY[_kind(cluster)]]
     async with connected(cluster.address) as client:

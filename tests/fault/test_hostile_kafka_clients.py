@@ -204,7 +204,7 @@ LIES: Final = {
 }
 
 
-async def test_lies_end_connections_and_make_few_lines(
+async def test_malformed_requests_end_connections_and_log_few_lines(
     cluster: Cluster, honest: Honest, crowd: Crowd
 ) -> None:
     before, lines = memory(cluster), closed(cluster)
@@ -216,7 +216,9 @@ async def test_lies_end_connections_and_make_few_lines(
     assert len(LIES) <= closed(cluster) - lines < 60
 
 
-async def test_requests_half_sent_hold_nobody_up(cluster: Cluster, honest: Honest, crowd: Crowd) -> None:
+async def test_incomplete_requests_do_not_delay_other_clients(
+    cluster: Cluster, honest: Honest, crowd: Crowd
+) -> None:
     """Each says that much comes, and most of them more than there is room for, all together."""
     before = memory(cluster)
     await crowd.come(100)
@@ -225,7 +227,7 @@ async def test_requests_half_sent_hold_nobody_up(cluster: Cluster, honest: Hones
     assert memory(cluster) - before < MAY_GROW
 
 
-async def test_large_requests_that_stall_hold_bounded_memory(
+async def test_stalled_large_requests_use_bounded_memory(
     cluster: Cluster, honest: Honest, crowd: Crowd
 ) -> None:
     before = memory(cluster)
@@ -235,7 +237,7 @@ async def test_large_requests_that_stall_hold_bounded_memory(
     assert memory(cluster) - before < MAY_GROW
 
 
-async def test_who_asks_and_never_reads_is_not_served_any_more(
+async def test_client_that_never_reads_is_no_longer_served(
     cluster: Cluster, honest: Honest, crowd: Crowd
 ) -> None:
     before = memory(cluster)
@@ -245,7 +247,7 @@ async def test_who_asks_and_never_reads_is_not_served_any_more(
     assert memory(cluster) - before < MAY_GROW
 
 
-async def test_large_answers_that_nobody_reads_hold_bounded_memory(
+async def test_unread_large_responses_use_bounded_memory(
     cluster: Cluster, honest: Honest, crowd: Crowd
 ) -> None:
     async with connected(cluster.address) as client:
@@ -278,7 +280,7 @@ async def test_many_idle_connections_cost_little(cluster: Cluster, honest: Hones
     assert (memory(cluster) - before) / number < 10_000
 
 
-async def test_more_connections_than_there_may_be_are_closed_at_once(
+async def test_connections_beyond_the_limit_are_closed_at_once(
     cluster: Cluster, honest: Honest, crowd: Crowd
 ) -> None:
     await crowd.come(5550)
@@ -324,7 +326,7 @@ def _target(link: Path) -> str:
         return ""
 
 
-async def test_all_that_was_left_open_is_closed(cluster: Cluster) -> None:
+async def test_open_connections_are_closed_at_shutdown(cluster: Cluster) -> None:
     """The server's own view of it: sockets of its process."""
     (serve,) = cluster.processes
     assert serve.process is not None
@@ -336,7 +338,7 @@ async def test_all_that_was_left_open_is_closed(cluster: Cluster) -> None:
     await eventually(lambda: sockets() < 60)
 
 
-async def test_the_server_stops_in_order_under_fire(cluster: Cluster, crowd: Crowd) -> None:
+async def test_server_stops_in_order_under_load(cluster: Cluster, crowd: Crowd) -> None:
     """Comes last: idle, waiting, busy, stalled and unread connections when SIGTERM comes."""
     await crowd.come(200)
     topic = unique("topic")

@@ -32,7 +32,7 @@ async def planned(client: Client) -> tuple[Driver, str]:
     return await Driver(client, await client.group(), topic).open(), topic_id
 
 
-async def test_what_is_available_again_is_committed_and_given_to_nobody(cluster: Cluster) -> None:
+async def test_available_planned_records_are_committed_and_not_redelivered(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         driver, topic_id = await planned(client)
         batch = await driver.plan(10)
@@ -44,7 +44,7 @@ async def test_what_is_available_again_is_committed_and_given_to_nobody(cluster:
         assert [record.offset for record in others] == list(range(10, 20))
 
 
-async def test_what_somebody_took_meanwhile_is_left_to_them(cluster: Cluster) -> None:
+async def test_records_acquired_by_another_member_stay_with_it(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         driver, topic_id = await planned(client)
         batch = await driver.plan(10)
@@ -56,7 +56,7 @@ async def test_what_somebody_took_meanwhile_is_left_to_them(cluster: Cluster) ->
         assert await client.finished(driver.group_id, topic_id) == set(range(10))
 
 
-async def test_a_batch_that_is_worked_on_is_taken_back(cluster: Cluster) -> None:
+async def test_planned_batch_in_progress_is_reacquired(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         driver, _ = await planned(client)
         batch = await driver.plan(10)
@@ -67,7 +67,7 @@ async def test_a_batch_that_is_worked_on_is_taken_back(cluster: Cluster) -> None
         assert await driver.plan(10) == batch
 
 
-async def test_what_was_staged_survives_whoever_kept_it(cluster: Cluster) -> None:
+async def test_staged_verdicts_survive_the_death_of_their_broker(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         driver, topic_id = await planned(client)
         batch = await driver.plan(10)

@@ -29,7 +29,7 @@ async def restart(cluster: Cluster) -> None:
     await asyncio.to_thread(process.start)
 
 
-async def test_what_was_accepted_stays_so_and_what_was_held_comes_again(cluster: Cluster) -> None:
+async def test_accepts_survive_and_locked_records_are_redelivered(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create()
         group_id = await client.group()
@@ -49,7 +49,7 @@ async def test_what_was_accepted_stays_so_and_what_was_held_comes_again(cluster:
         assert await client.finished(group_id, topic_id) == set(range(11))
 
 
-async def test_under_load_nothing_answered_is_lost_or_comes_again(cluster: Cluster) -> None:
+async def test_no_acknowledged_record_is_lost_or_redelivered_under_load(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(4)
         traffic = Traffic(cluster.address, topic, await client.group())
@@ -61,7 +61,7 @@ async def test_under_load_nothing_answered_is_lost_or_comes_again(cluster: Clust
         assert not books.broken
 
 
-async def test_its_valkey_is_killed_under_load(cluster: Cluster) -> None:
+async def test_embedded_valkey_is_killed_under_load(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(4)
         traffic = Traffic(cluster.address, topic, await client.group())

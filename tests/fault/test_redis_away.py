@@ -40,7 +40,7 @@ def failed(outcomes: dict[str, Outcome]) -> set[str]:
     return {name for name, outcome in outcomes.items() if outcome.code}
 
 
-async def test_redis_is_killed_and_comes_back(cluster: Cluster, server: Server) -> None:
+async def test_redis_is_killed_and_restarted(cluster: Cluster, server: Server) -> None:
     async with connected(cluster.address) as client:
         probes = Probes(client)
         await probes.prepare()
@@ -57,7 +57,7 @@ async def test_redis_is_killed_and_comes_back(cluster: Cluster, server: Server) 
         assert not books.broken
 
 
-async def test_redis_is_silent_for_longer_than_a_lease_lives(cluster: Cluster, server: Server) -> None:
+async def test_redis_is_silent_for_longer_than_a_lease(cluster: Cluster, server: Server) -> None:
     async with connected(cluster.address) as client:
         probes = Probes(client)
         await probes.prepare()

@@ -76,7 +76,7 @@ async def pair(tmp_path: Path, *options: str) -> AsyncIterator[Pair]:
                 await asyncio.to_thread(served.serve.stop)
 
 
-async def test_what_had_not_reached_the_replica_is_lost_where_the_process_dies_too(tmp_path: Path) -> None:
+async def test_unreplicated_write_is_lost_if_the_process_dies_too(tmp_path: Path) -> None:
     async with pair(tmp_path) as served:
         async with connected(served.serve.address) as client:
             scene = await Scene.set(client)
@@ -92,7 +92,7 @@ async def test_what_had_not_reached_the_replica_is_lost_where_the_process_dies_t
             assert await client.finished(scene.group_id, scene.topic_id) == {0}
 
 
-async def test_a_process_that_lives_on_gives_the_new_primary_what_it_lacks(tmp_path: Path) -> None:
+async def test_surviving_process_rewrites_what_the_new_primary_lacks(tmp_path: Path) -> None:
     async with pair(tmp_path) as served:
         async with connected(served.serve.address) as client:
             scene = await Scene.set(client)
@@ -108,7 +108,7 @@ async def test_a_process_that_lives_on_gives_the_new_primary_what_it_lacks(tmp_p
             assert found == {"c": 2, "d": 3, "e": 4, "after": 5}
 
 
-async def test_with_wait_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
+async def test_wait_prevents_loss_of_acknowledged_writes(tmp_path: Path) -> None:
     async with pair(tmp_path, *WAIT) as served, connected(served.serve.address) as client:
         scene = await Scene.set(client)
         await scene.last_second(client)
@@ -126,7 +126,7 @@ async def test_with_wait_nothing_that_was_answered_is_lost(tmp_path: Path) -> No
                 assert await again.finished(scene.group_id, scene.topic_id) == {0, 1}
 
 
-async def test_with_wait_writes_are_refused_while_the_replica_is_silent(
+async def test_wait_rejects_writes_while_the_replica_is_silent(
     tmp_path: Path,
 ) -> None:
     async with pair(tmp_path, *WAIT) as served, connected(served.serve.address) as client:
@@ -164,7 +164,7 @@ async def _drained(client: Client, scene: Scene, goal: set[int]) -> bool:
     return False
 
 
-async def test_wait_needs_replicas_that_can_be(tmp_path: Path) -> None:
+async def test_wait_replicas_needs_an_external_redis(tmp_path: Path) -> None:
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data"), *WAIT])
     await asyncio.to_thread(serve.launch)
     assert serve.process is not None

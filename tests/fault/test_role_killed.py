@@ -38,7 +38,7 @@ def cluster() -> Iterator[Cluster]:
         ("share-partition-leader", {"heartbeat", "create", "list groups", "inspect"}),
     ],
 )
-async def test_a_role_is_killed_and_comes_back(cluster: Cluster, role: str, unharmed: set[str]) -> None:
+async def test_role_is_killed_and_restarted(cluster: Cluster, role: str, unharmed: set[str]) -> None:
     process = cluster.process(role)
     async with connected(cluster.address) as client:
         probes = Probes(client)
@@ -64,7 +64,7 @@ async def test_a_role_is_killed_and_comes_back(cluster: Cluster, role: str, unha
         assert not books.broken
 
 
-async def test_the_gateway_is_killed_and_comes_back(cluster: Cluster) -> None:
+async def test_gateway_is_killed_and_restarted(cluster: Cluster) -> None:
     process = cluster.process("gateway")
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(4)
@@ -80,7 +80,7 @@ async def test_the_gateway_is_killed_and_comes_back(cluster: Cluster) -> None:
         assert not books.broken
 
 
-async def test_records_of_a_member_whose_gateway_died_come_again(cluster: Cluster) -> None:
+async def test_records_of_a_dead_gateways_member_are_redelivered(cluster: Cluster) -> None:
     """The leader sees the stream break, whoever held its other end."""
     async with connected(cluster.address) as client:
         topic, _ = await client.create()
@@ -95,7 +95,7 @@ async def test_records_of_a_member_whose_gateway_died_come_again(cluster: Cluste
             await eventually(lambda: books.deliveries[0, 0] == 2)
 
 
-async def test_a_leader_that_freezes_is_followed_and_does_no_harm_when_it_wakes(cluster: Cluster) -> None:
+async def test_frozen_leader_is_replaced_and_fenced_when_it_resumes(cluster: Cluster) -> None:
     """A second leader joins and is given its share; then the first one stands still for a lease's life."""
     first = cluster.process("share-partition-leader")
     second = Serve(first.folder, first.options, "second-leader")
@@ -137,7 +137,7 @@ async def _published(client: Client, topic: str, partition: int) -> None:
     await eventually(done, 30.0)
 
 
-async def test_a_topic_deleted_while_its_leader_is_away_leaves_nothing_behind(cluster: Cluster) -> None:
+async def test_topic_deleted_while_its_leader_is_down_leaves_no_keys(cluster: Cluster) -> None:
     process = cluster.process("share-partition-leader")
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(2)

@@ -103,9 +103,7 @@ async def joined(cluster: Cluster, role: str, more: int) -> AsyncIterator[list[S
         ("group-coordinator", ["group-coordinator", "transaction-coordinator"]),
     ],
 )
-async def test_shards_are_spread_over_those_who_are_there(
-    cluster: Cluster, role: str, kinds: list[str]
-) -> None:
+async def test_shards_are_spread_over_live_brokers(cluster: Cluster, role: str, kinds: list[str]) -> None:
     def each_has_its_share(owners: int) -> Callable[[], bool]:
         return lambda: all(is_spread(shares(cluster, kind), owners, 50) for kind in kinds)
 
@@ -116,7 +114,7 @@ async def test_shards_are_spread_over_those_who_are_there(
         await eventually(each_has_its_share(1), PATIENCE)
 
 
-async def test_partitions_are_spread_over_those_who_are_there(cluster: Cluster) -> None:
+async def test_partitions_are_spread_over_live_brokers(cluster: Cluster) -> None:
     async with work(cluster) as history, connected(cluster.address) as client:
         _, topic_id = await client.create(MANY)
 
@@ -132,7 +130,7 @@ async def test_partitions_are_spread_over_those_who_are_there(cluster: Cluster) 
         await eventually(lambda: each_has_its_share(1), PATIENCE)
 
 
-async def test_a_gateway_is_followed_by_another(cluster: Cluster) -> None:
+async def test_clients_move_to_another_gateway(cluster: Cluster) -> None:
     async with AsyncExitStack() as stack:
         [second] = await stack.enter_async_context(joined(cluster, "gateway", 1))
         async with work(cluster, f"ipv4:{second.address},{cluster.address}") as history:

@@ -61,7 +61,7 @@ def read(address: str, topic: str) -> list[tuple[int, str]]:
         consumer.close()
 
 
-async def test_an_idempotent_producer_that_was_answered_has_its_records_there_once_and_in_order(
+async def test_idempotent_records_are_stored_once_and_in_order(
     cluster: Cluster,
 ) -> None:
     async with connected(cluster.address) as client:
@@ -92,7 +92,7 @@ async def test_an_idempotent_producer_that_was_answered_has_its_records_there_on
         assert values == list(range(partition, 1000 * KILLS, PARTITIONS))
 
 
-async def test_transactions_are_whole_or_not_there_at_all(cluster: Cluster) -> None:
+async def test_transactions_are_atomic(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         topic, _ = await client.create(PARTITIONS)
     books = _Books(cluster.kafka, topic)
@@ -113,7 +113,7 @@ async def test_transactions_are_whole_or_not_there_at_all(cluster: Cluster) -> N
     assert not books.aborted & seen.keys()
 
 
-async def test_what_is_consumed_and_produced_in_transactions_is_there_once(cluster: Cluster) -> None:
+async def test_transactional_consume_and_produce_is_exactly_once(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         target, _ = await client.create(PARTITIONS)
         source, _ = await client.create(PARTITIONS)

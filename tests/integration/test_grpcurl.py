@@ -87,7 +87,7 @@ def test_publish_acquire_acknowledge(server: str, topic: str) -> None:
     assert {result["error_code"] for result in late} == {"ERROR_CODE_INVALID_RECORD_STATE"}
 
 
-def test_refusal_shows_its_details(server: str) -> None:
+def test_error_shows_its_details(server: str) -> None:
     done = grpcurl(
         server,
         "sharebroker.gateway.v1.ProduceService/Publish",

@@ -15,7 +15,7 @@ ECHO = "import socket; s = socket.create_server(('', 7)); print(1, flush=True); 
 ECHO += "while data := c.recv(100): c.sendall(data)"
 
 
-def test_a_cable_is_pulled_and_put_back() -> None:
+def test_network_is_cut_and_restored() -> None:
     if not possible():
         pytest.skip("network namespaces need root, Linux and iproute2 (apt-get install iproute2)")
     with machines(2) as (_, [machine, _]):

@@ -42,7 +42,7 @@ async def ended(worker: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 @each_language
-async def test_each_record_is_answered_for_and_finished(cluster: Cluster, language: Language) -> None:
+async def test_each_record_is_acknowledged_and_finished(cluster: Cluster, language: Language) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(PARTITIONS)
         group = await client.group()
@@ -59,7 +59,7 @@ async def test_each_record_is_answered_for_and_finished(cluster: Cluster, langua
 
 
 @each_language
-async def test_it_ends_where_more_are_finished_at_once_than_were_asked_for(
+async def test_worker_ends_when_more_than_the_requested_count_is_finished(
     cluster: Cluster, language: Language
 ) -> None:
     async with connected(cluster.address) as client:
@@ -72,7 +72,7 @@ async def test_it_ends_where_more_are_finished_at_once_than_were_asked_for(
 
 
 @each_language
-async def test_a_worker_that_is_told_to_stop_ends_well(cluster: Cluster, language: Language) -> None:
+async def test_worker_exits_cleanly_on_a_signal(cluster: Cluster, language: Language) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create()
         group = await client.group()
@@ -90,7 +90,7 @@ async def test_a_worker_that_is_told_to_stop_ends_well(cluster: Cluster, languag
 @pytest.mark.parametrize(
     "words", [(), ("ADDRESS", "group", "topic", "many"), ("ADDRESS", "group", "topic", "1")]
 )
-async def test_what_is_wrong_is_told_in_a_line(language: Language, words: tuple[str, ...]) -> None:
+async def test_errors_are_printed_in_one_line(language: Language, words: tuple[str, ...]) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     code, out, err = await ended(start(language, *(nobody if word == "ADDRESS" else word for word in words)))
     assert code != 0

@@ -30,7 +30,7 @@ class Administrator:
         """At its time; `send_away` sends a group's members away and gives what has them back."""
         change, history = self._change, self._client.history
         await asyncio.sleep(change.at)
-        history.tell(f"an administrator comes: {change.work.value} of {change.group}")
+        history.log(f"an administrator comes: {change.work.value} of {change.group}")
         have_back = send_away(change.group)
         starts = self._starts()
         for partition in starts:

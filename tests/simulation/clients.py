@@ -250,7 +250,7 @@ class StreamConsumer(Consumer):
                 async for response in call:
                     self._take(response, outgoing)
             except grpc.aio.AioRpcError as failure:
-                client.history.tell(f"the stream of {self.member} ends: {from_rpc_error(failure)}")
+                client.history.log(f"the stream of {self.member} ends: {from_rpc_error(failure)}")
             finally:
                 call.cancel()
             await asyncio.sleep(0.1)

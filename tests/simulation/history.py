@@ -64,7 +64,7 @@ class History:
         """The run is over: what ends with it is no part of it."""
         self._closed = True
 
-    def tell(self, what: str) -> None:
+    def log(self, what: str) -> None:
         """A fault, or a turn of the story."""
         self.add(Happened(self._clock(), what))
 
@@ -89,7 +89,7 @@ class History:
 
     def command_fails(self, node: str, command: str, fate: CommandOutcome) -> None:
         """See Witness."""
-        self.tell(f"{node}: {command} is {fate.value}")
+        self.log(f"{node}: {command} is {fate.value}")
 
     def lease_claimed(self, resource: str, epoch: int) -> None:
         """See Witness."""

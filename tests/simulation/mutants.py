@@ -1,6 +1,6 @@
-"""Broken twins of the code: a checker that does not find them is worth nothing.
+"""Mutants of the product, each with one safeguard removed; a simulated run must detect every one.
 
-Each takes one safeguard away. `make simulate-mutants` says which seed gave it away, and by which promise.
+`make simulate-mutants` prints the seed that detects each mutant, and the invariant that it breaks.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from sharebroker_server.stream_log.port import LogNotWritten
 from sharebroker_server.testkit.checker.invariants import Invariant
 from sharebroker_server.testkit.simulator.network import Network
 from sharebroker_server.testkit.simulator.store import SimulatedRecordStore
+from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
-from tests.simulation.world import PEACE
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """What is missing, and how to take it away while the context lasts.
+    """The missing safeguard, and the patches that remove it.
 
-    The first seed that notices may name any promise; one is looked for that names each of `breaks`.
+    The first seed that detects a mutant may name any invariant; further seeds must name each of `breaks`.
     """
 
     missing: str
@@ -109,6 +109,12 @@ def no_holder_compare(
     _acknowledge(self, holder, batches, reply, delay)
 
 
+def no_token_compare(
+    self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
+) -> None:
+    _acknowledge(self, holder, [batch._replace(token=None) for batch in batches], reply, delay)
+
+
 def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
     lease = self._held.get(resource)
     return None if lease is None else lease.epoch
@@ -116,6 +122,16 @@ def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
 
 def no_epoch_check(command: Write, state: ShareState | None) -> ShareState:
     return state or checks.check_write(command, state)
+
+
+def no_leader_epoch_check(command: Write, state: ShareState | None) -> ShareState:
+    if state is not None:
+        command = command._replace(leader_epoch=max(command.leader_epoch, state.leader_epoch))
+    return checks.check_write(command, state)
+
+
+def no_initialize_check(command: Initialize, state: ShareState | None) -> None:
+    pass
 
 
 def wiping_initialize(command: Initialize, state: ShareState | None, now: float) -> ShareCheckpoint:
@@ -230,73 +246,84 @@ def _on(target: object, name: str, broken: Callable[..., Any]) -> AbstractContex
 
 MUTANTS: Final = (
     Mutant(
-        "the fence of the store compares no epochs",
+        "the store's fence does not compare epochs",
         lambda: [_on(FencedMemory, "check_writable", fence_without_compare)],
     ),
-    Mutant("a coordinator answers before it appends", lambda: [_on(Pending, "wait", answer_before_append)]),
+    Mutant("a coordinator replies before the append", lambda: [_on(Pending, "wait", answer_before_append)]),
     Mutant(
-        "a leader answers before the state is written",
+        "a leader replies before the state write",
         lambda: [_on(SharePartition, "handle", answer_before_write)],
     ),
     Mutant(
-        "what could not be written is not rolled back",
+        "a failed state write is not rolled back",
         lambda: [_on(record_states, "roll_back", no_roll_back)],
     ),
-    Mutant("the timer of locks is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
+    Mutant("the lock timer is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
-        "the delivery count has no limit",
+        "the delivery limit is not enforced",
         lambda: [
             _on(module, "after_failed_delivery", no_limit) for module in (acknowledge, locks, record_states)
         ],
         (Invariant.COUNT_LIMIT,),
     ),
     Mutant(
-        "an acknowledgement counts whoever holds the record",
+        "an acknowledgement is accepted from any member",
         lambda: [_on(ShareGroupPartition, "acknowledge", no_holder_compare)],
     ),
     Mutant(
-        "a lease holds for ever",
+        "lock tokens are not compared", lambda: [_on(ShareGroupPartition, "acknowledge", no_token_compare)]
+    ),
+    Mutant(
+        "a lease never expires",
         lambda: [_on(LeaseHolder, "holds", no_lease_check), _on(LeaseHolder, "_drop_expired", no_expiry)],
     ),
     Mutant(
-        "writes of state are taken under any epoch", lambda: [_on(machine, "check_write", no_epoch_check)]
+        "state writes are accepted under any epoch", lambda: [_on(machine, "check_write", no_epoch_check)]
     ),
     Mutant(
-        "state that is initialised again is wiped",
+        "state writes are accepted from a former leader",
+        lambda: [_on(machine, "check_write", no_leader_epoch_check)],
+    ),
+    Mutant(
+        "an initialisation is accepted at a stale state epoch",
+        lambda: [_on(machine, "check_initialize", no_initialize_check)],
+    ),
+    Mutant(
+        "a repeated initialisation deletes the state",
         lambda: [
             _on(machine, "first_checkpoint", wiping_initialize),
             _on(machine, "_is_repetition", never_asked_again),
         ],
     ),
     Mutant(
-        "a checkpoint holds only the last write", lambda: [_on(recording, "combine", forgetful_checkpoint)]
+        "a checkpoint contains only the last write", lambda: [_on(recording, "combine", forgetful_checkpoint)]
     ),
     Mutant(
-        "an append that failed counts as done", lambda: [_on(SimulatedRecordStore, "append", failure_ignored)]
+        "a failed append counts as successful", lambda: [_on(SimulatedRecordStore, "append", failure_ignored)]
     ),
     Mutant(
-        "a number is left out between two changes of state",
+        "a delta index is skipped",
         lambda: [_on(recording, "_next_delta_index", every_other_number)],
     ),
-    Mutant("the lag is one too high", lambda: [_on(lag, "_row", lag_of_the_log)]),
-    Mutant("locks end before their time", lambda: [_on(locks.Locks, "expire", hasty_locks)]),
-    Mutant("locks end long after their time", lambda: [_on(ShareGroupPartition, "_arm", late_timer)]),
-    Mutant("a late write takes the start offset back", lambda: [_on(recording, "_advance", as_it_came)]),
-    Mutant("a checkpoint tells of an offset twice", lambda: [_on(recording, "combine", side_by_side)]),
+    Mutant("the lag is too high by one", lambda: [_on(lag, "_row", lag_of_the_log)]),
+    Mutant("locks time out too early", lambda: [_on(locks.Locks, "expire", hasty_locks)]),
+    Mutant("locks time out too late", lambda: [_on(ShareGroupPartition, "_arm", late_timer)]),
+    Mutant("a late write decreases the start offset", lambda: [_on(recording, "_advance", as_it_came)]),
+    Mutant("a checkpoint contains an offset twice", lambda: [_on(recording, "combine", side_by_side)]),
     Mutant(
-        "a coordinator has another start in memory than in its log",
+        "the start offset in memory differs from the log",
         lambda: [_on(machine.ShareCoordinatorMachine, "_inspect", another_start)],
         (Invariant.REPLAY_AGREES,),
     ),
-    Mutant("a new leader counts one delivery less", lambda: [_on(leadership, "load_state", counted_less)]),
+    Mutant("a new leader loses one delivery", lambda: [_on(leadership, "load_state", counted_less)]),
     Mutant(
-        "there is no limit of records in flight",
+        "the in-flight limit is not enforced",
         lambda: [_on(leadership, "share_partition_settings", no_lock_limit)],
     ),
     Mutant(
-        "a decision that is discarded leaves its soft state",
+        "discarded decisions stay in memory",
         lambda: [_on(ShardRuntime, "_accept", soft_state_of_the_discarded)],
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
-    Mutant("a task goes on when its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),
+    Mutant("a task continues after its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),
 )

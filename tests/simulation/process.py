@@ -167,7 +167,7 @@ class Process:
 
     def start(self) -> None:
         """Begin another life."""
-        self._around.history.tell(f"{self.address} starts")
+        self._around.history.log(f"{self.address} starts")
         self._lives += 1
         self.node = Node(self.address, *self._clock)
         self._stopping = asyncio.Event()
@@ -176,7 +176,7 @@ class Process:
 
     def kill(self) -> None:
         """End at once; what it has sent is on its way."""
-        self._around.history.tell(f"{self.address} is killed")
+        self._around.history.log(f"{self.address} is killed")
         self.node.killed = True
         self._stack.pop_all()  # nothing is put in order
         self._around.network.break_off(self.node)
@@ -186,7 +186,7 @@ class Process:
         """End in good order."""
         task, self._task = self._task, None
         if task is not None:
-            self._around.history.tell(f"{self.address} stops")
+            self._around.history.log(f"{self.address} stops")
             self._stopping.set()
             await asyncio.wait([task])
 
@@ -202,7 +202,7 @@ class Process:
                 async with contextlib.AsyncExitStack() as self._stack:
                     await self._serve(life, self._stack)
             except Exception as failure:
-                self._around.history.tell(f"{self.address} could not start: {failure}")
+                self._around.history.log(f"{self.address} could not start: {failure}")
                 await asyncio.sleep(_RESTART)
 
     async def _serve(self, life: int, stack: contextlib.AsyncExitStack) -> None:

@@ -65,29 +65,29 @@ class Saboteur:
 
     async def _freeze(self, process: Process, lasts: float) -> None:
         node = process.node
-        self._around.history.tell(f"{process.address} freezes")
+        self._around.history.log(f"{process.address} freezes")
         node.paused = True
         await asyncio.sleep(lasts)
         if not node.killed:
-            self._around.history.tell(f"{process.address} wakes")
+            self._around.history.log(f"{process.address} wakes")
             self._around.loop.resume(node)
 
     async def _cut_between(self, one: str, others: Sequence[str], lasts: float) -> None:
         faults, names = self._around.faults, " and ".join(others)
-        self._around.history.tell(f"nothing passes between {one} and {names}")
+        self._around.history.log(f"nothing passes between {one} and {names}")
         for other in others:
             faults.cut(one, other)
         await asyncio.sleep(lasts)
         for other in others:
             faults.uncut(one, other)
-        self._around.history.tell(f"messages pass between {one} and {names} again")
+        self._around.history.log(f"messages pass between {one} and {names} again")
 
     async def _fill(self, logs: Sequence[FencedMemory], lasts: float) -> None:
         """What does not grow: record logs for want of memory, nothing for want of disk. All else goes on."""
-        self._around.history.tell(f"the store is full{' of records' if len(logs) == 1 else ''}")
+        self._around.history.log(f"the store is full{' of records' if len(logs) == 1 else ''}")
         for log in logs:
             log.full = True
         await asyncio.sleep(lasts)
         for log in logs:
             log.full = False
-        self._around.history.tell("the store has room again")
+        self._around.history.log("the store has room again")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.simulation.cluster import Outcome, simulate
 from tests.simulation.drawing import drawn
-from tests.simulation.world import Outcome, simulate
 
 
 def shrink(seed: int) -> tuple[list[str], Outcome]:

@@ -28,21 +28,21 @@ def simulate(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(600)
-def test_known_seeds_keep_every_promise() -> None:
-    """The same always: what fails is new."""
+def test_known_seeds_keep_every_invariant() -> None:
+    """The seeds are fixed: a failure is a new defect."""
     run = simulate("--seeds", "100", "--first", "1")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.timeout(900)
-def test_fresh_seeds_keep_every_promise() -> None:
-    """Others each time: what fails is a defect, and tells how to see it again."""
+def test_fresh_seeds_keep_every_invariant() -> None:
+    """The seeds are random: a failure is a defect, and prints the command that repeats it."""
     run = simulate("--seeds", "200")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_one_seed_is_one_run() -> None:
-    """Told by two processes, to the byte."""
+def test_same_seed_gives_the_same_run() -> None:
+    """Two processes print the same bytes."""
     once, again, other = simulate("--seed", "2"), simulate("--seed", "2"), simulate("--seed", "3")
     assert once.returncode == 0, once.stdout
     assert once.stdout.count("\n") > 100
@@ -50,35 +50,35 @@ def test_one_seed_is_one_run() -> None:
     assert once.stdout != other.stdout
 
 
-def test_broken_code_is_found_out() -> None:
+def test_mutant_is_detected() -> None:
     """By one of the mutants; `make simulate-mutants` looks for all of them. The run is told without what its
     failure does not need, and can be seen again.
     """
-    hunt = simulate("--mutants", "leader answers", "--seeds", "20")
+    hunt = simulate("--mutants", "leader replies", "--seeds", "20")
     assert hunt.returncode == 0, hunt.stdout + hunt.stderr
     found = re.search(r"seed (\d+), without ([a-z0-9,]+): (DURABLE_BEFORE_ANSWERED.*)", hunt.stdout)
     assert found is not None, hunt.stdout
     seed, without, failure = found.groups()
     assert re.search(r"\bf\d.*\bm\d", without), "neither faults nor members were left out"
-    again = simulate("--mutants", "leader answers", "--seed", seed, "--without", without)
+    again = simulate("--mutants", "leader replies", "--seed", seed, "--without", without)
     assert failure in again.stdout
     assert again.returncode == 1
 
 
 def test_mutant_that_survives_is_a_failure() -> None:
-    hunt = simulate("--mutants", "compares no epochs", "--seeds", "1")
+    hunt = simulate("--mutants", "does not compare epochs", "--seeds", "1")
     assert hunt.returncode == 1
     assert "SURVIVED" in hunt.stdout
 
 
-def test_mutants_meet_the_seeds_that_were_asked_for() -> None:
-    hunt = simulate("--mutants", "another start in memory", "--first", "1", "--seeds", "1")
+def test_mutants_run_with_the_requested_seeds() -> None:
+    hunt = simulate("--mutants", "start offset in memory", "--first", "1", "--seeds", "1")
     assert hunt.returncode == 0, hunt.stdout + hunt.stderr
     assert "seed 1, without" in hunt.stdout
     assert "REPLAY_AGREES" in hunt.stdout
 
 
-def test_no_runs_are_refused() -> None:
+def test_invalid_seed_options_are_rejected() -> None:
     for options in (("--seeds", "0"), ("--mutants", "", "--seeds", "0"), ("--seed", "1", "--first", "1")):
         refused = simulate(*options)
         assert (refused.returncode, refused.stdout) == (2, "")

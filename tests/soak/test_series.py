@@ -33,6 +33,6 @@ def test_growing(values: list[float], grows: bool) -> None:
     assert series(*values).grows is grows
 
 
-def test_the_slope_is_by_the_hour() -> None:
+def test_slope_is_per_hour() -> None:
     assert series(*map(float, range(9))).slope == pytest.approx(HOUR / 60)
     assert slope([(1.0, 5.0), (1.0, 7.0)]) == 0.0

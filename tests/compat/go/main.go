@@ -103,16 +103,16 @@ func (t *tour) consume(ctx context.Context, done func()) {
 
 // decide releases every fourth record at its first delivery, rejects every fourth and renews every fourth.
 func (t *tour) decide(record *kgo.Record) kgo.AckStatus {
-	t.say("%d %d %d %s", record.Partition, record.Offset, record.DeliveryCount(), record.Value)
-	said := []kgo.AckStatus{kgo.AckAccept, kgo.AckRelease, kgo.AckReject, kgo.AckRenew}[number(string(record.Headers[0].Value))%4]
-	if said == kgo.AckRelease && record.DeliveryCount() > 1 {
-		said = kgo.AckAccept
+	t.print("%d %d %d %s", record.Partition, record.Offset, record.DeliveryCount(), record.Value)
+	status := []kgo.AckStatus{kgo.AckAccept, kgo.AckRelease, kgo.AckReject, kgo.AckRenew}[number(string(record.Headers[0].Value))%4]
+	if status == kgo.AckRelease && record.DeliveryCount() > 1 {
+		status = kgo.AckAccept
 	}
-	record.Ack(said)
-	if said != kgo.AckRelease {
+	record.Ack(status)
+	if status != kgo.AckRelease {
 		t.unfinished.Add(-1)
 	}
-	return said
+	return status
 }
 
 func flush(client *kgo.Client) {
@@ -124,7 +124,7 @@ func flush(client *kgo.Client) {
 func (t *tour) refused(_ *kgo.Client, results kgo.ShareAckResults) {
 	for _, result := range results {
 		if result.Err != nil {
-			t.say("error %d %v", result.Partition, result.Err)
+			t.print("error %d %v", result.Partition, result.Err)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (t *tour) client(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-func (t *tour) say(text string, values ...any) {
+func (t *tour) print(text string, values ...any) {
 	t.out.Lock()
 	defer t.out.Unlock()
 	fmt.Printf(text+"\n", values...)

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// refusal joins a share group where none is served, and writes what polling says.
+// refusal joins a share group on a server without share groups and prints the error of the poll.
 func (t *tour) refusal() {
 	client := t.client(kgo.ShareGroup(t.group), kgo.ConsumeTopics(t.topic))
 	defer client.Close()

@@ -11,7 +11,7 @@ def table(lines: list[str]) -> list[list[str]]:
     return [line.split() for line in lines[1:]]
 
 
-def test_a_console_consumer_goes_on_where_it_was(tools: Tools) -> None:
+def test_console_consumer_resumes_at_its_offset(tools: Tools) -> None:
     topic, group = tools.topic(), unique("group")
     tools("kafka-console-producer", "--topic", topic, stdin="one\ntwo\nthree\n")
     of_group = ("--topic", topic, "--group", group, "--from-beginning")
@@ -24,7 +24,7 @@ def test_a_console_consumer_goes_on_where_it_was(tools: Tools) -> None:
     assert table(tools("kafka-consumer-groups", "--describe", "--group", group, "--members").lines) == []
 
 
-def test_a_perf_test_reads_all_there_is(tools: Tools) -> None:
+def test_perf_test_reads_every_record(tools: Tools) -> None:
     topic, group = tools.topic(2), unique("group")
     sizes = ("--num-records", "2000", "--record-size", "100", "--throughput", "-1")
     tools("kafka-producer-perf-test", "--topic", topic, *sizes)
@@ -64,7 +64,7 @@ def test_a_group_is_deleted(tools: Tools) -> None:
     assert line.endswith(f"GroupIdNotFoundException: Group {group} not found.")
 
 
-def test_a_perf_test_of_the_new_protocol_is_told_to_use_the_other(tools: Tools) -> None:
+def test_perf_test_with_the_new_protocol_is_rejected(tools: Tools) -> None:
     wanted = ("--topic", tools.topic(), "--num-records", "1", "--timeout", "10000")
     ran = tools.attempt("kafka-consumer-perf-test", *wanted, "--command-property", "group.protocol=consumer")
     assert ran.code == 1

@@ -54,7 +54,7 @@ def test_partitions_and_records_spread_over_the_brokers(brokers: dict[str, Tools
     assert sorted(led) == sorted(f"{topic}-{index}" for index in range(12))
 
 
-def test_each_broker_has_settings_of_its_own(brokers: dict[str, Tools]) -> None:
+def test_each_broker_has_its_own_config(brokers: dict[str, Tools]) -> None:
     (node, tools), *_ = brokers.items()
     entity = ("--entity-type", "brokers", "--entity-name", node)
     tools("kafka-configs", "--alter", *entity, "--add-config", "num.partitions=7")

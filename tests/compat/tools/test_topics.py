@@ -37,7 +37,7 @@ def test_a_topic_from_creation_to_deletion(tools: Tools) -> None:
     assert topic not in tools("kafka-topics", "--list").lines
 
 
-def test_refusals_are_told(tools: Tools) -> None:
+def test_errors_are_printed(tools: Tools) -> None:
     topic = tools.topic(2)
     told = "Error while executing topic command : "
 

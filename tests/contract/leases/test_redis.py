@@ -178,7 +178,7 @@ async def test_members_are_listed_by_node_id(stage: Stage) -> None:
     assert await stage.store.members() == [member("9/1"), member("10/1")]
 
 
-async def test_a_later_incarnation_replaces_the_earlier_and_not_the_other_way(stage: Stage) -> None:
+async def test_only_a_later_incarnation_replaces_an_announcement(stage: Stage) -> None:
     await stage.store.announce(member("1/1", "old:1"), 60.0)
     await stage.store.announce(member("1/2", "new:1"), 60.0)
     await stage.store.announce(member("1/1", "old:1"), 60.0)
@@ -190,7 +190,7 @@ async def test_a_later_incarnation_replaces_the_earlier_and_not_the_other_way(st
     assert await stage.store.members() == []
 
 
-async def test_an_announcement_runs_out_unless_repeated(stage: Stage) -> None:
+async def test_announcement_expires_unless_repeated(stage: Stage) -> None:
     await stage.store.announce(member("1/1"), 60.0)
     await stage.store.announce(member("2/1"), 60.0)
     await stage.expire()
@@ -252,7 +252,7 @@ async def test_a_restarted_member_was_not_marked_dead(stage: Stage) -> None:
     assert await stage.store.members() == [member("1/2")]
 
 
-async def test_an_announcement_that_ran_out_is_not_silent(stage: Stage) -> None:
+async def test_expired_announcement_is_not_silent(stage: Stage) -> None:
     await stage.store.announce(member("1/1"), 60.0)
     await stage.expire()
     assert await stage.store.silent(60.0, 0.0) == []

@@ -27,7 +27,7 @@ async def refuses_everything(store: LeaseStore) -> None:
             await call
 
 
-async def test_the_twin_goes_away_on_demand() -> None:
+async def test_memory_store_becomes_unavailable_on_demand() -> None:
     store = MemoryLeaseStore()
     store.away = True
     await refuses_everything(store)
@@ -42,7 +42,7 @@ async def test_redis_that_is_silent(redis_url: str) -> None:
         await link.close()
 
 
-async def test_redis_that_is_away(redis_link: RedisLink) -> None:
+async def test_unavailable_redis(redis_link: RedisLink) -> None:
     store = RedisLeaseStore(redis_link)
     await redis_link.close()
     await refuses_everything(store)

@@ -89,7 +89,7 @@ async def test_a_topic_is_deleted_while_it_is_consumed(client: Client, cluster: 
     assert refused.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_topic_of_the_same_name_is_another_one(client: Client) -> None:
+async def test_recreated_topic_is_a_different_topic(client: Client) -> None:
     topic, old_id = await client.create()
     group_id = await client.group()
     await client.publish(topic, ["old"] * 3)
@@ -107,7 +107,7 @@ async def test_a_topic_of_the_same_name_is_another_one(client: Client) -> None:
         assert stream.records[-1].delivery_count == 1
 
 
-async def test_partitions_that_are_added_are_served_to_who_is_there(client: Client) -> None:
+async def test_added_partitions_are_served_to_current_members(client: Client) -> None:
     topic, _ = await client.create()
     group_id = await client.group()
     await client.publish(topic, ["first"])
@@ -122,7 +122,7 @@ async def test_partitions_that_are_added_are_served_to_who_is_there(client: Clie
         assert await stream.accept(1, stream.records[-1]) is ErrorCode.NONE
 
 
-async def test_records_of_a_silent_member_come_again_as_soon_as_it_is_fenced(client: Client) -> None:
+async def test_records_of_a_fenced_member_are_redelivered_at_once(client: Client) -> None:
     topic, _ = await client.create()
     group_id = await client.group(
         share_session_timeout_ms="1000",
@@ -140,7 +140,7 @@ async def test_records_of_a_silent_member_come_again_as_soon_as_it_is_fenced(cli
     assert await client.acknowledge(group_id, "quick", [again]) == [ErrorCode.NONE]
 
 
-async def test_an_acknowledgement_without_a_type_is_refused_and_changes_nothing(client: Client) -> None:
+async def test_acknowledgement_without_a_type_is_rejected(client: Client) -> None:
     topic, topic_id = await client.create()
     group_id = await client.group()
     await client.publish(topic, ["work"])
@@ -152,7 +152,7 @@ async def test_an_acknowledgement_without_a_type_is_refused_and_changes_nothing(
     assert await client.finished(group_id, topic_id) == {0}
 
 
-async def test_records_of_a_broken_connection_come_again_at_once(client: Client, server: str) -> None:
+async def test_records_of_a_broken_connection_are_redelivered_at_once(client: Client, server: str) -> None:
     """Long before their locks run out, and although nobody said that they are released."""
     topic, _ = await client.create()
     group_id = await client.group(share_record_lock_duration_ms="60000")

@@ -26,7 +26,7 @@ async def driver_of(client: Client, partitions: int = 1, records: int = RECORDS,
     return await Driver(client, await client.group(**configs), topic).open()
 
 
-async def test_a_plan_is_given_again_until_it_is_committed(client: Client) -> None:
+async def test_planned_batch_is_returned_again_until_committed(client: Client) -> None:
     driver = await driver_of(client)
     planned = await driver.plan(8)
     assert planned == [(0, 0, 7)]
@@ -52,7 +52,7 @@ async def test_all_partitions_are_planned_from(client: Client) -> None:
     assert [(one.range.partition, one.range.first_offset) for one in answer.ranges] == [(2, 5)]
 
 
-async def test_what_is_planned_is_nobody_elses_and_what_is_committed_is_finished(client: Client) -> None:
+async def test_planned_records_are_locked_and_committed_ones_finished(client: Client) -> None:
     driver = await driver_of(client)
     planned = await driver.plan(8)
     other = await client.acquire(driver.group_id, driver.topic, 20, member="other")
@@ -64,7 +64,7 @@ async def test_what_is_planned_is_nobody_elses_and_what_is_committed_is_finished
     assert driver.left == [(0, 0, 7, "finished")]
 
 
-async def test_a_plan_tells_how_often_and_until_when(client: Client) -> None:
+async def test_planned_batch_reports_delivery_counts_and_deadline(client: Client) -> None:
     driver = await driver_of(client)
     planned = await driver.plan(5)
     assert await driver.plan(20, commit=planned, kind=RELEASE) == [(0, 0, 4), (0, 5, 19)]
@@ -76,7 +76,7 @@ async def test_a_plan_tells_how_often_and_until_when(client: Client) -> None:
     assert await driver.renew() >= max(one.lock_deadline_ms for one in answer.ranges)
 
 
-async def test_a_plan_may_be_told_by_columns(client: Client) -> None:
+async def test_planned_batch_may_be_columnar(client: Client) -> None:
     topic, _ = await client.create(3)
     for partition in (2, 0):
         await client.publish(topic, ["a", "b"], partition=partition)
@@ -96,7 +96,7 @@ async def test_a_plan_may_be_told_by_columns(client: Client) -> None:
         assert min(columns.lock_deadlines_ms) > 0
 
 
-async def test_what_is_done_and_what_is_renewed_may_be_told_by_columns(client: Client) -> None:
+async def test_commit_and_renew_may_be_columnar(client: Client) -> None:
     topic, _ = await client.create(3)
     for partition in (2, 0):
         await client.publish(topic, ["a", "b"], partition=partition)
@@ -117,7 +117,7 @@ async def test_what_is_done_and_what_is_renewed_may_be_told_by_columns(client: C
     assert driver.left == [(0, 0, 1, "finished"), (2, 0, 1, "finished")]
 
 
-async def test_verdicts_count_with_the_batch(client: Client) -> None:
+async def test_verdicts_take_effect_with_the_commit(client: Client) -> None:
     driver = await driver_of(client)
     await driver.plan(10)
     await driver.commit([(0, 0, 3)], REJECT)
@@ -126,7 +126,7 @@ async def test_verdicts_count_with_the_batch(client: Client) -> None:
     assert await driver.plan(3) == [(0, 4, 4), (0, 10, 11)]
 
 
-async def test_what_was_staged_is_carried_out_with_the_batch_and_once(client: Client) -> None:
+async def test_staged_verdicts_are_applied_once_with_the_commit(client: Client) -> None:
     driver = await driver_of(client)
     planned = await driver.plan(10)
     await driver.stage([(0, 0, 1)], REJECT)
@@ -147,7 +147,7 @@ async def test_what_was_staged_is_carried_out_with_the_batch_and_once(client: Cl
     assert await client.finished(driver.group_id, topic[0].topic_id) == set(range(18))
 
 
-async def test_a_staged_rejection_is_one(client: Client) -> None:
+async def test_staged_reject_is_applied(client: Client) -> None:
     driver = await driver_of(client)
     planned = await driver.plan(3)
     await driver.stage([(0, 0, 0)], RELEASE)
@@ -164,7 +164,7 @@ async def test_a_staged_rejection_is_one(client: Client) -> None:
     ]
 
 
-async def test_what_is_staged_is_fenced_and_begun_anew_by_the_next_driver(client: Client) -> None:
+async def test_next_driver_fences_and_clears_staged_verdicts(client: Client) -> None:
     driver = await driver_of(client)
     planned = await driver.plan(10)
     await driver.stage([(0, 0, 1)], REJECT)
@@ -175,7 +175,7 @@ async def test_what_is_staged_is_fenced_and_begun_anew_by_the_next_driver(client
     assert await newer.plan(4, planned, batch="1") == [(0, 8, 9), (0, 10, 11)]
 
 
-async def test_what_was_lost_is_taken_back_unless_somebody_has_it(client: Client) -> None:
+async def test_lost_locks_are_reacquired_unless_another_member_holds_them(client: Client) -> None:
     driver = await driver_of(client)
     planned = await driver.plan(10)
     await driver.release()
@@ -190,7 +190,7 @@ async def test_what_was_lost_is_taken_back_unless_somebody_has_it(client: Client
     assert set(await client.acknowledge(driver.group_id, "other", other)) == {ErrorCode.NONE}
 
 
-async def test_locks_that_ran_out_are_no_loss_while_nobody_came(client: Client) -> None:
+async def test_timed_out_locks_are_not_lost_before_reacquisition(client: Client) -> None:
     driver = await driver_of(client, share_record_lock_duration_ms="1000")
     planned = await driver.plan(10)
 
@@ -223,13 +223,13 @@ async def test_a_newer_driver_fences_the_older(client: Client) -> None:
     assert await newer.plan(10, commit=planned) == [(0, 10, 19)]
 
 
-async def test_a_session_nobody_opened_is_refused(client: Client) -> None:
+async def test_unopened_session_is_rejected(client: Client) -> None:
     driver = await driver_of(client)
     stranger = Driver(client, driver.group_id, driver.topic, unique("session"), epoch=7)
     assert (await refusal(stranger.plan(10))).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_records_are_read_as_often_as_need_be(client: Client) -> None:
+async def test_planned_records_can_be_read_repeatedly(client: Client) -> None:
     driver = await driver_of(client)
     (planned,) = await driver.plan(10)
     assert await driver.read(planned) == await driver.read(planned) == list(map(str, range(10)))
@@ -259,7 +259,7 @@ async def test_a_plan_waits_for_records(client: Client) -> None:
     assert await waiting == [(0, RECORDS, RECORDS)]
 
 
-async def test_of_a_topic_that_is_gone_everything_is_finished(client: Client) -> None:
+async def test_commit_for_a_deleted_topic_finishes_everything(client: Client) -> None:
     driver = await driver_of(client)
     planned = await driver.plan(5)
     await client.delete(driver.topic)
@@ -268,7 +268,7 @@ async def test_of_a_topic_that_is_gone_everything_is_finished(client: Client) ->
     assert (await refusal(driver.plan())).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_bad_plans_are_refused(client: Client) -> None:
+async def test_invalid_plan_requests_are_rejected(client: Client) -> None:
     driver = await driver_of(client)
     bad: dict[str, Awaitable[Any]] = {
         "max_records": driver.plan(0),
@@ -309,7 +309,7 @@ async def test_each_topic_is_named_once(client: Client, topics: list[str]) -> No
     assert (await refusal(client.plans.Plan(request, timeout=TIMEOUT))).fields == ("topics",)
 
 
-async def test_who_commits_at_the_same_time_is_told_that_it_may_be_finished_by_itself(client: Client) -> None:
+async def test_concurrent_commits_succeed_and_a_later_one_finishes_nothing(client: Client) -> None:
     driver = await driver_of(client)
     planned = await driver.plan()
     request = pb.CommitRequest(session=driver.key, commit=driver.verdicts(planned, ACCEPT))

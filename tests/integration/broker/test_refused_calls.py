@@ -199,7 +199,7 @@ CASES: dict[str, tuple[Call, ErrorCode, str | None]] = {
 }
 
 
-async def test_bad_calls_are_refused_and_change_nothing(client: Client) -> None:
+async def test_invalid_calls_are_rejected_and_change_nothing(client: Client) -> None:
     async with undisturbed(client) as world:
         refused = {name: await refusal(call(world)) for name, (call, _, _) in CASES.items()}
     for name, (_, code, field) in CASES.items():
@@ -209,7 +209,7 @@ async def test_bad_calls_are_refused_and_change_nothing(client: Client) -> None:
             assert refused[name].fields == (field,), name
 
 
-async def test_heartbeats_with_another_epoch_than_the_last_ones_are_fenced(client: Client) -> None:
+async def test_heartbeat_with_a_wrong_epoch_is_fenced(client: Client) -> None:
     async with undisturbed(client) as world:
         group_id, member, other = await client.group(), unique("m"), (await client.create())[0]
         epochs = [0]
@@ -227,7 +227,7 @@ async def test_heartbeats_with_another_epoch_than_the_last_ones_are_fenced(clien
         ).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_session_epochs_too_old_and_too_new_are_refused(client: Client) -> None:
+async def test_wrong_session_epochs_are_rejected(client: Client) -> None:
     async with undisturbed(client) as world:
         fetches = fetch(member_id="s1", share_session_epoch=0, max_records=0)
         await fetches(world)
@@ -275,7 +275,7 @@ async def test_session_epochs_too_old_and_too_new_are_refused(client: Client) ->
         ),
     ],
 )
-async def test_a_consume_stream_that_opens_wrongly_is_refused(
+async def test_consume_stream_with_an_invalid_opening_is_rejected(
     client: Client, first: share.ConsumeRequest, field: str
 ) -> None:
     call = client.share.Consume()
@@ -284,7 +284,7 @@ async def test_a_consume_stream_that_opens_wrongly_is_refused(
     assert (refused.code, refused.fields) == (ErrorCode.INVALID_REQUEST, (field,))
 
 
-async def test_more_credit_than_can_be_counted_is_refused(client: Client) -> None:
+async def test_credit_overflow_is_rejected(client: Client) -> None:
     call = client.share.Consume()
     subscribe = share.ConsumeRequest.Subscribe(group_id="g", member_id="m")
     await call.write(share.ConsumeRequest(subscribe=subscribe, credit=2**31 - 1))
@@ -296,7 +296,7 @@ async def test_more_credit_than_can_be_counted_is_refused(client: Client) -> Non
     assert (refused.code, refused.fields) == (ErrorCode.INVALID_REQUEST, ("credit",))
 
 
-async def test_a_consume_stream_of_a_topic_that_cannot_exist_is_refused(client: Client) -> None:
+async def test_consume_stream_with_an_invalid_topic_is_rejected(client: Client) -> None:
     call = client.share.Consume()
     subscribe = share.ConsumeRequest.Subscribe(group_id="g", topics=["not-yet", "naïve"])
     await call.write(share.ConsumeRequest(subscribe=subscribe, credit=1))
@@ -304,7 +304,7 @@ async def test_a_consume_stream_of_a_topic_that_cannot_exist_is_refused(client: 
     assert (refused.code, refused.fields) == (ErrorCode.INVALID_TOPIC_EXCEPTION, ("subscribe.topics[1]",))
 
 
-async def test_a_message_over_the_limit_is_refused_and_the_connection_goes_on(client: Client) -> None:
+async def test_oversized_message_is_rejected_and_the_connection_stays_open(client: Client) -> None:
     async with undisturbed(client) as world:
         refused = await refusal(publish(value=bytes(64 * 1024 * 1024))(world))
         assert refused.code is ErrorCode.MESSAGE_TOO_LARGE

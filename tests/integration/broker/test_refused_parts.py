@@ -56,7 +56,7 @@ BAD_BATCHES: Final[Mapping[str, tuple[list[share.AcknowledgementBatch], ErrorCod
 }
 
 
-async def test_bad_acknowledgements_of_a_session_are_refused_whole(client: Client) -> None:
+async def test_request_with_an_invalid_acknowledgement_is_rejected_whole(client: Client) -> None:
     async with undisturbed(client) as world:
         asked = share.ShareFetchRequest(group_id=world.group_id, member_id=unique("other"), max_records=0)
         await client.share.ShareFetch(asked, timeout=TIMEOUT)
@@ -69,7 +69,7 @@ async def test_bad_acknowledgements_of_a_session_are_refused_whole(client: Clien
         assert refused == {name: code for name, (_, code) in BAD_BATCHES.items()}
 
 
-async def test_a_session_is_told_which_partitions_do_not_exist(client: Client) -> None:
+async def test_session_receives_an_error_per_unknown_partition(client: Client) -> None:
     async with undisturbed(client) as world:
         member = unique("other")
         partitions = [share.ShareFetchRequest.FetchPartition(partition_index=index) for index in (0, 1, -1)]
@@ -110,7 +110,7 @@ def _session_acknowledge(
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT, RENEW])
-async def test_foreign_and_invented_lock_tokens_are_refused(client: Client, kind: int) -> None:
+async def test_foreign_and_invented_lock_tokens_are_rejected(client: Client, kind: int) -> None:
     async with undisturbed(client) as world:
         first, second = world.held[0], world.held[1]
         swapped = share.ShareRecord()
@@ -123,9 +123,7 @@ async def test_foreign_and_invented_lock_tokens_are_refused(client: Client, kind
 
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT, RENEW])
 @pytest.mark.parametrize("meanwhile", ["held", "accepted"])
-async def test_a_late_lock_token_is_refused_whoever_has_the_record_now(
-    client: Client, kind: int, meanwhile: str
-) -> None:
+async def test_late_lock_token_is_rejected_for_any_holder(client: Client, kind: int, meanwhile: str) -> None:
     topic, topic_id = await client.create()
     group_id = await client.group()
     await client.publish(topic, ["a", "b"])
@@ -186,7 +184,7 @@ BAD_RECORDS: Final[Mapping[str, tuple[bytes, ErrorCode]]] = {
 }
 
 
-async def test_bad_record_batches_are_refused_beside_good_ones(client: Client) -> None:
+async def test_invalid_record_batches_do_not_fail_valid_ones(client: Client) -> None:
     good_topic, _ = await client.create()
     async with undisturbed(client) as world:
         refused = {}
@@ -202,7 +200,7 @@ async def test_bad_record_batches_are_refused_beside_good_ones(client: Client) -
         assert refused == {name: code for name, (_, code) in BAD_RECORDS.items()}
 
 
-async def test_batches_for_what_does_not_exist_are_refused(client: Client) -> None:
+async def test_batches_for_unknown_partitions_are_rejected(client: Client) -> None:
     async with undisturbed(client) as world:
         request = produce.ProduceRequest()
         request.topic_data.add(topic_id=world.topic_id).partition_data.add(index=1, records=bytes(batch()))
@@ -234,7 +232,7 @@ BAD_TOPICS: Final[Mapping[str, tuple[dict[str, Any], ErrorCode]]] = {
 }
 
 
-async def test_bad_topics_are_refused_beside_good_ones(client: Client) -> None:
+async def test_invalid_topics_do_not_fail_valid_ones(client: Client) -> None:
     async with undisturbed(client) as world:
         request = cluster.CreateTopicsRequest()
         for fields, _ in BAD_TOPICS.values():
@@ -268,7 +266,7 @@ BAD_SETTINGS: Final[Mapping[str, tuple[int, str, str]]] = {
 }
 
 
-async def test_bad_settings_are_refused(client: Client) -> None:
+async def test_invalid_configs_are_rejected(client: Client) -> None:
     async with undisturbed(client) as world:
         for name, (kind, key, value) in BAD_SETTINGS.items():
             request = cluster.IncrementalAlterConfigsRequest()
@@ -285,7 +283,7 @@ async def test_bad_settings_are_refused(client: Client) -> None:
 # Groups in the wrong state
 
 
-async def test_offsets_of_a_group_with_members_stay_as_they_are(client: Client) -> None:
+async def test_offsets_of_a_non_empty_group_cannot_change(client: Client) -> None:
     async with undisturbed(client) as world:
         await client.heartbeat(world.group_id, "present", 0, [world.topic])
         assert (await refusal(_alter(world))).code is ErrorCode.NON_EMPTY_GROUP
@@ -300,7 +298,7 @@ async def test_offsets_of_a_group_with_members_stay_as_they_are(client: Client) 
         await client.heartbeat(world.group_id, "present", -1)
 
 
-async def test_offsets_of_what_does_not_exist_are_refused(client: Client) -> None:
+async def test_offsets_of_unknown_partitions_are_rejected(client: Client) -> None:
     async with undisturbed(client) as world:
         answer = await _alter(world, ("nowhere", 0, 1), (world.topic, 1, 1), (world.topic, 0, -7))
         assert [codes(topic.partitions) for topic in answer.responses] == [

@@ -76,7 +76,7 @@ BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
 }
 
 
-def test_bad_options_are_told(tmp_path: Path) -> None:
+def test_invalid_options_are_reported(tmp_path: Path) -> None:
     started = {
         name: Failing("--data", str(tmp_path / "data"), *options)
         for name, (options, _) in BAD_OPTIONS.items()
@@ -86,7 +86,7 @@ def test_bad_options_are_told(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_variables_of_opentelemetry_are_checked_and_their_secrets_not_told(tmp_path: Path) -> None:
+def test_opentelemetry_variables_are_checked_and_redacted(tmp_path: Path) -> None:
     asked = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
         "OTEL_EXPORTER_OTLP_HEADERS": "authorization: Bearer s3cr3tKEY",
@@ -127,7 +127,7 @@ def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_redis_is_named_where_no_list_of_processes_shows_it(tmp_path: Path) -> None:
+def test_redis_url_can_be_given_outside_the_command_line(tmp_path: Path) -> None:
     with running("valkey", "--requirepass", "hush") as redis:
         serve = Serve(tmp_path, [])
         with patch.dict(os.environ, SHAREBROKER_REDIS=f"redis://:hush@127.0.0.1:{redis.port}"):
@@ -153,7 +153,7 @@ def test_sentinels_without_a_name_for_the_primary() -> None:
     assert said.startswith("'redis+sentinel://***@here' has to end with the name that sentinels have")
 
 
-def test_what_is_taken_or_broken_is_told(serve: Serve, tmp_path: Path) -> None:
+def test_used_ports_and_broken_folders_are_reported(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "spoilt").mkdir()
     (tmp_path / "spoilt" / "node.json").write_text("no identity")
@@ -168,7 +168,7 @@ def test_what_is_taken_or_broken_is_told(serve: Serve, tmp_path: Path) -> None:
     assert "node.json holds no node identity" in spoilt.sentence()
 
 
-async def test_a_redis_that_will_not_do_is_told(tmp_path: Path) -> None:
+async def test_unsuitable_redis_is_reported(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     ready.write_text("of a process that died")
     with socket.create_server(("127.0.0.1", 0)) as reserved:
@@ -200,7 +200,7 @@ async def greeting(info: bytes) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
-def test_who_listens_everywhere_tells_others_its_machine(serve: Serve, tmp_path: Path) -> None:
+def test_wildcard_listener_advertises_the_host_name(serve: Serve, tmp_path: Path) -> None:
     beside = Serve(
         tmp_path,
         ["--roles", "gateway", "--redis", f"unix://{tmp_path}/data/valkey/redis.sock"],
@@ -214,7 +214,7 @@ def test_who_listens_everywhere_tells_others_its_machine(serve: Serve, tmp_path:
         assert beside.stop() == 0
 
 
-async def test_it_drains_and_leaves_nothing_behind(serve: Serve, tmp_path: Path) -> None:
+async def test_serve_drains_and_leaves_no_processes(serve: Serve, tmp_path: Path) -> None:
     redis_url = f"unix://{tmp_path}/data/valkey/redis.sock"
     assert answers(redis_url)
     children = _children(int(str(serve.facts["pid"])))
@@ -236,7 +236,7 @@ async def test_it_drains_and_leaves_nothing_behind(serve: Serve, tmp_path: Path)
     assert "Traceback" not in serve.log
 
 
-async def test_a_consumer_on_the_line_does_not_keep_it(serve: Serve) -> None:
+async def test_connected_consumer_does_not_delay_shutdown(serve: Serve) -> None:
     process = serve.process
     assert process is not None
     async with connected(serve.address) as client:

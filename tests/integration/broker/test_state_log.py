@@ -49,7 +49,7 @@ async def find(coordinator: ShareCoordinatorServiceAsyncStub, shard: int, timest
     return (await coordinator.FindShareGroupStateOffset(request, timeout=TIMEOUT)).offset
 
 
-async def test_what_a_group_does_folds_to_its_state(
+async def test_state_log_replays_to_the_groups_state(
     client: Client, coordinator: ShareCoordinatorServiceAsyncStub
 ) -> None:
     topic, topic_id = await client.create()
@@ -78,7 +78,7 @@ async def test_what_a_group_does_folds_to_its_state(
     assert times[0] > 1_700_000_000_000
 
 
-async def test_waiting_for_a_record_and_what_is_refused(
+async def test_state_log_wait_and_invalid_options(
     client: Client, coordinator: ShareCoordinatorServiceAsyncStub
 ) -> None:
     topic, topic_id = await client.create()

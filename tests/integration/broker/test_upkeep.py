@@ -51,7 +51,7 @@ async def test_a_small_topic_shrinks_to_its_size(client: Client, limit: int) -> 
     await eventually(shrunk)
 
 
-async def test_old_records_go_though_newer_ones_lie_beside_them(client: Client) -> None:
+async def test_old_records_are_deleted_beside_newer_ones(client: Client) -> None:
     topic, topic_id = await client.create(retention_ms="60000")
     now = round(time.time() * 1000)
     for timestamp in (now - 3_600_000, now - 120_000, now, now - 120_000):
@@ -64,7 +64,7 @@ async def test_old_records_go_though_newer_ones_lie_beside_them(client: Client) 
     await eventually(old_ones_are_gone)
 
 
-async def test_what_every_group_has_finished_goes(client: Client) -> None:
+async def test_records_finished_by_every_group_are_deleted(client: Client) -> None:
     topic, topic_id = await client.create(retention_policy="consumed")
     group_id = await client.group()
     for _ in range(3):
@@ -78,7 +78,7 @@ async def test_what_every_group_has_finished_goes(client: Client) -> None:
     await eventually(the_first_batch_is_gone)
 
 
-async def test_the_records_of_a_session_that_nobody_uses_come_again(client: Client) -> None:
+async def test_records_of_an_idle_session_are_redelivered(client: Client) -> None:
     """Long before their locks run out, and although nobody else fetches over a session."""
     topic, topic_id = await client.create()
     group_id, member = await client.group(), unique("idle")

@@ -148,7 +148,7 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, doo
         ),
     ],
 )
-def test_refusals_have_a_status_and_a_reason(
+def test_errors_have_a_status_and_a_reason(
     door: str, path: str, body: str | None, status: int, reason: str, said: str
 ) -> None:
     answer = curl(f"{door}{path}", *(["-d", body] if body is not None else []))
@@ -159,7 +159,7 @@ def test_refusals_have_a_status_and_a_reason(
 
 @needs_envoy
 @pytest.mark.parametrize("header", ["Expect:", "Transfer-Encoding: chunked"])
-def test_a_body_that_is_too_large_is_refused_and_not_kept(door: str, tmp_path: Path, header: str) -> None:
+def test_oversized_body_is_rejected_and_not_buffered(door: str, tmp_path: Path, header: str) -> None:
     body = tmp_path / "body"
     body.write_text(json.dumps({"records": [{"text": "x" * 1_000_000}] * 20}))
     status, refusal = curl(f"{door}/v1/topics/a/records", "-H", header, "--data-binary", f"@{body}")
@@ -168,14 +168,14 @@ def test_a_body_that_is_too_large_is_refused_and_not_kept(door: str, tmp_path: P
 
 
 @needs_envoy
-def test_a_server_that_is_away_is_told_as_other_refusals_are(tmp_path: Path) -> None:
+def test_unavailable_server_is_reported_as_other_errors(tmp_path: Path) -> None:
     with envoy(f"127.0.0.1:{free_port()}", tmp_path) as door:
         status, refusal = curl(f"{door}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
     assert (status, refusal["code"], reason_of(refusal)) == (503, 14, "NETWORK_EXCEPTION")
 
 
 @needs_envoy
-def test_a_server_with_certificates_is_reached_as_the_readme_says(tmp_path: Path) -> None:
+def test_tls_server_is_reached_with_the_documented_settings(tmp_path: Path) -> None:
     (example,) = _TLS.findall((FOLDER / "README.md").read_text())
     authority = Authority.make(tmp_path / "certificates")
     ours = authority.issue("ours", "broker.example", "127.0.0.1")
@@ -197,7 +197,7 @@ def reason_of(refusal: dict[str, Any]) -> str:
     return str(info["reason"])
 
 
-def test_descriptors_are_what_the_protos_make_today() -> None:
+def test_descriptors_match_the_protos() -> None:
     assert DESCRIPTORS.read_bytes() == descriptors(), "run `python -m protos.http`"
 
 
@@ -212,7 +212,7 @@ def _snake(name: str) -> str:
     return re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", name)
 
 
-def test_every_path_describes_what_a_refusal_has() -> None:
+def test_every_path_describes_its_errors() -> None:
     described = json.loads(OPENAPI.read_text())
     calls = [call for path in described["paths"].values() for call in path.values()]
     assert {call["responses"]["default"]["schema"]["$ref"] for call in calls} == {

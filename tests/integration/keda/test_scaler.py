@@ -77,7 +77,9 @@ async def _is(keda: Keda, metric: float) -> bool:
     return await keda.metric() == metric
 
 
-async def test_a_little_may_not_be_worth_a_worker(channel: grpc.aio.Channel, client: Client) -> None:
+async def test_lag_below_the_activation_threshold_starts_no_worker(
+    channel: grpc.aio.Channel, client: Client
+) -> None:
     topic, _ = await client.create()
     keda = Keda(channel, {"group": await client.group(), "topic": topic, "activationLag": "2"})
     await client.publish(topic, "ab")
@@ -129,7 +131,7 @@ async def test_the_stream_reports_every_change(channel: grpc.aio.Channel, client
         stream.cancel()
 
 
-async def test_a_trigger_without_a_group_is_refused(channel: grpc.aio.Channel) -> None:
+async def test_trigger_without_a_group_is_rejected(channel: grpc.aio.Channel) -> None:
     keda = Keda(channel, {"topic": "orders"})
     request = pb.GetMetricsRequest(scaledObjectRef=keda.ref)
     for call in (
@@ -143,14 +145,14 @@ async def test_a_trigger_without_a_group_is_refused(channel: grpc.aio.Channel) -
         assert refused.fields == ("scalerMetadata.group",)
 
 
-async def test_names_that_nothing_can_have_are_refused(channel: grpc.aio.Channel) -> None:
+async def test_invalid_names_are_rejected(channel: grpc.aio.Channel) -> None:
     for metadata, field in (({"group": "g" * 2**15}, "group"), ({"group": "g", "topic": "a topic"}, "topic")):
         keda = Keda(channel, metadata)
         refused = await refusal(keda.stub.IsActive(keda.ref, timeout=TIMEOUT))
         assert refused.fields == (f"scalerMetadata.{field}",)
 
 
-async def test_a_gateway_that_stops_ends_a_stream_well() -> None:
+async def test_stopping_gateway_ends_a_stream_cleanly() -> None:
     """KEDA waits twice as long after each failure, and never less again: it comes back soon after an end."""
     with one_process() as cluster:
         async with grpc.aio.insecure_channel(cluster.address) as channel:

@@ -174,13 +174,13 @@ async def test_stream_carries_messages_both_ways(stub: Any) -> None:
     assert await echo(stub, 1, 2, 3) == [1, 2, 3]
 
 
-async def test_refusal_ends_a_stream(stub: Any) -> None:
+async def test_error_ends_a_stream(stub: Any) -> None:
     error = await caught(echo(stub, 1, -1))
     assert error.code is REFUSAL.code
     assert error.metadata == REFUSAL.metadata
 
 
-async def test_unexpected_failure_shows_nothing_of_the_server(address: str) -> None:
+async def test_unexpected_failure_reveals_no_server_internals(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         error = await caught(stub.ListOffsets(pb.ListOffsetsRequest(), timeout=5))
@@ -251,7 +251,7 @@ async def test_a_used_port_is_reported_in_one_sentence(address: str) -> None:
     assert failure.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_health_and_reflection_know_the_service(address: str) -> None:
+async def test_health_and_reflection_list_the_service(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", SERVICE):
@@ -319,7 +319,7 @@ async def test_router_reports_missing_shards(
     assert (await caught(look_up(router))).code is code
 
 
-async def test_router_without_redis_answers_retriably() -> None:
+async def test_router_without_redis_fails_with_a_retriable_error() -> None:
     owners = Owners(ME)
     owners.away = True
     error = await caught(Router(owners, ME.owner).leader("T", 0))

@@ -70,7 +70,7 @@ async def trusted(authority: Authority, grpc_port: int, plain_port: int) -> tupl
 _SETTLED = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE)
 
 
-async def test_a_new_certificate_is_taken_without_a_restart(
+async def test_certificate_is_reloaded_without_a_restart(
     authority: Authority, tls: Tls, grpc_port: int, plain_port: int, tmp_path: Path
 ) -> None:
     told: list[str] = []
@@ -88,7 +88,7 @@ async def test_a_new_certificate_is_taken_without_a_restart(
     assert await trusted(other, grpc_port, plain_port) == (True, True)
 
 
-async def test_half_of_a_new_certificate_changes_nothing(
+async def test_incomplete_certificate_update_changes_nothing(
     authority: Authority, tls: Tls, grpc_port: int, plain_port: int, tmp_path: Path
 ) -> None:
     made = Authority.make(tmp_path / "second").issue("broker", "127.0.0.1")
@@ -144,7 +144,7 @@ def test_certificates_of_clients_need_an_authority() -> None:
         ("tls://broker:9090?ca=/absent", "/absent, which cannot be read: No such file"),
     ],
 )
-def test_wrong_addresses_are_refused(address: str, said: str) -> None:
+def test_invalid_addresses_are_rejected(address: str, said: str) -> None:
     with pytest.raises(KafkaError, match=said) as caught:
         Address.parse(address)
     assert caught.value.code is ErrorCode.INVALID_CONFIG

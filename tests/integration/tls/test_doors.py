@@ -155,12 +155,12 @@ def refused(address: str) -> str:
     return caught.value.message
 
 
-def test_a_broker_of_an_unknown_authority_is_not_trusted(place: Place) -> None:
+def test_broker_with_an_unknown_authority_is_rejected(place: Place) -> None:
     said = refused(place.address(trusted=place.others, shown=place.someone))
     assert "CERTIFICATE_VERIFY_FAILED" in said
 
 
-def test_a_client_without_a_certificate_is_refused(place: Place) -> None:
+def test_client_without_a_certificate_is_rejected(place: Place) -> None:
     assert refused(place.address())
     assert refused(place.cluster.address)  # not even TLS
     # Nor does who knocks write lines of another form.
@@ -175,7 +175,7 @@ def complaint(place: Place, settings: dict[str, str]) -> LibrdError:
     return heard[0]
 
 
-def test_kafka_clients_are_refused_with_a_reason(place: Place) -> None:
+def test_kafka_clients_receive_a_reason_for_rejection(place: Place) -> None:
     said = complaint(place, place.kafka(place.someone, trusted=place.others))
     assert "certificate verify failed" in said.str()
     place.gateway_says("unknown ca")

@@ -41,7 +41,7 @@ def nobody_answers() -> Iterator[str]:
     ("away", "protocol"),
     [(nobody_listens, "grpc"), (nobody_answers, "grpc"), (nobody_answers, "http/protobuf")],
 )
-async def test_work_goes_on_where_nobody_takes_traces(away: object, protocol: str, tmp_path: Path) -> None:
+async def test_unavailable_collector_does_not_stop_work(away: object, protocol: str, tmp_path: Path) -> None:
     assert callable(away)
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data"), "--metrics", "127.0.0.1:0"])
     small = {**SMALL, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
@@ -69,7 +69,7 @@ async def test_work_goes_on_where_nobody_takes_traces(away: object, protocol: st
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
-def test_a_process_ends_whose_collector_stands_still(protocol: str, tmp_path: Path) -> None:
+def test_process_stops_while_its_collector_is_frozen(protocol: str, tmp_path: Path) -> None:
     asked = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "100"}
     asked |= {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_EXPORTER_OTLP_TIMEOUT": "3600"}
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
@@ -84,7 +84,7 @@ def test_a_process_ends_whose_collector_stands_still(protocol: str, tmp_path: Pa
 SECRETS = ("pass-of-redis", "token-of-collector", "what-is-in-it", "whose-it-is", "header-of-theirs")
 
 
-async def test_secrets_are_told_to_nobody(tmp_path: Path) -> None:
+async def test_secrets_are_never_logged(tmp_path: Path) -> None:
     redis, token, value, key, header = SECRETS
     with collecting() as collector, running("valkey", "--requirepass", redis) as server:
         url = f"redis://:{redis}@127.0.0.1:{server.port}"

@@ -30,7 +30,7 @@ def told(collector: Collector) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("receiver", "protocol"), [(collecting, "grpc"), (collecting_over_http, "http/protobuf")]
 )
-async def test_a_collector_is_told_metrics(
+async def test_metrics_are_exported_to_a_collector(
     receiver: Callable[[], AbstractContextManager[Collector]], protocol: str, tmp_path: Path
 ) -> None:
     asked = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "200"}

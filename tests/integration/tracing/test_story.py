@@ -124,7 +124,7 @@ def by_operation(spans: Sequence[FinishedSpan], topic: str) -> dict[str, list[Fi
     return found
 
 
-async def test_a_lock_that_is_lost_shows(traced: Traced) -> None:
+async def test_lost_lock_appears_in_the_trace(traced: Traced) -> None:
     async with connected(traced.cluster.address) as client, Producer(traced.cluster.address) as producer:
         topic, _ = await client.create()
         group = await client.group(share_record_lock_duration_ms=LOCK)
@@ -165,7 +165,7 @@ def called(spans: Sequence[FinishedSpan]) -> list[str]:
     return [span.operation.rpartition(".")[2] for span in spans if "/" in span.operation]
 
 
-async def test_what_goes_together_is_linked(collected: Traced) -> None:
+async def test_related_spans_are_linked(collected: Traced) -> None:
     """Three records in one call: each has its trace, one write of state has them all."""
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create()
@@ -204,7 +204,7 @@ async def test_a_caller_has_its_calls_in_its_trace(collected: Traced) -> None:
     ]
 
 
-async def test_a_record_that_fits_is_taken_with_traces_and_without(collected: Traced) -> None:
+async def test_record_at_the_size_limit_is_accepted_with_and_without_tracing(collected: Traced) -> None:
     """Headers of a trace would make a batch too large that is not."""
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create(max_message_bytes="1000")
@@ -212,7 +212,7 @@ async def test_a_record_that_fits_is_taken_with_traces_and_without(collected: Tr
     assert len(by_operation(story(collected, topic, "create", "send", "append"), topic)["create"]) == 1
 
 
-async def test_a_record_goes_on_in_its_trace_whose_producer_gave_up(collected: Traced) -> None:
+async def test_trace_continues_after_the_producer_timed_out(collected: Traced) -> None:
     redis = collected.cluster.redis
     assert redis is not None
     async with connected(collected.cluster.address) as client:
@@ -259,7 +259,7 @@ async def test_kafka_clients_join(collected: Traced, codec: str) -> None:
     assert appended.attributes["messaging.kafka.offset"] == 4
 
 
-async def test_a_collector_may_take_http(tmp_path: Path) -> None:
+async def test_collector_may_use_http(tmp_path: Path) -> None:
     asked = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_HEADERS": "authorization=me"}
     asked |= {"OTEL_EXPORTER_OTLP_COMPRESSION": "gzip", "OTEL_EXPORTER_OTLP_TIMEOUT": "600"}
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
@@ -275,7 +275,7 @@ async def test_a_collector_may_take_http(tmp_path: Path) -> None:
     assert "telemetry export failing" not in serve.log
 
 
-async def test_a_refusal_says_why(collected: Traced) -> None:
+async def test_rejection_is_explained_in_the_trace(collected: Traced) -> None:
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create()
         group = await client.group()
@@ -288,7 +288,7 @@ async def test_a_refusal_says_why(collected: Traced) -> None:
     assert refused.attributes["messaging.sharebroker.reason"] == "stale_token"
 
 
-async def test_what_workers_do_stands_in_the_story(collected: Traced, tmp_path: Path) -> None:
+async def test_worker_spans_belong_to_the_records_trace(collected: Traced, tmp_path: Path) -> None:
     """A program that traces, and `sharebroker work`, which hands the trace on to its command."""
     address = collected.cluster.address
     async with connected(address) as client:
@@ -321,7 +321,7 @@ async def test_what_workers_do_stands_in_the_story(collected: Traced, tmp_path: 
 
 
 @pytest.mark.skipif(JAEGER is None, reason=MISSING)
-async def test_the_command_tells_a_records_way(in_jaeger: Traced) -> None:
+async def test_command_prints_a_records_path(in_jaeger: Traced) -> None:
     async with connected(in_jaeger.cluster.address) as client:
         topic, _ = await client.create()
         group = await client.group()

@@ -80,7 +80,7 @@ async def _serves(watched: Watched) -> bool:
     return (await watched.ask("/readyz"))[0] == 200
 
 
-def test_text_is_for_people(tmp_path: Path) -> None:
+def test_text_format_is_readable(tmp_path: Path) -> None:
     options = ["--data", str(tmp_path / "data"), "--log-format", "text"]
     serve = Serve(tmp_path, options, "text")
     serve.start()
@@ -88,7 +88,7 @@ def test_text_is_for_people(tmp_path: Path) -> None:
     assert "[info     ] serving" in serve.log
 
 
-def test_an_unknown_format_is_refused() -> None:
+def test_unknown_log_format_is_rejected() -> None:
     command = [sys.executable, "-m", "sharebroker_server.broker", "--log-format", "xml"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 2

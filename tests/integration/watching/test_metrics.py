@@ -21,7 +21,7 @@ async def client(watched: Watched) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_the_story_of_some_records(watched: Watched, client: Client) -> None:
+async def test_metrics_of_a_few_records(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group(share_delivery_count_limit="2")
     await client.publish(topic, "abcdef")
@@ -50,7 +50,7 @@ async def test_the_story_of_some_records(watched: Watched, client: Client) -> No
     assert 2 <= found <= asked
 
 
-async def test_locks_that_run_out_are_counted(watched: Watched, client: Client) -> None:
+async def test_lock_timeouts_are_counted(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group(share_record_lock_duration_ms="1000")
     await client.publish(topic, "ab")
@@ -110,7 +110,7 @@ async def test_lag_time_is_exported_without_consumers(watched: Watched, client: 
     assert (await watched.metrics()).of("share_partition_locked_messages", group=group) is None
 
 
-async def test_every_call_is_counted_with_its_end(watched: Watched, client: Client) -> None:
+async def test_every_call_is_counted_with_its_outcome(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     before = await watched.metrics()
     await client.publish(topic, "a")
@@ -167,7 +167,7 @@ async def test_many_share_partitions_have_few_series(watched: Watched, client: C
     await client.configure_broker("metrics.max.share.partitions", "1000")
 
 
-async def test_a_storm_of_scrapes_is_answered_and_soon_over(watched: Watched) -> None:
+async def test_concurrent_scrapes_are_served_quickly(watched: Watched) -> None:
     answers = await asyncio.gather(*(watched.ask("/metrics") for _ in range(24)))
     assert [status for status, _ in answers] == [200] * 24
     assert len({text for _, text in answers}) < 24

@@ -1,9 +1,8 @@
 """A work-queue consumer on bare stubs: worker.py ADDRESS GROUP TOPIC COUNT.
 
-Each record is answered for by itself and has its own durable result; the program ends when COUNT records or
-more are finished, or when it is told to (SIGINT, SIGTERM): what it answered for has its results then, the
-rest goes back. The package `sharebroker` has a client that does all of this in three lines: this is what it
-does.
+Acknowledges each record separately and waits for its durable result. The program ends when COUNT records or
+more are finished, or on SIGINT or SIGTERM. Before it ends, it receives the results of its acknowledgements;
+the server releases the other records. The client of the package `sharebroker` does the same in three lines.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CREDIT = 10
 
 
 def decide(text: str, deliveries: int) -> delivery.AcknowledgeType.ValueType:
-    """Accept, but reject what is bad, and release a "later" for a second try."""
+    """Accept a record; reject "bad" ones, and release "later" ones at their first delivery."""
     if text.startswith("bad"):
         return delivery.ACKNOWLEDGE_TYPE_REJECT
     if text.startswith("later") and deliveries == 1:
@@ -32,7 +31,7 @@ def decide(text: str, deliveries: int) -> delivery.AcknowledgeType.ValueType:
 
 
 def work(stub: ShareServiceStub, group: str, topic: str, count: int) -> None:
-    """Work off a topic until so many records are finished, or somebody says stop."""
+    """Consume a topic until `count` records are finished or a signal arrives."""
     requests: SimpleQueue[share.ConsumeRequest | None] = SimpleQueue()
     outgoing: Iterator[share.ConsumeRequest] = iter(requests.get, None)
     stopping = False

@@ -63,7 +63,7 @@ async def test_it_is_as_durable_as_promised_and_unreachable_from_outside(link: R
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-async def test_data_is_there_again_after_a_stop_and_start(
+async def test_data_survives_a_stop_and_start(
     kind: str, tmp_path: Path, fsync: Literal["always", "everysec"]
 ) -> None:
     for round_number in range(3):
@@ -109,7 +109,7 @@ async def test_a_used_directory_names_its_holder(embedded: EmbeddedRedis, tmp_pa
     await second.stop()  # harmless
 
 
-async def test_growing_is_refused_while_the_disk_is_nearly_full(
+async def test_writes_are_rejected_while_the_disk_is_nearly_full(
     embedded: EmbeddedRedis, link: RedisLink
 ) -> None:
     async def limit_is(limit: str) -> bool:
@@ -126,7 +126,7 @@ async def test_growing_is_refused_while_the_disk_is_nearly_full(
     assert await link.call("SET", "k", 1, timeout=5.0) == b"OK"
 
 
-async def test_a_long_path_gets_its_socket_elsewhere(tmp_path: Path) -> None:
+async def test_socket_of_a_long_path_is_placed_elsewhere(tmp_path: Path) -> None:
     embedded = EmbeddedRedis(tmp_path / ("long" * 40))
     await embedded.start()
     socket = Path(embedded.url.removeprefix("unix://"))
@@ -155,9 +155,7 @@ STARTER = """
 """
 
 
-async def test_the_server_of_a_killed_process_ends_and_the_next_process_goes_on(
-    kind: str, tmp_path: Path
-) -> None:
+async def test_valkey_of_a_killed_process_ends_and_the_next_process_starts(kind: str, tmp_path: Path) -> None:
     starter = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", textwrap.dedent(STARTER), tmp_path, binaries()[kind]),
         stdout=asyncio.subprocess.PIPE,
@@ -198,7 +196,7 @@ async def test_a_damaged_file_is_reported_and_releases_the_directory(kind: str, 
         ("something else", EmbeddedRedisFailed, "is neither a redis-server nor a valkey-server"),
     ],
 )
-async def test_programs_that_will_not_do(
+async def test_unsuitable_programs_are_rejected(
     tmp_path: Path, answer: str, error: type[Exception], sentence: str
 ) -> None:
     program = tmp_path / "server"
@@ -213,7 +211,7 @@ async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
         await EmbeddedRedis(tmp_path / "data", binary=tmp_path / "nothing").start()
 
 
-async def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+async def test_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(EmbeddedRedisFailed, match="cannot be used: "):
         await EmbeddedRedis(tmp_path / "file" / "data").start()

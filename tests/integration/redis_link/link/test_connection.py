@@ -141,7 +141,7 @@ async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patien
     assert patient._connection is connection
 
 
-async def test_scripts_are_there_again_after_a_restart(server: Server) -> None:
+async def test_scripts_are_reloaded_after_a_restart(server: Server) -> None:
     link = await RedisLink.connect(server.url, settings=QUICK)
     script = link.script("return ARGV[1]")
     assert await script.call([], ["a"], timeout=5.0) == b"a"
@@ -221,7 +221,7 @@ async def test_a_server_that_is_not_redis_is_rejected(answer: bytes) -> None:
             await RedisLink.connect(url, timeout=0.3, settings=QUICK)
 
 
-async def test_a_server_that_still_loads_is_waited_for() -> None:
+async def test_link_waits_for_a_loading_server() -> None:
     loading = b"-LOADING reading the append-only file\r\n"
     async with impostor(info("7.2.0", loading), info("7.2.0")) as url:
         link = await RedisLink.connect(url, settings=QUICK)
@@ -259,7 +259,7 @@ async def test_an_evicting_server_is_rejected_in_one_sentence(kind: str) -> None
         await link.close()
 
 
-async def test_a_replica_is_not_taken_until_it_is_promoted(server: Server) -> None:
+async def test_replica_is_not_used_until_promoted(server: Server) -> None:
     with running("valkey", "--replicaof", f"127.0.0.1 {server.port}") as replica:
         with pytest.raises(RedisUnavailable, match="READONLY it is a replica"):
             await RedisLink.connect(replica.url, timeout=0.3, settings=QUICK)
@@ -271,7 +271,7 @@ async def test_a_replica_is_not_taken_until_it_is_promoted(server: Server) -> No
         await link.close()
 
 
-async def test_a_primary_that_is_demoted_is_left_for_the_new_one(server: Server) -> None:
+async def test_link_leaves_a_demoted_primary_for_the_new_one(server: Server) -> None:
     with running("valkey") as second:
         async with FaultProxy(server.port) as proxy:
             link = await RedisLink.connect(proxy.url, settings=QUICK)

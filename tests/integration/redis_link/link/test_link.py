@@ -27,7 +27,7 @@ async def reads(link: RedisLink) -> int:
     )
 
 
-async def test_replies_come_in_order_and_as_bytes(redis_link: RedisLink) -> None:
+async def test_replies_arrive_in_order_and_as_bytes(redis_link: RedisLink) -> None:
     replies = await asyncio.gather(*[redis_link.send("ECHO", f"é{index}") for index in range(1000)])
     assert replies == [f"é{index}".encode() for index in range(1000)]
 
@@ -44,7 +44,7 @@ async def test_binary_values_survive(redis_link: RedisLink) -> None:
     assert await redis_link.call("GET", b"\x00key", timeout=5.0) == value
 
 
-async def test_a_refusal_carries_code_and_text_and_hurts_no_other_command(redis_link: RedisLink) -> None:
+async def test_error_reply_carries_code_and_text_and_affects_one_command(redis_link: RedisLink) -> None:
     good, bad, late = (
         redis_link.send("SET", "k", 1),
         redis_link.send("LPUSH", "k", 1),
@@ -81,14 +81,14 @@ async def test_a_script_runs_by_its_digest_and_survives_a_flush(redis_link: Redi
     ]
 
 
-async def test_a_script_that_fails_is_a_refusal(redis_link: RedisLink) -> None:
+async def test_failed_script_is_an_error_reply(redis_link: RedisLink) -> None:
     with pytest.raises(RedisRefused, match="FENCED by another"):
         await redis_link.script("return redis.error_reply('FENCED by another')").call([], [], timeout=5.0)
     with pytest.raises(RedisRefused):
         await redis_link.script("this is not Lua").call([], [], timeout=5.0)
 
 
-async def test_the_right_password_opens_and_a_wrong_one_is_refused_at_once(server: Server) -> None:
+async def test_wrong_password_is_rejected_at_once(server: Server) -> None:
     link = await RedisLink.connect(f"redis://:secret%20word@127.0.0.1:{server.port}/3")
     assert b"db=3" in await link.call("CLIENT", "INFO", timeout=5.0)
     await link.close()
@@ -99,7 +99,7 @@ async def test_the_right_password_opens_and_a_wrong_one_is_refused_at_once(serve
 
 
 @pytest.mark.parametrize("kind", sorted(binaries()))
-async def test_a_unix_socket_will_do(kind: str, tmp_path: Path) -> None:
+async def test_unix_socket_is_supported(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "a socket"
     with running(kind, "--unixsocket", str(path)):
         link = await RedisLink.connect(f"unix://{str(path).replace(' ', '%20')}?db=2")

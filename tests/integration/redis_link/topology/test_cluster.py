@@ -116,7 +116,7 @@ async def _taken_over(cluster: RedisCluster, link: Link, how: signal.Signals) ->
         cluster.nodes[0].process.send_signal(signal.SIGCONT)
 
 
-async def test_several_nodes_to_begin_with(cluster: RedisCluster) -> None:
+async def test_several_seed_nodes(cluster: RedisCluster) -> None:
     ports = [free_port(), *(node.port for node in cluster.nodes)]
     link = await connect("redis://" + ",".join(f"127.0.0.1:{port}" for port in ports), timeout=30.0)
     assert await counted(link, "several") == 1

@@ -1,7 +1,8 @@
 // A work-queue consumer: node dist/main.js ADDRESS GROUP TOPIC COUNT.
 //
-// Each record is answered for by itself and has its own durable result; the program ends when COUNT records or more are
-// finished, or when it is told to (SIGINT, SIGTERM): what it answered for has its results then, and the rest goes back.
+// Acknowledges each record separately and waits for its durable result. The program ends when COUNT records or more are
+// finished, or on SIGINT or SIGTERM. Before it ends, it receives the results of its acknowledgements; the server releases
+// the other records.
 import * as grpc from "@grpc/grpc-js";
 import * as loader from "@grpc/proto-loader";
 

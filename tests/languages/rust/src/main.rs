@@ -1,7 +1,8 @@
 //! A work-queue consumer: worker ADDRESS GROUP TOPIC COUNT.
 //!
-//! Each record is answered for by itself and has its own durable result; the program ends when COUNT records or more are
-//! finished, or when it is told to (SIGINT, SIGTERM): what it answered for has its results then, and the rest goes back.
+//! Acknowledges each record separately and waits for its durable result. The program ends when COUNT records or more are
+//! finished, or on SIGINT or SIGTERM. Before it ends, it receives the results of its acknowledgements; the server releases
+//! the other records.
 use std::collections::HashMap;
 use std::error::Error;
 
@@ -43,7 +44,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         credit: CREDIT,
         ..Default::default()
     })?;
-    let mut stream = client.consume(UnboundedReceiverStream::new(outgoing)).await.map_err(told)?.into_inner();
+    let mut stream = client.consume(UnboundedReceiverStream::new(outgoing)).await.map_err(describe)?.into_inner();
 
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut requests = Some(requests); // none any more: it is stopping
@@ -53,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let answer = tokio::select! {
             _ = interrupt.recv() => { requests = None; continue }
             _ = terminate.recv() => { requests = None; continue }
-            answer = stream.message() => answer.map_err(told)?,
+            answer = stream.message() => answer.map_err(describe)?,
         };
         let Some(answer) = answer else { return Ok(()) };
         for result in answer.results {
@@ -97,7 +98,7 @@ fn answered(records: Vec<ShareRecord>, last: &mut HashMap<u64, bool>) -> Consume
 }
 
 /// A failed call in a line.
-fn told(status: tonic::Status) -> String {
+fn describe(status: tonic::Status) -> String {
     format!("{:?}: {}", status.code(), status.message())
 }
 

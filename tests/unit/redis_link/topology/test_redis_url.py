@@ -27,7 +27,7 @@ def test_urls(url: str, shown: str, db: int, greeting: list[tuple[str | int, ...
 @pytest.mark.parametrize(
     "url", ["http://cache", "cache:6379", "", "redis://cache/first", "redis://cache:port", "redis://a..b"]
 )
-def test_urls_that_lead_nowhere(url: str) -> None:
+def test_invalid_urls_are_rejected(url: str) -> None:
     with pytest.raises(RedisUrlInvalid, match="is no Redis"):
         Target.parse(url)
 

@@ -49,13 +49,13 @@ final class Servers {
         ask(question("start-broker").put("id", id));
     }
 
-    /** The next order; null when there is none any more. */
+    /** Returns the next order; null at the end of the input. */
     JsonNode next() throws IOException {
         String line = in.readLine();
         return line == null ? null : JSON.readTree(line);
     }
 
-    void say(ObjectNode message) {
+    void send(ObjectNode message) {
         out.println(message);
     }
 
@@ -64,7 +64,7 @@ final class Servers {
     }
 
     private synchronized JsonNode ask(ObjectNode question) {
-        say(question);
+        send(question);
         JsonNode answer;
         try {
             answer = next();

@@ -129,7 +129,7 @@ final class StandIn implements ClusterInstance {
     }
 
     private static UnsupportedOperationException unknown(String what) {
-        return new UnsupportedOperationException("The stand-in cannot tell: " + what);
+        return new UnsupportedOperationException("The stand-in does not support: " + what);
     }
 
     @Override

@@ -23,7 +23,7 @@ import org.junit.platform.launcher.TestIdentifier;
 import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 
-/** Runs test methods of one class, as they are ordered on standard input, and tells what became of each case. */
+/** Runs the test methods of one class that standard input names, and reports the outcome of each case. */
 public final class Worker {
     private static Servers servers;
 
@@ -42,9 +42,9 @@ public final class Worker {
         System.setOut(System.err); // what tests print must not come between our lines
         servers = new Servers(in, out);
         Class<?> tests = Class.forName(arguments[0]);
-        servers.say(Servers.JSON.createObjectNode().set("methods", methods(tests)));
+        servers.send(Servers.JSON.createObjectNode().set("methods", methods(tests)));
         for (JsonNode order = servers.next(); order != null; order = servers.next()) {
-            servers.say(Servers.JSON.createObjectNode().set("cases", run(tests, order.get("run").asText())));
+            servers.send(Servers.JSON.createObjectNode().set("cases", run(tests, order.get("run").asText())));
         }
         System.exit(0); // whatever threads a failed test left behind
     }

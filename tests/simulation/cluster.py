@@ -1,4 +1,4 @@
-"""One run: processes, clients and faults, all out of one seed; then peace, until every record is finished."""
+"""One run: a cluster, clients and faults from one seed; then no faults until every record is finished."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PEACE: Final = 40.0
 """Seconds in which every record is to be finished after the last fault."""
 
 LONGEST_CALL: Final = 40.0
-"""Seconds in which every call has ended, whatever became of it: one of 30, and a good-bye of 5 after it."""
+"""Seconds within which every call ends, with any outcome: a call of 30 and a closing call of 5 after it."""
 
 SKEW: Final = 0.2
 """Seconds by which clocks differ at first, at most."""
@@ -52,7 +52,7 @@ _POLLING: Final = patch("sharebroker_server.gateway.share.multi_leader_fetch.POL
 """Seconds between two questions of a call that asks several leaders: ten times as long as elsewhere."""
 
 _LONGEST_RUN: Final = 60.0
-"""Seconds in which somebody looks at a clock."""
+"""The longest time, in seconds, during which clocks are read."""
 
 LIMITS: Final = Limits(
     lock_duration=LOCK,
@@ -75,7 +75,7 @@ _CONSUMERS: Final[dict[Way, type[Consumer]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended: `failure` is None where all promises were kept."""
+    """The outcome of a run: `failure` is None if every invariant held."""
 
     seed: int
     failure: BaseException | None
@@ -90,25 +90,25 @@ class Outcome:
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Outcome:
-    """One run, the same for the same seed (and the same PYTHONHASHSEED: sets of text have an order by it).
+    """Runs one seed; the same seed and PYTHONHASHSEED (the order of sets of strings) give the same run.
 
-    Without a `plan` by the one that the seed gives.
+    The default `plan` is drawn from the seed.
     """
     random = Random(seed)
     loop = SimulatedLoop(random)
-    world = World(loop, random, plan or drawn(seed))
-    history = world.around.history
+    cluster = Cluster(loop, random, plan or drawn(seed))
+    history = cluster.around.history
     failure: BaseException | None = None
-    with simulated(loop, seed, world.around.network.dial), _POLLING:
+    with simulated(loop, seed, cluster.around.network.dial), _POLLING:
         try:
-            run(loop, world.run())
+            run(loop, cluster.run())
         except Stuck as stuck:
             failure = stuck
     return Outcome(seed, history.failure or failure, history, loop.steps, loop.now)
 
 
 def quiet() -> None:
-    """What processes log is not read: a failing seed tells its story."""
+    """Turns logging off: a failing seed prints its history instead."""
     # Coroutines that had not begun when a run ended.
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     silent = structlog.make_filtering_bound_logger(logging.CRITICAL)
@@ -116,7 +116,7 @@ def quiet() -> None:
     logging.disable(logging.CRITICAL)
 
 
-class World:
+class Cluster:
     """Two or three processes, a topic, two groups, a few clients."""
 
     def __init__(self, loop: SimulatedLoop, random: Random, plan: Plan) -> None:
@@ -133,24 +133,24 @@ class World:
         self._producers: list[Producer] = []
 
     async def run(self) -> None:
-        """The whole of it, or as much as it takes to fail; the history tells how it ended."""
+        """Runs all phases, or stops at the first failure; the history has the outcome."""
         history = self.around.history
-        story = asyncio.create_task(self._story())
-        history.on_failure = story.cancel
-        [ended], _ = await asyncio.wait([story])
+        phases = asyncio.create_task(self._phases())
+        history.on_failure = phases.cancel
+        [ended], _ = await asyncio.wait([phases])
         if not ended.cancelled() and (failure := ended.exception()) is not None:
             history.fail(failure)
         self._end()
 
-    async def _story(self) -> None:
+    async def _phases(self) -> None:
         topic_id = await self._begin()
-        await self._trouble()
-        await self._peace(topic_id)
+        await self._inject_faults()
+        await self._recover(topic_id)
         if self._plan.scale.farewell:
-            await self._farewell()
+            await self._shut_down()
 
     async def _begin(self) -> str:
-        """Processes that know each other, a topic and its groups."""
+        """Starts the processes; creates the topic and the configs of the groups."""
         for process in self._processes:
             process.start()
         for process in self._processes:
@@ -178,7 +178,7 @@ class World:
         groups = (ConfigResource(ResourceType.GROUP, group) for group in self._plan.scale.groups)
         return all(catalog.configs(group) for group in groups)
 
-    async def _trouble(self) -> None:
+    async def _inject_faults(self) -> None:
         plan, until = self._plan, self._loop.now + self._plan.scale.trouble
         self.around.faults.rates = plan.rates
         self._producers += [Producer(self._client(), name, TOPIC, plan.scale.pace) for name in plan.producers]
@@ -206,7 +206,7 @@ class World:
             await Administrator(self._client(), TOPIC, self._plan.change).run(self._send_away)
 
     def _send_away(self, group: str) -> Callable[[], None]:
-        """The members of a group go, at once; gives what has them back."""
+        """Stops the members of a group at once; returns a function that starts them again."""
         gone = [consumer for consumer in self._consumers if consumer.group == group]
         for consumer in gone:
             self._consumers.pop(consumer).cancel()
@@ -217,7 +217,7 @@ class World:
 
         return have_back
 
-    async def _peace(self, topic_id: str) -> None:
+    async def _recover(self, topic_id: str) -> None:
         for group in self._plan.scale.groups:
             if all(consumer.group != group for consumer in self._consumers):
                 self._join(Consumer, group, "last")
@@ -238,8 +238,8 @@ class World:
             await accounts.take(deadline)
         history.add(Ended(self._loop.now))
 
-    async def _farewell(self) -> None:
-        """Clients go, processes stop in good order; what they leave ends by its deadline."""
+    async def _shut_down(self) -> None:
+        """Stops clients and processes in order; every remaining task must end by its deadline."""
         for task in self._consumers.values():
             task.cancel()
         await asyncio.wait(self._consumers.values())
@@ -264,7 +264,7 @@ class World:
         return Client(self.around, gateways, self._random)
 
     def _end(self) -> None:
-        """From here on nothing gets through: all that runs is ended without a trace."""
+        """Closes the history, the network and every process."""
         self.around.history.close()
         self.around.network.closed = True
         for process in self._processes:
