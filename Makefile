@@ -37,9 +37,9 @@ simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000; S
 simulate-mutants: $(READY) ## remove safeguards one at a time and show the run that detects it (a minute)
 	@$(BIN)/python -m tests.simulation --mutants "" --seeds 200 --jobs $(or $(JOBS),2)
 
-soak: $(READY) ## steady load with a fault per minute; shows what grows (MINUTES=30; DOOR=kafka, FAULTS=no, PACE=5000)
+soak: $(READY) ## steady load with a fault per minute; shows what grows (MINUTES=30; LISTENER=kafka, FAULTS=no, PACE=5000)
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) \
-	  --door $(or $(DOOR),grpc) $(if $(filter no,$(FAULTS)),--no-faults) $(if $(PACE),--pace $(PACE))
+	  --listener $(or $(LISTENER),grpc) $(if $(filter no,$(FAULTS)),--no-faults) $(if $(PACE),--pace $(PACE))
 
 chaos: $(READY) ## kill, freeze, stop and disconnect real processes and judge what clients saw (MINUTES=5, SEED=7)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))

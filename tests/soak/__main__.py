@@ -38,7 +38,7 @@ AFTERMATH: Final = 15.0
 """Seconds after a fault whose records count as delayed by it."""
 
 
-class Door(StrEnum):
+class Listener(StrEnum):
     """By which protocol clients work."""
 
     GRPC = "grpc"
@@ -78,7 +78,7 @@ def main(
     minutes: Annotated[float, typer.Option(help="How long the load goes on.")] = 30.0,
     pace: Annotated[float, typer.Option(help="Records a second; 70 % of the most if not set.")] = 0.0,
     seed: Annotated[int | None, typer.Option(help="Of the faults; fresh if not set.")] = None,
-    door: Annotated[Door, typer.Option(help="By which protocol clients work.")] = Door.GRPC,
+    listener: Annotated[Listener, typer.Option(help="By which protocol clients work.")] = Listener.GRPC,
     faults: Annotated[bool, typer.Option(help="One a minute, or none at all.")] = True,
 ) -> None:
     """Work steadily under a fault a minute; fails when memory, files or logs grow without end."""
@@ -86,22 +86,22 @@ def main(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # servers and networks are taken down then, too
     seed = secrets.randbelow(10**6) if seed is None else seed
     typer.echo(f"seed {seed}")
-    soaked = asyncio.run(_soak(minutes * 60, pace, door, schedule(Random(seed)) if faults else iter(())))
+    soaked = asyncio.run(_soak(minutes * 60, pace, listener, schedule(Random(seed)) if faults else iter(())))
     typer.echo("\n".join(_report(soaked)))
     raise typer.Exit(not soaked.well)
 
 
-async def _soak(seconds: float, pace: float, door: Door, faults: Iterator[Fault]) -> Soaked:
+async def _soak(seconds: float, pace: float, listener: Listener, faults: Iterator[Fault]) -> Soaked:
     async with deployed(*SETTINGS) as deployment, connected(deployment.address()) as client:
         topic = await _topic(client)
 
         def load_at(pace: float) -> Load | KafkaLoad:
-            if door is Door.KAFKA:
+            if listener is Listener.KAFKA:
                 return KafkaLoad(deployment.kafka, topic, pace)
             return Load([deployment.address(0), deployment.address(1)], topic, pace)
 
         pace = pace or SHARE * await _most(load_at(50_000.0))
-        typer.echo(f"{pace:,.0f} records a second by {door} for {seconds / 60:g} minutes")
+        typer.echo(f"{pace:,.0f} records a second by {listener} for {seconds / 60:g} minutes")
         load, probes = load_at(pace), Probes(deployment)
         soaked = Soaked(pace, load, [])
         probing = asyncio.create_task(probes.run())

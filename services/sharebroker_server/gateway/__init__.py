@@ -1,1 +1,1 @@
-"""The door for clients: share sessions, streams of records, publishing, administration. Nothing durable."""
+"""Terminates client connections: share sessions, streams, publishing, administration. Stores nothing."""

@@ -27,9 +27,9 @@ from sharebroker_server.rpc.server import Service
 
 async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     """Starts the gateway with its gRPC services and, if configured, the Kafka listener."""
-    door = Gateway(base.router, base.catalog, base.settings.config)
-    base.drains.append(door.stop)
-    base.observability.metrics.add(partial(gateway_families, door))
+    context = Gateway(base.router, base.catalog, base.settings.config)
+    base.drains.append(context.stop)
+    base.observability.metrics.add(partial(gateway_families, context))
     if base.kafka is not None:
         me, router = base.holder.member, base.router
         internal = internal_partitions(base.settings.config)
@@ -39,37 +39,37 @@ async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
 
         live_members = LiveMembers(lambda: router.members, PortProbe().is_refused)
         brokers = Brokers(live_members, me, base.leases, router.group_shard, partitions)
-        kafka = KafkaListener(door, brokers, base.settings.features, APIS)
+        kafka = KafkaListener(context, brokers, base.settings.features, APIS)
         base.kafka.open(kafka, base.settings.config)
         base.observability.metrics.add(kafka.families)
         base.observability.metrics.add(base.kafka.families)
-    reaper = SessionReaper(door)
+    reaper = SessionReaper(context)
     reaper.start()
     stack.push_async_callback(reaper.stop)
     return [
         Service(
             "sharebroker.gateway.v1.ShareService",
-            ShareServicer(door),
+            ShareServicer(context),
             share_pb2_grpc.add_ShareServiceServicer_to_server,
         ),
         Service(
             "sharebroker.gateway.v1.ProduceService",
-            ProduceServicer(door),
+            ProduceServicer(context),
             produce_pb2_grpc.add_ProduceServiceServicer_to_server,
         ),
         Service(
             "sharebroker.gateway.v1.PlanService",
-            PlanServicer(door),
+            PlanServicer(context),
             plan_pb2_grpc.add_PlanServiceServicer_to_server,
         ),
         Service(
             "externalscaler.ExternalScaler",
-            ScalerServicer(door),
+            ScalerServicer(context),
             externalscaler_pb2_grpc.add_ExternalScalerServicer_to_server,
         ),
         Service(
             "sharebroker.gateway.v1.AdminService",
-            AdminServicer(door),
+            AdminServicer(context),
             admin_pb2_grpc.add_AdminServiceServicer_to_server,
         ),
     ]
