@@ -31,6 +31,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.tracing import setup
+from sharebroker_protocol.tracing.env_validation import invalid_variables
 from sharebroker_protocol.tracing.otlp_http import ExportSession
 from sharebroker_protocol.tracing.settings import TracingSettings
 from sharebroker_server.aio.threads import run_in_daemon_thread
@@ -60,7 +61,7 @@ class MetricsExport:
         self._exposition = exposition
         self._interval = settings.metrics_interval
         self._resource = setup.resource(attributes)
-        with setup.invalid_variables():
+        with invalid_variables():
             self._exporter = _exporter(str(settings.metrics), settings.metrics_over_http)
         self._started = _nanoseconds()
         self._task: asyncio.Task[None] | None = None

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
+from sharebroker_protocol.tracing.env_validation import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.broker.tracing_setup import attributes, log_export_failure
 from sharebroker_server.cluster.router import GATEWAY, ROLES
@@ -72,7 +73,8 @@ class Observability:
         """Starts the export of metrics by OTLP if requested; `stack` stops it."""
         if settings.telemetry.metrics is None:
             return
-        from sharebroker_server.telemetry.otlp import MetricsExport  # imports OpenTelemetry's SDK
+        with invalid_variables():
+            from sharebroker_server.telemetry.otlp import MetricsExport  # imports OpenTelemetry's SDK
 
         resource = attributes(settings.roles, address)
         export = MetricsExport(

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from sharebroker_protocol.tracing import enabled
+from sharebroker_protocol.tracing.env_validation import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.cluster.router import ROLES
 from sharebroker_server.telemetry.process import release
@@ -37,7 +38,8 @@ def begin(settings: ServeSettings, address: str, stack: AsyncExitStack) -> None:
     """Starts tracing if requested; `stack` stops it, after all code that may be traced."""
     if settings.telemetry.traces is None or settings.telemetry.sampling.never:
         return
-    from sharebroker_protocol.tracing import setup  # imports OpenTelemetry's SDK
+    with invalid_variables():
+        from sharebroker_protocol.tracing import setup  # imports OpenTelemetry's SDK
 
     exporting = setup.begin(settings.telemetry, attributes(settings.roles, address), log_export_failure)
     enabled.turn(exporting.tracer)

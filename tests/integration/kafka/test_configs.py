@@ -217,7 +217,10 @@ async def test_settings_are_described_with_where_they_come_from(
         ("message.max.bytes", "1048588", 5),
     ]
     if version >= 3:
-        assert (config.config_type, config.documentation) == (3, "Largest record batch that is appended.")
+        assert (config.config_type, config.documentation) == (
+            3,
+            "Largest record batch that the topic accepts.",
+        )
     plain = await described(kafka, TOPIC, topic, version=version, keys=["segment.ms", "nonsense"])
     assert [(one.name, list(one.synonyms), one.documentation) for one in plain.configs] == [
         ("segment.ms", [], None)

@@ -61,9 +61,9 @@ async def test_events_are_logged_once(watched: Watched) -> None:
         await client.delete(topic)
     assert told() == [
         ("topic created", "info"),
-        ("settings changed", "info"),
-        ("session of a member timed out", "info"),
-        ("group deleted", "info"),
+        ("configs changed", "info"),
+        ("member session timed out", "info"),
+        ("share group deleted", "info"),
         ("topic deleted", "info"),
     ]
     created = next(line for line in lines(watched) if line.get("id") == topic_id)

@@ -11,7 +11,8 @@ import math
 import os
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 from urllib.parse import unquote
 
@@ -23,6 +24,20 @@ _HEADER: Final = re.compile(r"[0-9A-Za-z_.-]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
 _BINARY: Final = "-bin"
 UNCOMPRESSED: Final = "none"
 """A compression that the SDK's gRPC exporter rejects; the variable is removed instead."""
+
+
+@contextmanager
+def invalid_variables() -> Iterator[None]:
+    """Converts exceptions that invalid OTEL_* variables cause in the SDK to INVALID_CONFIG.
+
+    Wrap the import of the SDK as well: it reads some variables when it is imported.
+    """
+    try:
+        yield
+    except (ValueError, KeyError, OSError) as error:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"OpenTelemetry rejects an OTEL_* variable: {error}."
+        ) from error
 
 
 def _is_timeout(text: str) -> bool:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +19,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from typing_extensions import override
 
 from sharebroker_protocol import clock
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.tracing.env_validation import invalid_variables
 from sharebroker_protocol.tracing.limit import SpanLimit
 from sharebroker_protocol.tracing.otlp_http import ExportSession
 from sharebroker_protocol.tracing.sampling import LOW, Sampling
@@ -97,17 +96,6 @@ def _exporter(endpoint: str, http: bool) -> SpanExporter:
     if http:
         return HttpSpanExporter(endpoint=endpoint, session=ExportSession())
     return GrpcSpanExporter(endpoint=endpoint)
-
-
-@contextmanager
-def invalid_variables() -> Iterator[None]:
-    """Converts exceptions of the SDK's set-up, which invalid OTEL_* variables cause, to INVALID_CONFIG."""
-    try:
-        yield
-    except (ValueError, KeyError, OSError) as error:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"OpenTelemetry rejects an OTEL_* variable: {error}."
-        ) from error
 
 
 def redirect_log(warn: Warn) -> None:

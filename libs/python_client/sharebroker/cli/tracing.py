@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from sharebroker.cli.output import print_notice
 from sharebroker_protocol.tracing import enabled, settings
+from sharebroker_protocol.tracing.env_validation import invalid_variables
 
 
 @contextmanager
@@ -17,7 +18,8 @@ def traced() -> Iterator[None]:
         yield
         return
     try:
-        from sharebroker_protocol.tracing import setup  # imports OpenTelemetry
+        with invalid_variables():
+            from sharebroker_protocol.tracing import setup  # imports OpenTelemetry
     except ImportError:
         print_notice("Tracing is off: OpenTelemetry is not installed (pip install 'sharebroker[tracing]').")
         yield
