@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.flights.server import NotServingError, serving
 from tests.architecture.sources import ROOT
 
 ROWS = 12_000
@@ -56,15 +55,3 @@ def test_bad_setup_is_one_sentence_and_code_2(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert len(done.stderr.strip().splitlines()) == 1
     assert "HOST:PORT" in done.stderr
-
-
-def test_second_server_on_same_data_is_rejected(tmp_path: Path) -> None:
-    log = tmp_path / "server.log"
-    with serving(tmp_path, "127.0.0.1:0", "127.0.0.1:0", ()):
-        said = log.read_text()
-        refusal = pytest.raises(NotServingError, match=str(tmp_path))
-        with refusal as refused, serving(tmp_path, "127.0.0.1:0", "127.0.0.1:0", ()):
-            pass
-        assert refused.value.exit_code == 2
-        assert said
-        assert log.read_text().startswith(said)

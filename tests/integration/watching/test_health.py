@@ -6,12 +6,6 @@ import asyncio
 import subprocess
 import sys
 
-import pytest
-
-from sharebroker_protocol.cancellation import end
-from sharebroker_server.broker import redis_connections
-from sharebroker_server.broker.process import Process
-from sharebroker_server.broker.settings import CLOSED, ServeSettings, parse_config
 from sharebroker_server.testkit.servers import free_port
 from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
@@ -51,31 +45,6 @@ async def test_without_redis_it_is_live_and_not_ready(watched: Watched) -> None:
         return await watched.ask("/readyz") == (200, "ok\n")
 
     await eventually(ready, 60)
-
-
-async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_connections, "CONNECT_TIMEOUT", 3600.0)
-    watching = f"127.0.0.1:{free_port()}"
-    settings = ServeSettings(
-        redis=f"redis://127.0.0.1:{free_port()}",
-        grpc="127.0.0.1:0",
-        kafka=CLOSED,
-        metrics=watching,
-        config=parse_config(()),
-    )
-    starting = asyncio.create_task(Process(settings).start())
-
-    async def live() -> bool:
-        return not starting.done() and (await probe("live", f"http://{watching}")).returncode == 0
-
-    try:
-        await eventually(live, 60)
-        for question in ("started", "ready"):
-            asked = await probe(question, f"http://{watching}")
-            assert asked.returncode == 1
-            assert asked.stderr == f"sharebroker probe: not {question}: the broker is starting\n"
-    finally:
-        await end([starting])
 
 
 async def test_probe_usage(watched: Watched) -> None:

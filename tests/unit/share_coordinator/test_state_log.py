@@ -13,7 +13,7 @@ from sharebroker_server.stream_log.port import Entry
 from sharebroker_server.testkit.waiting import eventually
 from tests.support.kafka_state import Record, read_batches
 from tests.unit.share_coordinator.harness import TOPIC
-from tests.unit.share_coordinator.service.test_servicer import GROUP, Process
+from tests.unit.share_coordinator.service.process import GROUP, Process
 
 SHARD = "share-coordinator:0"
 PLENTY = 1 << 20

@@ -41,15 +41,6 @@ def test_everything_finished_once_is_good() -> None:
     assert ledger.summary.finished == 3
 
 
-def test_open_batches_are_held() -> None:
-    ledger = Ledger()
-    ledger.delivered(A, 1.0, [delivery(0), delivery(1)])
-    ledger.delivered(B, 1.0, [delivery(2)])
-    assert (ledger.holding("a"), ledger.holding("b"), ledger.holding("c")) == (2, 1, 0)
-    ledger.confirmed(A, 2.0, {})
-    assert ledger.holding("a") == 0
-
-
 def test_released_record_is_redelivered_and_finished() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0, Acknowledgement.RELEASE)])
@@ -103,12 +94,6 @@ def test_old_delivery_seen_late_is_no_redelivery() -> None:
     ledger.confirmed(B, 5.0, {(0, 0): True})
     assert judged(ledger, {0}, end=1).good
     assert ledger.totals.lost == 1
-
-
-def test_lock_lost_before_the_delivery_is_observed() -> None:
-    ledger = Ledger()
-    ledger.delivered(A, 1.0, [delivery(0, delivery_count=3)])
-    assert ledger.totals.lost == 2
 
 
 def test_redelivery_of_an_earlier_runs_record_is_an_error() -> None:

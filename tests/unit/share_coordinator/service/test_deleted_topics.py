@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
-from tests.unit.share_coordinator.service.test_servicer import Process
+from tests.unit.share_coordinator.service.process import Process
 
 
 @pytest.fixture

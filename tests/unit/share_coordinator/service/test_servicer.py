@@ -2,105 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import replace
-
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.coordinator_runtime.lifecycle import ShardState
-from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
-from sharebroker_server.leases.port import Member
-from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.rpc.local import LocalStub
-from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker_server.share_coordinator.service.servicer import Host, ShareCoordinator, make_host
-from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
-from sharebroker_server.testkit.waiting import eventually
+from sharebroker_server.stream_log.memory import Fault
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
-
-Initialized = pb.InitializeShareGroupStateRequest
-Wrote = pb.WriteShareGroupStateRequest
-Asked = pb.ReadShareGroupStateRequest
-GROUP = "orders:eu"
-
-
-class Process:
-    """A share coordinator that holds every shard."""
-
-    def __init__(self, *settings: str) -> None:
-        leases = MemoryLeaseStore()
-        self.log = MemoryStreamLog(leases.epoch_of)
-        config = ShareCoordinatorConfig.of(BrokerConfig.parse(settings))
-        self.config = replace(config, runtime=replace(config.runtime, backoff_most=0.0))
-        self.holder = LeaseHolder(leases, Member("1/1", 1, frozenset({"share-coordinator"}), ""))
-        self.host: Host = make_host(self.log, self.config)
-        self.topics = {TOPIC: 4, OTHER_TOPIC: 1}
-        self.servicer = ShareCoordinator(
-            self.host,
-            self.config,
-            lambda topic, partition: partition < self.topics.get(topic, 0),
-            Keys().log,
-        )
-        self.stub = LocalStub(self.servicer)
-
-    async def start(self) -> None:
-        await self.host.start(self.holder)
-        await self.holder.start()
-        await eventually(lambda: all(shard.state is ShardState.ACTIVE for shard in self.host.held()))
-
-    async def initialize(
-        self, *partitions: int, topic: str = TOPIC, state_epoch: int = 1, start: int = 0
-    ) -> list[int]:
-        asked = [
-            Initialized.PartitionData(partition=p, state_epoch=state_epoch, start_offset=start)
-            for p in partitions
-        ]
-        topics = [Initialized.TopicData(topic_id=topic, partitions=asked)]
-        response = await self.stub.InitializeShareGroupState(Initialized(group_id=GROUP, topics=topics))
-        return [result.error_code for result in response.results[0].partitions]
-
-    async def write(self, *batches: tuple[int, int, int, int], partition: int = 0, start: int = -1) -> int:
-        asked = Wrote.PartitionData(
-            partition=partition,
-            state_epoch=1,
-            leader_epoch=1,
-            start_offset=start,
-            delivery_complete_count=1,
-            state_batches=[
-                pb.StateBatch(first_offset=f, last_offset=e, delivery_state=s, delivery_count=c)
-                for f, e, s, c in batches
-            ],
-        )
-        topics = [Wrote.TopicData(topic_id=TOPIC, partitions=[asked])]
-        response = await self.stub.WriteShareGroupState(Wrote(group_id=GROUP, topics=topics))
-        return int(response.results[0].partitions[0].error_code)
-
-    async def read(
-        self, *partitions: int, leader_epoch: int = 1
-    ) -> list[pb.ReadShareGroupStateResponse.PartitionData]:
-        asked = [Asked.PartitionData(partition=p, leader_epoch=leader_epoch) for p in partitions]
-        topics = [Asked.TopicData(topic_id=TOPIC, partitions=asked)]
-        response = await self.stub.ReadShareGroupState(Asked(group_id=GROUP, topics=topics))
-        return list(response.results[0].partitions)
-
-    async def inspect(self, partition: int = 0, topic: str = TOPIC) -> pb.InspectShareGroupStateResponse:
-        request = pb.InspectShareGroupStateRequest(group_id=GROUP, topic_id=topic, partition=partition)
-        response: pb.InspectShareGroupStateResponse = await self.stub.InspectShareGroupState(request)
-        return response
-
-
-@pytest.fixture
-async def process() -> AsyncIterator[Process]:
-    process = Process()
-    await process.start()
-    yield process
-    await process.holder.stop()
+from tests.unit.share_coordinator.service.process import GROUP, Process, Wrote
 
 
 async def test_initialize_write_read_summary_delete(process: Process) -> None:
@@ -204,88 +114,6 @@ async def test_a_deleted_topic(process: Process) -> None:
     response = await process.stub.DeleteTopicState(pb.DeleteTopicStateRequest(topic_id=TOPIC))
     assert response.removed == 4
     assert {int(p.error_code) for p in await process.read(0, 1)} == {int(ErrorCode.INVALID_REQUEST)}
-
-
-async def test_inspection_shows_log_and_memory_side_by_side(process: Process) -> None:
-    await process.initialize(0)
-    await process.write((5, 9, 2, 1))
-    await process.write((12, 12, 0, 2))
-    shown = await process.inspect()
-    shard = shard_of(f"{GROUP}:{TOPIC}:0", 50)
-    assert (shown.shard, shown.stream) == (shard, f"sharebroker:{{share-coordinator:{shard}}}:log")
-    assert [(r.position, r.kind, r.checkpoint_epoch, r.delta_index) for r in shown.records] == [
-        (1, "checkpoint", 0, 0),
-        (2, "delta", 0, 0),
-        (3, "delta", 0, 1),
-    ]
-    assert [(b.first_offset, b.last_offset) for b in shown.folded.state_batches] == [(5, 9), (12, 12)]
-    assert (shown.folded.kind, shown.folded.start_offset, shown.folded.delivery_complete_count) == (
-        "checkpoint",
-        0,
-        1,
-    )
-    assert shown.consistent
-    assert shown.live == shown.folded
-
-
-async def test_inspection_starts_at_the_latest_checkpoint(process: Process) -> None:
-    await process.initialize(0)
-    await process.write((5, 9, 2, 1))
-    await process.write(start=20)
-    shown = await process.inspect()
-    assert [(r.position, r.kind) for r in shown.records] == [(3, "checkpoint")]
-    assert (shown.folded.checkpoint_epoch, shown.folded.start_offset, shown.consistent) == (1, 20, True)
-
-
-async def test_inspection_of_missing_state(process: Process) -> None:
-    shown = await process.inspect()
-    assert (len(shown.records), shown.HasField("folded"), shown.consistent) == (0, False, True)
-    await process.initialize(0)
-    await process.write((5, 9, 2, 1))
-    delete = pb.DeleteShareGroupStateRequest
-    topics = [delete.TopicData(topic_id=TOPIC, partitions=[0])]
-    await process.stub.DeleteShareGroupState(delete(group_id=GROUP, topics=topics))
-    shown = await process.inspect()
-    assert [(r.kind, r.delta_index) for r in shown.records] == [("tombstone", 0), ("tombstone", 0)]
-    assert (shown.HasField("folded"), shown.consistent) == (False, True)
-
-
-async def test_inspection_reports_log_and_memory_mismatch(process: Process) -> None:
-    await process.initialize(0)
-    await process.write((5, 9, 2, 1))
-    shard = f"share-coordinator:{shard_of(f'{GROUP}:{TOPIC}:0', 50)}"
-    await process.log.trim(shard, 1, 3)
-    shown = await process.inspect()
-    assert (len(shown.records), shown.HasField("folded"), shown.consistent) == (0, False, False)
-    assert [batch.first_offset for batch in shown.live.state_batches] == [5]
-
-
-async def test_inspection_reports_an_invalid_record(process: Process) -> None:
-    await process.initialize(0)
-    shard = f"share-coordinator:{shard_of(f'{GROUP}:{TOPIC}:0', 50)}"
-    await process.log.append(shard, 1, 2, [b"\xff"])
-    with pytest.raises(KafkaError) as refused:
-        await process.inspect()
-    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
-
-
-async def test_inspection_skips_records_of_other_keys() -> None:
-    process = Process("share.coordinator.state.topic.num.partitions=1")
-    await process.start()
-    await process.initialize(0, 1, 2)
-    await process.write((5, 9, 2, 1), partition=1)
-    shown = await process.inspect(1)
-    assert [(r.position, r.kind) for r in shown.records] == [(2, "checkpoint"), (4, "delta")]
-    await process.holder.stop()
-
-
-async def test_inspection_while_the_log_is_away(process: Process) -> None:
-    await process.initialize(0)
-    process.log.away = True
-    with pytest.raises(KafkaError) as refused:
-        await process.inspect()
-    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    process.log.away = False
 
 
 async def test_a_leader_of_the_same_process_writes_without_messages(process: Process) -> None:

@@ -21,8 +21,6 @@ from sharebroker_server.group_coordinator.core.transactions.commands import (
 from sharebroker_server.group_coordinator.core.transactions.ids import BLOCK, IdAllocation, ProducerIds
 from sharebroker_server.group_coordinator.core.transactions.model import (
     LAST_EPOCH,
-    MOVES,
-    IllegalTransitionError,
     Transaction,
     TransactionState,
 )
@@ -412,9 +410,3 @@ def test_transactions_are_listed(shard: TransactionHarness) -> None:
     assert found(ListTransactions(producer_ids=frozenset({other.producer_id, 99}))) == ["z"]
     assert found(ListTransactions(longer_than_ms=9_999)) == ["x"]
     assert found(ListTransactions(longer_than_ms=0)) == ["x"]
-
-
-def test_no_transition_beside_the_table() -> None:
-    assert MOVES.keys() == set(S)
-    with pytest.raises(IllegalTransitionError, match="EMPTY to PREPARE_COMMIT"):
-        Transaction(1, 0, 1).moved(S.PREPARE_COMMIT, 0)

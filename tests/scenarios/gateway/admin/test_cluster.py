@@ -1,0 +1,96 @@
+"""Nodes, coordinators, configs and offsets of logs through the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.testkit.brokers import Cluster
+from tests.scenarios.gateway.wire import Door, opened
+
+EARLIEST, LATEST = -2, -1
+
+
+@pytest.fixture
+async def door(cluster: Cluster) -> AsyncIterator[Door]:
+    async with opened(cluster.address) as door:
+        yield door
+
+
+async def test_metadata(door: Door, cluster: Cluster) -> None:
+    topic = await door.topic(partitions=3)
+    answer = await door.admin.Metadata(pb.MetadataRequest(topics=[topic.name, "nowhere", "no/name"]))
+    assert len(answer.cluster_id) == 22
+    assert cluster.address in {node.address for node in answer.nodes}
+    known, unknown, illegal = answer.topics
+    assert (known.topic_id, [part.partition_index for part in known.partitions]) == (
+        topic.topic_id,
+        [0, 1, 2],
+    )
+    assert {part.leader_id for part in known.partitions} <= {node.node_id for node in answer.nodes}
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert illegal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    everything = await door.admin.Metadata(pb.MetadataRequest())
+    assert topic.name in {one.name for one in everything.topics}
+
+
+async def test_coordinators(door: Door, cluster: Cluster) -> None:
+    topic = await door.topic()
+    key = f"a:group:{topic.topic_id}:0"
+    request = pb.FindCoordinatorRequest(
+        key_type=pb.KEY_TYPE_SHARE, coordinator_keys=[key, "a:b", f"a:{topic.topic_id}:x"]
+    )
+    found, *wrong = (await door.admin.FindCoordinator(request)).coordinators
+    assert (found.key, found.address) == (key, cluster.process("share-coordinator").address)
+    assert [answer.error_code for answer in wrong] == [ErrorCode.INVALID_REQUEST] * 2
+    request = pb.FindCoordinatorRequest(coordinator_keys=["a:group"])
+    (found,) = (await door.admin.FindCoordinator(request)).coordinators
+    assert found.address == cluster.process("group-coordinator").address
+
+
+async def test_settings(door: Door) -> None:
+    topic = await door.topic()
+    group_id = await door.group(topic)
+    resource = pb.DescribeConfigsRequest.Resource
+    answer = await door.admin.DescribeConfigs(
+        pb.DescribeConfigsRequest(
+            resources=[
+                resource(resource_type=cluster_pb.RESOURCE_TYPE_GROUP, resource_name=group_id),
+                resource(
+                    resource_type=cluster_pb.RESOURCE_TYPE_TOPIC,
+                    resource_name=topic.name,
+                    configuration_keys=["retention.ms"],
+                ),
+                resource(resource_type=cluster_pb.RESOURCE_TYPE_TOPIC, resource_name="nowhere"),
+                resource(resource_name="x"),
+                resource(resource_type=cluster_pb.RESOURCE_TYPE_GROUP),
+            ]
+        )
+    )
+    group, one, nowhere, unspecified, unnamed = answer.results
+    reset = next(config for config in group.configs if config.name == "share.auto.offset.reset")
+    assert (reset.value, reset.is_default) == ("earliest", False)
+    assert [(config.name, config.is_default) for config in one.configs] == [("retention.ms", True)]
+    assert nowhere.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert unspecified.error_code == unnamed.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_offsets_of_a_log(door: Door) -> None:
+    topic = await door.topic()
+    await topic.publish(5)
+
+    async def offset(timestamp: int) -> int:
+        part = leader.ListOffsetsRequest.Partition(topic_id=topic.topic_id, timestamp=timestamp)
+        answer = await door.admin.ListOffsets(leader.ListOffsetsRequest(partitions=[part]))
+        return int(answer.partitions[0].offset)
+
+    assert (await offset(EARLIEST), await offset(LATEST)) == (0, 5)
+    part = leader.DeleteRecordsRequest.Partition(topic_id=topic.topic_id, offset=3)
+    answer = await door.admin.DeleteRecords(leader.DeleteRecordsRequest(partitions=[part]))
+    assert answer.partitions[0].low_watermark == 3
+    assert (await offset(EARLIEST), await offset(LATEST)) == (3, 5)

@@ -1,0 +1,84 @@
+"""Start offsets and lag of share groups through the RPC."""
+
+from __future__ import annotations
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
+from sharebroker_server.persister.port import StateSummary
+from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, code
+
+
+async def offsets(broker: Broker, group: str = "g") -> list[pb.DescribeShareGroupOffsetsResponse.Topic]:
+    request = pb.DescribeShareGroupOffsetsRequest()
+    request.groups.add(group_id=group, all_topics=True)
+    answer = await broker.until(lambda: broker.groups.DescribeShareGroupOffsets(request, CONTEXT))
+    (described,) = answer.groups
+    assert not described.error_code
+    return list(described.topics)
+
+
+async def described(broker: Broker, group: str = "g") -> pb.ShareGroupDescribeResponse.DescribedGroup:
+    request = pb.ShareGroupDescribeRequest(group_ids=[group])
+    (found,) = (await broker.groups.ShareGroupDescribe(request, CONTEXT)).groups
+    return found
+
+
+async def test_lag_counts_what_is_not_finished(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 3)
+    await broker.beat("m", 0, "a")
+    key = SharePartitionKey("g", topic_id, 0)
+    cluster.states.states[key] = StateSummary(1, 7, 40, 5)
+    cluster.ends.ends[TopicIdPartition(topic_id, 0)] = 105
+    cluster.states.states[SharePartitionKey("g", topic_id, 1)] = StateSummary(1, 0, 40, -1)
+    (topic,) = await offsets(broker)
+    assert (topic.topic_name, topic.topic_id) == ("a", topic_id)
+    assert [(some.start_offset, some.lag, some.leader_epoch) for some in topic.partitions] == [
+        (40, 60, 7),
+        (40, -1, 0),
+        (-1, -1, 0),
+    ]
+
+
+async def test_partition_without_lag_has_an_error(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 2)
+    await broker.beat("m", 0, "a")
+    cluster.states.states[SharePartitionKey("g", topic_id, 0)] = StateSummary(1, 0, 40, 0)
+    cluster.ends.ends[TopicIdPartition(topic_id, 0)] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+    cluster.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
+    (topic,) = await offsets(broker)
+    assert [(code(some), some.start_offset, some.lag) for some in topic.partitions] == [
+        (ErrorCode.LEADER_NOT_AVAILABLE, -1, -1),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1),
+    ]
+
+
+async def test_offsets_of_unknown_partitions_are_unknown_without_error(broker: Broker) -> None:
+    await broker.create("a", 2)
+    await broker.create("b", 1)
+    await broker.beat("m", 0, "a")
+    assert await offsets(broker, "nobody") == []
+    request = pb.DescribeShareGroupOffsetsRequest()
+    group = request.groups.add(group_id="g")
+    group.topics.add(topic_name="b", partitions=[0])
+    group.topics.add(topic_name="zzz", partitions=[4])
+    group.topics.add(topic_name="a", partitions=[9])
+    request.groups.add(group_id="g")
+    full, empty = (await broker.groups.DescribeShareGroupOffsets(request, CONTEXT)).groups
+    assert [
+        (topic.topic_name, some.partition, some.start_offset, some.lag, some.error_code)
+        for topic in full.topics
+        for some in topic.partitions
+    ] == [("a", 9, -1, -1, 0), ("b", 0, -1, -1, 0), ("zzz", 4, -1, -1, 0)]
+    assert list(empty.topics) == []
+
+
+async def test_offsets_of_a_group_owned_elsewhere_are_rejected_in_band(cluster: Cluster) -> None:
+    broker = await cluster.start(1)
+    await broker.host.stop()
+    request = pb.DescribeShareGroupOffsetsRequest()
+    request.groups.add(group_id="g", all_topics=True)
+    (group,) = (await broker.groups.DescribeShareGroupOffsets(request, CONTEXT)).groups
+    assert code(group) is ErrorCode.NOT_COORDINATOR

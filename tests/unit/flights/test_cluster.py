@@ -1,0 +1,119 @@
+"""The supervisor's view of topic and group."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sharebroker.aio.admin import Admin
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicPartition
+from sharebroker_server.flights import cluster as module
+from sharebroker_server.flights.cluster import Cluster, Names
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class FakeAdmin:
+    """An administration client; `failures` are raised first."""
+
+    def __init__(self) -> None:
+        self.failures: list[KafkaError] = []
+        self.created: list[tuple[str, int]] = []
+        self.configs: dict[str, str] = {}
+        self.lags: dict[TopicPartition, int | None] = {}
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        self.created.append((topic, partitions))
+        self._fail()
+
+    async def alter_group_configs(self, group: str, configs: dict[str, str]) -> None:
+        assert group == "g"
+        self.configs = configs
+
+    async def list_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        return dict(zip(partitions, (3, None), strict=True))
+
+    async def group_offsets(self, group: str) -> dict[TopicPartition, Any]:
+        self._fail()
+        return {partition: SimpleNamespace(lag=lag) for partition, lag in self.lags.items()}
+
+    async def inspect_state(self, group: str, partition: TopicPartition) -> Any:
+        accepted = SimpleNamespace(first_offset=2, last_offset=2, delivery_state=2)
+        return SimpleNamespace(folded=SimpleNamespace(start_offset=-1, state_batches=[accepted]))
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+@pytest.fixture
+def admin() -> FakeAdmin:
+    return FakeAdmin()
+
+
+@pytest.fixture
+def cluster(admin: FakeAdmin) -> Cluster:
+    return Cluster(cast("Admin", admin), Names("t", 2, "g", 15))
+
+
+async def test_group_reads_from_the_start_with_the_runs_locks(cluster: Cluster, admin: FakeAdmin) -> None:
+    await cluster.prepare()
+    assert admin.created == [("t", 2)]
+    assert admin.configs["share.auto.offset.reset"] == "earliest"
+    assert admin.configs["share.record.lock.duration.ms"] == "15000"
+    assert admin.configs["share.session.timeout.ms"] == "15000"
+
+
+async def test_existing_topic_is_used(cluster: Cluster, admin: FakeAdmin) -> None:
+    admin.failures = [KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)]
+    await cluster.prepare()
+    assert admin.configs
+
+
+async def test_only_retriable_failures_are_retried(
+    cluster: Cluster, admin: FakeAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_PAUSE", 0.0)
+    admin.failures = [KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * 2
+    await cluster.prepare()
+    assert len(admin.created) == 3
+    admin.failures = [KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)]
+    with pytest.raises(KafkaError):
+        await cluster.prepare()
+    assert len(admin.created) == 4
+
+
+async def test_empty_partition_ends_at_0(cluster: Cluster) -> None:
+    assert await cluster.ends() == {0: 3, 1: 0}
+
+
+@pytest.mark.parametrize(
+    ("lags", "total"),
+    [({P0: 3, P1: 4}, 7), ({P0: 0, P1: 0}, 0), ({P0: 3}, None), ({P0: 3, P1: None}, None)],
+)
+async def test_lag_is_known_for_all_partitions_or_unknown(
+    cluster: Cluster, admin: FakeAdmin, lags: dict[TopicPartition, int | None], total: int | None
+) -> None:
+    admin.lags = lags
+    assert await cluster.lag() == total
+
+
+@pytest.mark.parametrize("code", [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+async def test_lag_of_an_unknown_group_is_unknown(
+    cluster: Cluster, admin: FakeAdmin, code: ErrorCode
+) -> None:
+    admin.failures = [KafkaError(code)]
+    assert await cluster.lag() is None
+
+
+async def test_final_failure_of_a_lag_request_is_raised(cluster: Cluster, admin: FakeAdmin) -> None:
+    admin.failures = [KafkaError(ErrorCode.INVALID_GROUP_ID)]
+    with pytest.raises(KafkaError):
+        await cluster.lag()
+
+
+async def test_finished_records_come_from_the_stored_state(cluster: Cluster) -> None:
+    assert await cluster.finished() == {(0, 2)}

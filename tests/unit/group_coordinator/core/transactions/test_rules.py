@@ -1,0 +1,184 @@
+"""The effect of each request on a transaction, as pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.group_coordinator.core.transactions import rules
+from sharebroker_server.group_coordinator.core.transactions.commands import (
+    Aborting,
+    AddPartitions,
+    End,
+    Initialize,
+    Producer,
+    VerifyPartitions,
+)
+from sharebroker_server.group_coordinator.core.transactions.model import (
+    LAST_EPOCH,
+    NONE,
+    Transaction,
+    TransactionState,
+)
+
+S = TransactionState
+P0, P1 = TopicIdPartition("t", 0), TopicIdPartition("t", 1)
+IDLE = Transaction(70, 4, 1000)
+OPEN = Transaction(70, 4, 1000, S.ONGOING, frozenset({P0}), start_ms=1)
+LAST = replace(OPEN, producer_epoch=LAST_EPOCH)
+MINE = Producer(70, 4)
+
+
+def new_id() -> int:
+    return 71
+
+
+def code(caught: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return caught.value.code
+
+
+def ending(transaction: Transaction = OPEN, *, commit: bool = True, version: int = 2) -> Transaction:
+    command = End("x", rules.producer_of(transaction), commit, version)
+    decided, _ = rules.end(transaction, command, new_id, 5)
+    assert decided is not None
+    return decided
+
+
+def test_new_transactional_id_gets_a_new_producer() -> None:
+    assert rules.initialize(None, Initialize("x", 1000), new_id, 5) == (
+        Transaction(71, 0, 1000, updated_ms=5),
+        Producer(71, 0),
+    )
+
+
+def test_known_transactional_id_gets_the_next_epoch() -> None:
+    renewed, reply = rules.initialize(IDLE, Initialize("x", 2000), new_id, 5)
+    assert reply == Producer(70, 5)
+    assert (renewed.timeout_ms, renewed.last_producer_epoch) == (2000, NONE)
+
+
+def test_open_transaction_is_aborted_and_its_producer_fenced() -> None:
+    fenced, reply = rules.initialize(OPEN, Initialize("x", 1000), new_id, 5)
+    assert reply == Aborting()
+    assert (fenced.state, fenced.producer_epoch) == (S.PREPARE_ABORT, 5)
+
+
+@pytest.mark.parametrize(
+    ("transaction", "expected", "refusal"),
+    [
+        (ending(), None, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (IDLE, Producer(69, 4), ErrorCode.PRODUCER_FENCED),
+        (IDLE, Producer(70, 2), ErrorCode.PRODUCER_FENCED),
+    ],
+)
+def test_rejected_initialisations(
+    transaction: Transaction, expected: Producer | None, refusal: ErrorCode
+) -> None:
+    with pytest.raises(KafkaError) as caught:
+        rules.initialize(transaction, Initialize("x", 1000, expected), new_id, 5)
+    assert code(caught) is refusal
+
+
+def test_repeated_initialisation_raises_the_epoch_once() -> None:
+    command = Initialize("x", 1000, MINE)
+    renewed, first = rules.initialize(IDLE, command, new_id, 5)
+    assert rules.initialize(renewed, command, new_id, 6)[1] == first == Producer(70, 5)
+
+
+def test_exhausted_epochs_need_a_new_producer_id() -> None:
+    exhausted = replace(IDLE, producer_epoch=LAST_EPOCH)
+    renewed, reply = rules.initialize(exhausted, Initialize("x", 1000), new_id, 5)
+    assert (reply, renewed.previous_producer_id) == (Producer(71, 0), 70)
+
+
+def test_first_partition_begins_the_transaction() -> None:
+    begun = rules.add_partitions(IDLE, AddPartitions("x", MINE, frozenset({P0}), 2), 5)
+    assert begun is not None
+    assert (begun.state, begun.partitions, begun.start_ms) == (S.ONGOING, {P0}, 5)
+
+
+def test_further_partition_keeps_the_start_of_the_transaction() -> None:
+    longer = rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P1}), 2), 5)
+    assert longer is not None
+    assert (longer.partitions, longer.start_ms, longer.updated_ms) == ({P0, P1}, 1, 5)
+
+
+def test_known_partitions_change_nothing() -> None:
+    assert rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P0}), 2), 5) is None
+
+
+def test_only_partitions_of_an_open_transaction_are_verified() -> None:
+    command = VerifyPartitions("x", MINE, frozenset({P0, P1}))
+    assert rules.verify_partitions(OPEN, command) == {P0}
+    assert rules.verify_partitions(replace(OPEN, state=S.COMPLETE_COMMIT), command) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("transaction", "producer", "refusal"),
+    [
+        (None, MINE, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (OPEN, Producer(69, 4), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (OPEN, Producer(70, 3), ErrorCode.PRODUCER_FENCED),
+        (OPEN, Producer(70, 5), ErrorCode.PRODUCER_FENCED),
+        (ending(), Producer(70, 5), ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ending(LAST), Producer(71, 0), ErrorCode.CONCURRENT_TRANSACTIONS),
+    ],
+)
+def test_only_the_current_producer_continues(
+    transaction: Transaction | None, producer: Producer, refusal: ErrorCode
+) -> None:
+    with pytest.raises(KafkaError) as caught:
+        rules.current(transaction, "x", producer)
+    assert code(caught) is refusal
+
+
+@pytest.mark.parametrize(("commit", "state"), [(True, S.PREPARE_COMMIT), (False, S.PREPARE_ABORT)])
+@pytest.mark.parametrize(("version", "epoch"), [(0, 4), (1, 4), (2, 5)])
+def test_end_decides_and_renews_the_epoch_from_version_2(
+    commit: bool, state: S, version: int, epoch: int
+) -> None:
+    decided = ending(commit=commit, version=version)
+    assert (decided.state, decided.producer_epoch, decided.partitions) == (state, epoch, {P0})
+
+
+@pytest.mark.parametrize(("commit", "state"), [(True, S.COMPLETE_COMMIT), (False, S.COMPLETE_ABORT)])
+def test_completed_transaction_has_no_partitions(commit: bool, state: S) -> None:
+    completed = rules.ended(ending(commit=commit), 6)
+    assert (completed.state, completed.partitions, completed.updated_ms) == (state, frozenset(), 6)
+    assert rules.producer_of(completed) == Producer(70, 5)
+
+
+def test_end_with_the_last_epoch_leads_to_the_next_producer_id() -> None:
+    completed = rules.ended(ending(LAST), 6)
+    assert rules.producer_of(completed) == Producer(71, 0)
+    assert (completed.previous_producer_id, completed.next_producer_id) == (70, NONE)
+
+
+@pytest.mark.parametrize(
+    ("transaction", "command", "refusal"),
+    [
+        (None, End("x", MINE, True, 2), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (IDLE, End("x", MINE, True, 2), ErrorCode.INVALID_TXN_STATE),
+        (ending(), End("x", MINE, True, 2), ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ending(), End("x", MINE, False, 2), ErrorCode.INVALID_TXN_STATE),
+        (rules.ended(ending(), 6), End("x", MINE, False, 2), ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_rejected_ends(transaction: Transaction | None, command: End, refusal: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as caught:
+        rules.end(transaction, command, new_id, 7)
+    assert code(caught) is refusal
+
+
+def test_repeated_end_changes_nothing() -> None:
+    completed = rules.ended(ending(), 6)
+    assert rules.end(completed, End("x", MINE, True, 2), new_id, 7) == (None, Producer(70, 5))
+
+
+def test_abort_without_partitions_needs_no_markers() -> None:
+    aborted, producer = rules.end(IDLE, End("x", MINE, False, 2), new_id, 7)
+    assert aborted is not None
+    assert (aborted.state, producer) == (S.COMPLETE_ABORT, Producer(70, 5))

@@ -1,0 +1,89 @@
+"""A share coordinator's service on a memory log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.port import Member
+from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
+from sharebroker_server.share_coordinator.service.servicer import Host, ShareCoordinator, make_host
+from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.testkit.waiting import eventually
+from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
+
+Initialized = pb.InitializeShareGroupStateRequest
+Wrote = pb.WriteShareGroupStateRequest
+Asked = pb.ReadShareGroupStateRequest
+GROUP = "orders:eu"
+
+
+class Process:
+    """A share coordinator that holds every shard."""
+
+    def __init__(self, *settings: str) -> None:
+        leases = MemoryLeaseStore()
+        self.log = MemoryStreamLog(leases.epoch_of)
+        config = ShareCoordinatorConfig.of(BrokerConfig.parse(settings))
+        self.config = replace(config, runtime=replace(config.runtime, backoff_most=0.0))
+        self.holder = LeaseHolder(leases, Member("1/1", 1, frozenset({"share-coordinator"}), ""))
+        self.host: Host = make_host(self.log, self.config)
+        self.topics = {TOPIC: 4, OTHER_TOPIC: 1}
+        self.servicer = ShareCoordinator(
+            self.host,
+            self.config,
+            lambda topic, partition: partition < self.topics.get(topic, 0),
+            Keys().log,
+        )
+        self.stub = LocalStub(self.servicer)
+
+    async def start(self) -> None:
+        await self.host.start(self.holder)
+        await self.holder.start()
+        await eventually(lambda: all(shard.state is ShardState.ACTIVE for shard in self.host.held()))
+
+    async def initialize(
+        self, *partitions: int, topic: str = TOPIC, state_epoch: int = 1, start: int = 0
+    ) -> list[int]:
+        asked = [
+            Initialized.PartitionData(partition=p, state_epoch=state_epoch, start_offset=start)
+            for p in partitions
+        ]
+        topics = [Initialized.TopicData(topic_id=topic, partitions=asked)]
+        response = await self.stub.InitializeShareGroupState(Initialized(group_id=GROUP, topics=topics))
+        return [result.error_code for result in response.results[0].partitions]
+
+    async def write(self, *batches: tuple[int, int, int, int], partition: int = 0, start: int = -1) -> int:
+        asked = Wrote.PartitionData(
+            partition=partition,
+            state_epoch=1,
+            leader_epoch=1,
+            start_offset=start,
+            delivery_complete_count=1,
+            state_batches=[
+                pb.StateBatch(first_offset=f, last_offset=e, delivery_state=s, delivery_count=c)
+                for f, e, s, c in batches
+            ],
+        )
+        topics = [Wrote.TopicData(topic_id=TOPIC, partitions=[asked])]
+        response = await self.stub.WriteShareGroupState(Wrote(group_id=GROUP, topics=topics))
+        return int(response.results[0].partitions[0].error_code)
+
+    async def read(
+        self, *partitions: int, leader_epoch: int = 1
+    ) -> list[pb.ReadShareGroupStateResponse.PartitionData]:
+        asked = [Asked.PartitionData(partition=p, leader_epoch=leader_epoch) for p in partitions]
+        topics = [Asked.TopicData(topic_id=TOPIC, partitions=asked)]
+        response = await self.stub.ReadShareGroupState(Asked(group_id=GROUP, topics=topics))
+        return list(response.results[0].partitions)
+
+    async def inspect(self, partition: int = 0, topic: str = TOPIC) -> pb.InspectShareGroupStateResponse:
+        request = pb.InspectShareGroupStateRequest(group_id=GROUP, topic_id=topic, partition=partition)
+        response: pb.InspectShareGroupStateResponse = await self.stub.InspectShareGroupState(request)
+        return response

@@ -1,0 +1,61 @@
+"""Messages of the share coordinator, and the values of its core."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.model import StateBatch
+from sharebroker_server.share_coordinator.core.commands import ReadReply, Summary
+from sharebroker_server.share_coordinator.core.records import (
+    CheckpointTombstone,
+    DeltaTombstone,
+    ShareCheckpoint,
+    ShareDelta,
+    ShareRecord,
+)
+from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_coordinator.service import messages
+from tests.unit.share_coordinator.harness import KEY, batch
+
+BATCHES = (batch(100, 109), batch(111, 111, 0))
+CHECKPOINT = ShareCheckpoint(KEY, 2, 3, 4, 100, 5, 1000, 2000, BATCHES)
+
+
+def test_batches_round_trip() -> None:
+    sent = messages.batches_out(BATCHES)
+    assert [(part.first_offset, part.last_offset) for part in sent] == [(100, 109), (111, 111)]
+    assert messages.batches_in(sent) == BATCHES
+    assert all(isinstance(part, StateBatch) for part in messages.batches_in(sent))
+
+
+def test_fields_of_read_responses() -> None:
+    fields = messages.read_fields(ReadReply(3, 100, BATCHES))
+    assert (fields["state_epoch"], fields["start_offset"]) == (3, 100)
+    assert messages.batches_in(fields["state_batches"]) == BATCHES
+    assert messages.summary_fields(Summary(3, 4, 100, 5)) == {
+        "state_epoch": 3,
+        "leader_epoch": 4,
+        "start_offset": 100,
+        "delivery_complete_count": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("record", "kind"),
+    [
+        (CHECKPOINT, "checkpoint"),
+        (ShareDelta(KEY, 9, 2, 6, 105, 7, BATCHES), "delta"),
+        (CheckpointTombstone(KEY), "tombstone"),
+        (DeltaTombstone(KEY, 9), "tombstone"),
+    ],
+)
+def test_record_in_the_log_is_described(record: ShareRecord, kind: str) -> None:
+    described = messages.log_record(17, record)
+    assert (described.position, described.kind) == (17, kind)
+    batches = getattr(record, "state_batches", ())
+    assert messages.batches_in(described.state_batches) == tuple(batches)
+
+
+def test_state_has_the_form_of_its_checkpoint() -> None:
+    state = ShareState.of(CHECKPOINT, 17, 8)
+    assert messages.state_record(state) == messages.log_record(17, CHECKPOINT)
