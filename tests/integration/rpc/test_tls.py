@@ -10,7 +10,6 @@ from pathlib import Path
 import grpc
 import pytest
 
-from sharebroker_protocol.address import Address
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker.settings import parse_tls
 from sharebroker_server.config.broker import BrokerConfig
@@ -132,19 +131,3 @@ def test_certificates_of_clients_need_an_authority() -> None:
     config = BrokerConfig.parse(["ssl.client.auth=required"])
     with pytest.raises(KafkaError, match="needs --tls-ca: the authority"):
         parse_tls(Path("broker.crt"), Path("broker.key"), None, None, config)
-
-
-@pytest.mark.parametrize(
-    ("address", "said"),
-    [
-        ("tls://broker", "must be tls://HOST:PORT"),
-        ("tls://broker:9090/path", "must be tls://HOST:PORT"),
-        ("tls://broker:9090?pin=1", "not pin"),
-        ("tls://broker:9090?cert=a", "needs both cert and key"),
-        ("tls://broker:9090?ca=/absent", "/absent, which cannot be read: No such file"),
-    ],
-)
-def test_wrong_addresses_are_refused(address: str, said: str) -> None:
-    with pytest.raises(KafkaError, match=said) as caught:
-        Address.parse(address)
-    assert caught.value.code is ErrorCode.INVALID_CONFIG

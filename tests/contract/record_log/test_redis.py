@@ -1,4 +1,4 @@
-"""What every record store promises: the memory twin, and Redis streams on each server there is."""
+"""The guarantees of every record store: the store in memory, and Redis streams on each available server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.record_log.settings import LogSettings
 from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
 from sharebroker_server.redis_link.topology.connect import connect
-from sharebroker_server.stream_log.memory import Fault
 from sharebroker_server.stream_log.port import (
     LogFenced,
     LogNotWritten,
@@ -52,11 +51,11 @@ class Stores:
     records: RecordStore
 
     async def owned(self, owner: str = "1/1") -> int:
-        """Claim the partition and tell its epoch."""
+        """Claims the partition and returns its epoch."""
         return (await self.leases.claim(NAME, owner, 60.0, force=True)).epoch
 
     async def filled(self, count: int) -> int:
-        """`count` batches of three records from offset 0; tells the epoch."""
+        """`count` batches of three records from offset 0; returns the epoch."""
         epoch = await self.owned()
         await self.records.append(NAME, epoch, [stored(3 * i) for i in range(count)])
         return epoch
@@ -356,29 +355,6 @@ async def test_failures_of_redis_are_sorted(server: Server, link: RedisLink) -> 
             await read
     with pytest.raises(LeasesUnavailable):
         await stores.owned()
-
-
-async def test_the_twin_fails_on_demand() -> None:
-    store = MemoryRecordStore()
-    for fault in (Fault.NOT_WRITTEN, Fault.LOST_UNKNOWN, Fault.DONE_UNKNOWN, Fault.FENCED):
-        store.fail_next_append(fault)
-    with pytest.raises(LogNotWritten):
-        await store.append(NAME, 1, [stored(0)])
-    with pytest.raises(LogOutcomeUnknown):
-        await store.append(NAME, 1, [stored(0)])
-    assert await store.bounds(NAME) == Bounds(0, 0)
-    with pytest.raises(LogOutcomeUnknown):
-        await store.append(NAME, 1, [stored(0)])
-    assert await store.bounds(NAME) == Bounds(0, 3)
-    for _ in range(2):
-        with pytest.raises(LogFenced):
-            await store.append(NAME, 1, [stored(3)])
-    store.away = True
-    with pytest.raises(LogNotWritten):
-        await store.delete(NAME)
-    with pytest.raises(LogNotWritten):
-        await store.trim(NAME, 1, 1)
-    assert store.appends == [(NAME, 1)]
 
 
 async def test_snapshots_are_stored_with_appends_until_deleted(stores: Stores) -> None:
