@@ -239,12 +239,6 @@ async def test_an_unreachable_server_is_a_retriable_error() -> None:
     assert "127.0.0.1:9" in error.message
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL])
-def test_a_connection_that_is_reset_is_a_retriable_error(code: grpc.StatusCode) -> None:
-    reset = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), "Received RST_STREAM")
-    assert from_rpc_error(reset).retriable
-
-
 async def test_a_used_port_is_reported_in_one_sentence(address: str) -> None:
     with pytest.raises(KafkaError, match="Cannot listen on") as failure:
         GrpcServer().bind(address)

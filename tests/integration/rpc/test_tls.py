@@ -111,7 +111,7 @@ def start(certificate: Path | None, key: Path | None, ca: Path | None) -> Tls:
         ("absent.crt", "broker.key", None, "absent.crt: No such file"),
         ("broker.crt", "other.key", None, "the key belongs to another certificate"),
         ("broker.key", "broker.key", None, "not a certificate"),
-        ("broker.crt", "broker.key", "broker.key", "not a certificate"),
+        ("broker.crt", "broker.key", "broker.key", "it contains no certificate"),
     ],
 )
 def test_unusable_tls_files_are_named(
