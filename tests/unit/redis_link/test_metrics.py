@@ -16,7 +16,7 @@ from sharebroker_server.redis_link.topology.redis_url import Server
 class FakeLink(RedisLink):
     """A link to one server that a test can disconnect."""
 
-    connected = True  # type: ignore[assignment]  # a property of the real link
+    connected = True
     server_incarnation = 0
 
     def __init__(self, server: Server, error: RedisError | None = None) -> None:
@@ -26,7 +26,7 @@ class FakeLink(RedisLink):
         self.waited = 0
 
     @property
-    def nodes(self) -> list[Link]:
+    def nodes(self) -> list[RedisLink]:
         return [self]
 
     async def ready(self, timeout: float) -> None:
