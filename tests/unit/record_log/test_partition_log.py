@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
@@ -17,66 +15,22 @@ from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.core.timestamp_bounds import TimestampBounds
 from sharebroker_server.record_log.lifecycle import LogPhase
-from sharebroker_server.record_log.memory import MemoryRecordStore
-from sharebroker_server.record_log.offset_for_time import TimedOffset
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.settings import LogSettings
 from sharebroker_server.stream_log.memory import Fault
-from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.testkit.waiting import eventually
-from tests.support.lease import Lease
-from tests.unit.record_log.batches import batch, stored
-
-NAME = "partition:t:0"
-NOW = 1_700_000_000.0
-SIZE = len(batch())
-
-
-class Harness:
-    def __init__(self) -> None:
-        self.lease = Lease()
-        self.store = MemoryRecordStore(epoch_of=lambda _: self.lease.epoch)
-        self.now = NOW
-
-    async def open(self, settings: LogSettings | None = None) -> PartitionLog:
-        return await PartitionLog.open(
-            NAME, self.lease.epoch, self.store, self.lease, settings, lambda: self.now
-        )
-
-
-@pytest.fixture
-def harness() -> Harness:
-    return Harness()
-
-
-async def error_of(call: Awaitable[Any]) -> KafkaError:
-    with pytest.raises(KafkaError) as caught:
-        await call
-    return caught.value
-
-
-async def code_of(call: Awaitable[Any]) -> ErrorCode:
-    return (await error_of(call)).code
-
-
-async def offset_since(log: PartitionLog, timestamp: int) -> int | None:
-    found = await log.offset_for_timestamp(timestamp)
-    return None if found is None else found.offset
-
-
-def offsets(batches: list[Any] | None) -> list[tuple[int, int]]:
-    assert batches is not None
-    return [(b.base_offset, b.last_offset) for b in batches]
-
-
-async def settled() -> None:
-    """Let everything run that can, until only held appends are left."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-async def until_open(log: PartitionLog) -> None:
-    await eventually(lambda: log.phase is LogPhase.OPEN)
+from tests.unit.record_log.batches import batch
+from tests.unit.record_log.harness import (
+    NAME,
+    NOW,
+    SIZE,
+    Harness,
+    code_of,
+    error_of,
+    offsets,
+    settled,
+    until_open,
+)
 
 
 async def test_append_answers_with_offsets_and_makes_records_readable(harness: Harness) -> None:
@@ -138,68 +92,6 @@ async def test_rejected_batches_get_no_offsets(harness: Harness) -> None:
     assert await code_of(log.append(b"junk")) is ErrorCode.CORRUPT_MESSAGE
     assert await code_of(log.append(batch(10, 100))) is ErrorCode.MESSAGE_TOO_LARGE
     assert await log.append(batch()) == Appended(0, 2, -1)
-
-
-async def test_appends_that_arrive_meanwhile_go_together(harness: Harness) -> None:
-    log = await harness.open()
-    harness.store.hold()
-    answers = [asyncio.ensure_future(log.append(batch(2)))]
-    await settled()
-    answers += [asyncio.ensure_future(log.append(batch(2))) for _ in range(5)]
-    await settled()
-    assert log.log_end_offset == 0
-    harness.store.release()
-    assert [a.base_offset for a in await asyncio.gather(*answers)] == [0, 2, 4, 6, 8, 10]
-    assert harness.store.appends == [(NAME, 1), (NAME, 5)]
-
-
-async def test_a_group_is_bounded(harness: Harness) -> None:
-    log = await harness.open(LogSettings(max_group_bytes=2 * SIZE))
-    await asyncio.gather(*(log.append(batch()) for _ in range(5)))
-    assert harness.store.appends == [(NAME, 2), (NAME, 2), (NAME, 1)]
-
-
-async def test_full_append_queue_is_throttled(harness: Harness) -> None:
-    log = await harness.open(LogSettings(max_pending_bytes=2 * SIZE))
-    harness.store.hold()
-    first = asyncio.ensure_future(log.append(batch()))
-    await settled()
-    waiting = [asyncio.ensure_future(log.append(batch())) for _ in range(2)]
-    await settled()
-    error = await error_of(log.append(batch()))
-    assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
-    assert error.retriable
-    assert error.retry_after is not None
-    harness.store.release()
-    assert [a.base_offset for a in await asyncio.gather(first, *waiting)] == [0, 3, 6]
-
-
-async def test_large_append_is_accepted_by_an_empty_queue(harness: Harness) -> None:
-    log = await harness.open(LogSettings(max_pending_bytes=1))
-    assert (await log.append(batch())).base_offset == 0
-
-
-async def test_cancelled_caller_does_not_cancel_the_append(harness: Harness) -> None:
-    log = await harness.open()
-    harness.store.hold()
-    impatient, patient = (asyncio.ensure_future(log.append(batch())) for _ in range(2))
-    await settled()
-    impatient.cancel()
-    harness.store.release()
-    assert (await patient).base_offset == 3
-    assert log.log_end_offset == 6
-
-
-async def test_cancelled_caller_gets_no_failure(harness: Harness) -> None:
-    log = await harness.open()
-    harness.store.hold()
-    harness.store.fail_next_append(Fault.NOT_WRITTEN)
-    impatient, patient = (asyncio.ensure_future(log.append(batch())) for _ in range(2))
-    await settled()
-    impatient.cancel()
-    harness.store.release()
-    assert await code_of(patient) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert impatient.cancelled()
 
 
 async def test_callbacks_run_after_the_log_end_moved(harness: Harness) -> None:
@@ -321,47 +213,6 @@ async def test_log_out_of_order_is_reloaded(harness: Harness) -> None:
     assert (await log.append(batch())).base_offset == 4
 
 
-async def test_batches_lost_by_the_store_are_restored_from_memory(harness: Harness) -> None:
-    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE)))
-    for _ in range(3):
-        await log.append(batch(3))
-    await harness.store.delete(NAME)
-    harness.store.fail_next_append(Fault.LOST_UNKNOWN)
-    assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
-    await until_open(log)
-    assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(3, 5), (6, 8)]
-    assert await log.append(batch(2)) == Appended(9, 10, -1)
-    assert offsets(await log.read(0, 10**6)) == [(3, 5), (6, 8), (9, 10)]
-
-
-async def test_idle_log_detects_lost_batches(harness: Harness) -> None:
-    log = await harness.open()
-    await log.append(batch(3))
-    await log.recheck()
-    assert (log.phase, log.epoch) == (LogPhase.OPEN, 1)
-    await harness.store.delete(NAME)
-    harness.store.away = True
-    with pytest.raises(LogUnavailable):
-        await log.recheck()
-    harness.store.away = False
-    await log.recheck()
-    assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
-    await until_open(log)
-    assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(0, 2)]
-
-
-async def test_rewritten_record_may_or_may_not_be_durable(harness: Harness) -> None:
-    log = await harness.open()
-    await log.append(batch(3))
-    await harness.store.delete(NAME)
-    for fault in (Fault.LOST_UNKNOWN, Fault.NOT_WRITTEN, Fault.DONE_UNKNOWN):
-        harness.store.fail_next_append(fault)
-    await log.recheck()
-    await until_open(log)
-    assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(0, 2)]
-    assert harness.lease.reclaims == 3  # before each write that an earlier one may still overtake
-
-
 async def test_log_without_lease_stays_closed(harness: Harness) -> None:
     log = await harness.open()
     await log.append(batch(3))
@@ -370,31 +221,6 @@ async def test_log_without_lease_stays_closed(harness: Harness) -> None:
     await log.recheck()
     await eventually(lambda: log.phase is LogPhase.CLOSED)
     assert await harness.store.read(NAME, 0, 10**6) == []
-
-
-async def test_restore_includes_producer_snapshots(harness: Harness) -> None:
-    log = await harness.open()
-    sent = batch(3, producer=(7, 0, 0))
-    await log.append(sent)
-    await harness.store.delete(NAME)
-    await log.recheck()
-    await until_open(log)
-    again = await harness.open()
-    assert await again.append(sent) == Appended(0, 2, -1)  # recognised, not appended
-    assert again.log_end_offset == 3
-
-
-async def test_reopened_log_continues_at_its_end(harness: Harness) -> None:
-    settings = LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE, segment_bytes=2 * SIZE))
-    log = await harness.open(settings)
-    for _ in range(5):
-        await log.append(batch(3))
-    await log.delete_records(4)
-    again = await harness.open(settings)
-    assert (again.log_start_offset, again.log_end_offset) == (4, 15)
-    assert again._state.index.segments() == log._state.index.segments()
-    assert offsets(again.read_hot(12, 10**6)) == [(12, 14)]
-    assert offsets(await again.read(4, 10**6)) == offsets(await log.read(4, 10**6))
 
 
 async def test_index_rows_reach_the_store_with_the_next_append(harness: Harness) -> None:
@@ -406,11 +232,6 @@ async def test_index_rows_reach_the_store_with_the_next_append(harness: Harness)
     assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
     await log.append(batch())
     assert [row.end_offset for row in await harness.store.segments(NAME)] == [6, 12]
-
-
-async def test_a_store_away_at_opening(harness: Harness) -> None:
-    harness.store.away = True
-    assert await code_of(harness.open()) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_cold_reads_use_the_store(harness: Harness) -> None:
@@ -489,45 +310,6 @@ async def test_a_trim_fenced_by_our_own_recovery_does_not_close_the_log(harness:
     assert log.phase is LogPhase.RECOVERING
 
 
-@pytest.mark.parametrize("codec", [0, 2, 4])
-async def test_offset_for_timestamp(harness: Harness, codec: int) -> None:
-    log = await harness.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
-    for i in range(5):
-        await log.append(batch(4, time=1000 * i, codec=codec))
-    expected = [(0, 0), (1, 1), (3, 3), (4, 4), (1000, 4), (2002, 10), (2004, 12), (4003, 19), (4004, None)]
-    assert [(ts, await offset_since(log, ts)) for ts, _ in expected] == expected
-    await log.delete_records(5)
-    assert await log.offset_for_timestamp(0) == TimedOffset(5, 1001)
-    assert await log.offset_for_timestamp(1003) == TimedOffset(7, 1003)
-
-
-async def test_offset_for_timestamp_with_log_append_time(harness: Harness) -> None:
-    log = await harness.open(LogSettings(log_append_time=True))
-    await log.append(batch(4))
-    harness.now = NOW + 1
-    await log.append(batch(4))
-    assert await log.offset_for_timestamp(int(NOW * 1000) + 1) == TimedOffset(4, int(NOW * 1000) + 1000)
-
-
-async def test_offset_for_timestamp_of_an_undecodable_batch(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tests.unit.record_log.core.test_batch import patched
-
-    # Such a batch is refused now; an older version kept it.
-    monkeypatch.setattr("sharebroker_server.record_log.settings.check_records", lambda *_: None)
-    log = await harness.open()
-    garbage = batch(4, codec=1)
-    await log.append(patched(garbage, 61, ">I", 0xDEADBEEF))
-    assert await offset_since(log, 1002) == 0
-
-
-async def test_offset_for_timestamp_passes_records_without_one(harness: Harness) -> None:
-    log = await harness.open()
-    await log.append(batch(1, time=-1))
-    assert await log.offset_for_timestamp(5) is None
-
-
 async def test_close_completes_the_write_in_flight_and_fails_others(harness: Harness) -> None:
     log = await harness.open()
     harness.store.hold()
@@ -595,14 +377,6 @@ async def test_sequences_count_over_what_is_on_its_way(harness: Harness) -> None
     assert results[4].code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-async def test_a_group_that_failed_leaves_no_sequences(harness: Harness) -> None:
-    log = await harness.open()
-    harness.store.fail_next_append(Fault.NOT_WRITTEN)
-    assert await code_of(log.append(sent(0))) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.transactions.producers() == {}
-    assert await log.append(sent(0)) == Appended(0, 2, -1)
-
-
 @pytest.mark.parametrize(("fault", "end"), [(Fault.DONE_UNKNOWN, 3), (Fault.LOST_UNKNOWN, 3)])
 async def test_a_batch_of_unknown_outcome_can_be_sent_again(harness: Harness, fault: Fault, end: int) -> None:
     log = await harness.open()
@@ -611,12 +385,6 @@ async def test_a_batch_of_unknown_outcome_can_be_sent_again(harness: Harness, fa
     await until_open(log)
     assert await log.append(sent(0)) == Appended(0, 2, -1)
     assert log.log_end_offset == end
-
-
-async def test_notes_of_a_later_version_are_not_led(harness: Harness) -> None:
-    log = await harness.open()
-    await harness.store.append(NAME, log.epoch, [stored(0)], (), {"p7": b"\x09"})
-    assert await code_of(harness.open()) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_repetition_is_rejected_after_losing_the_lease(harness: Harness) -> None:
@@ -683,22 +451,3 @@ async def test_idle_producers_expire_unless_they_are_writing(harness: Harness) -
     assert set(await harness.store.snapshots(NAME)) == {"p7"}
     harness.store.away = True
     assert await code_of(log.expire_producers(now_ms + 1)) is ErrorCode.KAFKA_STORAGE_ERROR
-
-
-async def test_the_newest_record_is_found_and_a_marker_is_none(harness: Harness) -> None:
-    log = await harness.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
-    assert await log.offset_of_newest() is None
-    for i in (0, 5, 3, 5, 1):
-        await log.append(batch(4, time=1000 * i))
-        await log.end_transaction(Marker(7, 0, 1, commit=True))
-    assert await log.offset_of_newest() == TimedOffset(8, 5003)
-    assert await log.offset_for_timestamp(5004) is None
-
-
-async def test_a_batch_that_claims_a_newer_record_than_it_has_is_passed(harness: Harness) -> None:
-    from tests.unit.record_log.core.test_batch import patched
-
-    log = await harness.open()
-    await log.append(patched(batch(3, time=1000), 35, ">q", 9000))
-    await log.append(batch(3, time=5000))
-    assert await log.offset_for_timestamp(4000) == TimedOffset(3, 5000)

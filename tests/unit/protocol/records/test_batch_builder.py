@@ -8,7 +8,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.records.batch_builder import BatchBuilder, Header
-from sharebroker_protocol.records.compression import CODECS, lz4
+from sharebroker_protocol.records.compression import CODECS
 
 RANDOM = random.Random(932)
 PAYLOADS = {
@@ -56,10 +56,3 @@ def test_one_record_larger_than_a_batch_makes_a_batch() -> None:
     builder = BatchBuilder(CODECS["none"], 300)
     assert builder.append(0, None, b"x" * 1000)
     assert not builder.append(0, None, b"y")
-
-
-def test_lz4_blocks_are_independent_and_stored_when_they_do_not_shrink() -> None:
-    frame = lz4(RANDOM.randbytes(100_000))
-    assert frame[:4] == bytes.fromhex("04224d18")
-    assert frame[4] & 0x20, "Kafka's reader refuses linked blocks"
-    assert int.from_bytes(frame[7:11], "little") == 65_536 | 0x8000_0000

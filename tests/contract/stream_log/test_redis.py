@@ -1,4 +1,4 @@
-"""What every log promises: the memory twin, and Redis streams on each server there is."""
+"""The guarantees of every stream log: the log in memory, and Redis streams on each available server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Stores:
     log: StreamLog
 
     async def owned(self, owner: str = "1/1") -> int:
-        """Claim the shard and tell its epoch."""
+        """Claims the shard and returns its epoch."""
         return (await self.leases.claim(SHARD, owner, 60.0, force=True)).epoch
 
 

@@ -1,4 +1,4 @@
-"""Whatever is done to the catalog, its log folds to the live state, also after trimming, and stays short."""
+"""A replay of the trimmed catalog log yields the live state after any commands, and the log stays short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log when Redis forgets, fills up, goes away or falls silent; and the twin's faults on demand."""
+"""The log when Redis loses scripts, is out of memory, is unavailable or does not reply."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pytest
 
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
-from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
 from sharebroker_server.stream_log.port import (
     Entry,
-    LogFenced,
     LogNotWritten,
     LogOutcomeUnknown,
     LogOutOfOrder,
@@ -118,47 +116,3 @@ async def test_append_with_lost_reply_has_unknown_outcome(server: Server, link: 
         with pytest.raises(LogOutOfOrder):
             await log.append(SHARD, epoch, 2, [b"again"])
         await through.close()
-
-
-async def test_memory_log_fails_on_demand() -> None:
-    log = MemoryStreamLog()
-    for fault in (Fault.NOT_WRITTEN, Fault.LOST_UNKNOWN, Fault.DONE_UNKNOWN):
-        log.fail_next_append(fault)
-    with pytest.raises(LogNotWritten):
-        await log.append(SHARD, 1, 1, [b"a"])
-    with pytest.raises(LogOutcomeUnknown):
-        await log.append(SHARD, 1, 1, [b"a"])
-    assert await log.last_position(SHARD) == 0
-    with pytest.raises(LogOutcomeUnknown):
-        await log.append(SHARD, 1, 1, [b"a"])
-    assert await log.read(SHARD, 0, 10) == [Entry(1, b"a")]
-    log.fail_next_append(Fault.FENCED)
-    with pytest.raises(LogFenced):
-        await log.append(SHARD, 1, 2, [b"b"])
-    with pytest.raises(LogFenced):
-        await log.append(SHARD, 1, 2, [b"b"])
-    assert log.appends == [(SHARD, 1, 1)]
-
-
-async def test_memory_log_is_unavailable_on_demand() -> None:
-    log = MemoryStreamLog()
-    log.away = True
-    with pytest.raises(LogNotWritten):
-        await log.append(SHARD, 1, 1, [b"a"])
-    with pytest.raises(LogNotWritten):
-        await log.delete(SHARD)
-    with pytest.raises(LogUnavailable):
-        await log.read(SHARD, 0, 10)
-    with pytest.raises(LogUnavailable):
-        await log.last_position(SHARD)
-
-
-async def test_memory_log_delays_appends_on_demand() -> None:
-    log = MemoryStreamLog()
-    log.hold()
-    append = asyncio.create_task(log.append(SHARD, 1, 1, [b"a"]))
-    await asyncio.sleep(0)
-    assert log.appends == []
-    log.release()
-    await append
-    assert log.appends == [(SHARD, 1, 1)]

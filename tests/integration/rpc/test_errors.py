@@ -1,0 +1,121 @@
+"""Errors of servicers over a real gRPC connection, and of the same calls without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.rpc_status import from_rpc_error
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
+from sharebroker_server.rpc.deserializers import MAX_MESSAGE
+from sharebroker_server.rpc.limits import CallLimits
+from sharebroker_server.rpc.remote import RemoteStub
+from sharebroker_server.rpc.server import GrpcServer, Service
+from sharebroker_server.testkit.waiting import eventually
+from tests.integration.rpc.harness import REFUSAL, SERVICE, Leader, caught, echo, register
+
+
+async def test_calls_beyond_the_limits_are_retriable_errors() -> None:
+    server = GrpcServer(CallLimits(max_calls=2, max_bytes=1000))
+    port = server.bind("127.0.0.1:0")
+    server.add(Service(SERVICE, Leader(), register))
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
+
+        def endless(size: int) -> asyncio.Task[Any]:
+            part = pb.DeleteRecordsRequest.Partition(topic_id="x" * size)
+            request = pb.DeleteRecordsRequest(partitions=[part])
+            return asyncio.create_task(stub.DeleteRecords(request, timeout=30))
+
+        async def refused() -> str:
+            error = await caught(stub.Produce(pb.ProduceRequest(transactional_id="t"), timeout=5))
+            return error.message if error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED else ""
+
+        assert not await refused()
+        large = endless(2000)
+        await eventually(refused)
+        assert "requests of 20" in await refused()
+        assert (await caught(stub.Produce(pb.ProduceRequest(), timeout=5))).code is REFUSAL.code  # no bytes
+        small = asyncio.create_task(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=30))
+        await eventually(lambda: _says_calls(refused))
+        for call in (large, small):
+            call.cancel()
+        await eventually(lambda: _served(refused))
+    await server.stop(0)
+
+
+async def _says_calls(refused: Callable[[], Awaitable[str]]) -> bool:
+    return "2 calls are in flight" in await refused()
+
+
+async def _served(refused: Callable[[], Awaitable[str]]) -> bool:
+    return not await refused()
+
+
+async def test_errors_arrive_with_all_details(stub: Any) -> None:
+    error = await caught(stub.Produce(pb.ProduceRequest(), timeout=5))
+    assert (error.code, error.message, error.metadata) == (REFUSAL.code, REFUSAL.message, REFUSAL.metadata)
+    assert (error.violations, error.retry_after) == (REFUSAL.violations, REFUSAL.retry_after)
+
+
+async def test_refusal_ends_a_stream(stub: Any) -> None:
+    error = await caught(echo(stub, 1, -1))
+    assert error.code is REFUSAL.code
+    assert error.metadata == REFUSAL.metadata
+
+
+async def test_unexpected_failure_shows_nothing_of_the_server(address: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
+        error = await caught(stub.ListOffsets(pb.ListOffsetsRequest(), timeout=5))
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "secret" not in str(error)
+
+
+async def test_a_slow_server_returns_its_own_timeout_error(address: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
+        error = await caught(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=1))
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "may or may not have been executed" in error.message
+
+
+async def test_status_and_details_are_those_of_the_table(address: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await pb_grpc.SharePartitionLeaderServiceStub(channel).Produce(pb.ProduceRequest())
+    assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert failure.value.details() == REFUSAL.message
+
+
+UNREADABLE: Final = {
+    "too large": (bytes(MAX_MESSAGE + 1), ErrorCode.MESSAGE_TOO_LARGE),
+    "no protobuf": (b"\xff\xff\xff", ErrorCode.INVALID_REQUEST),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("method", ["Produce", "Deliver"])
+async def test_undecodable_requests_are_rejected_with_details(address: str, name: str, method: str) -> None:
+    data, code = UNREADABLE[name]
+    async with grpc.aio.insecure_channel(address) as channel:
+        raw: Any = channel  # the types know of messages only
+        if method == "Produce":
+            call = raw.unary_unary(f"/{SERVICE}/Produce")(data)
+        else:
+            call = raw.stream_stream(f"/{SERVICE}/Deliver")(iter([data])).read()
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await call
+        error = from_rpc_error(failure.value)
+        assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert (error.code, bool(error.message)) == (code, True)
+        assert "grpc-status-details-bin" in dict(failure.value.trailing_metadata() or ())
+        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
+        assert await echo(stub, 1) == [1]  # the connection goes on

@@ -1,0 +1,35 @@
+"""Value types whose form is part of a protocol."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.model import AckType, AcquireMode, RecordState, SharePartitionKey
+
+
+def test_key_text_is_that_of_kafka() -> None:
+    """The text is hashed to find a shard, so a change would lose every stored state."""
+    assert str(SharePartitionKey("g:1", "AAAA", 3)) == "g:1:AAAA:3"
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        (RecordState, {"AVAILABLE": 0, "ACQUIRED": 1, "ACKNOWLEDGED": 2, "ARCHIVED": 4}),
+        (AckType, {"GAP": 0, "ACCEPT": 1, "RELEASE": 2, "REJECT": 3, "RENEW": 4}),
+        (AcquireMode, {"BATCH_OPTIMIZED": 0, "RECORD_LIMIT": 1}),
+    ],
+)
+def test_numbers_are_those_of_kafka(
+    kind: type[RecordState | AckType | AcquireMode], numbers: dict[str, int]
+) -> None:
+    assert {member.name: int(member) for member in kind} == numbers
+
+
+def test_terminal_states_are_those_from_acknowledged_on() -> None:
+    terminal = {state for state in RecordState if state >= RecordState.ACKNOWLEDGED}
+    assert terminal == {RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}
+
+
+def test_a_state_finds_its_number_in_a_mapping() -> None:
+    assert {4: "archived"}[RecordState.ARCHIVED] == "archived"

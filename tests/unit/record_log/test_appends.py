@@ -1,0 +1,89 @@
+"""Group commit: appends that wait for the store are written together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.record_log.appends import Appended
+from sharebroker_server.record_log.settings import LogSettings
+from sharebroker_server.stream_log.memory import Fault
+from tests.unit.record_log.batches import batch
+from tests.unit.record_log.harness import (
+    NAME,
+    SIZE,
+    Harness,
+    code_of,
+    error_of,
+    settled,
+)
+
+
+async def test_appends_that_arrive_meanwhile_go_together(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.hold()
+    answers = [asyncio.ensure_future(log.append(batch(2)))]
+    await settled()
+    answers += [asyncio.ensure_future(log.append(batch(2))) for _ in range(5)]
+    await settled()
+    assert log.log_end_offset == 0
+    harness.store.release()
+    assert [a.base_offset for a in await asyncio.gather(*answers)] == [0, 2, 4, 6, 8, 10]
+    assert harness.store.appends == [(NAME, 1), (NAME, 5)]
+
+
+async def test_a_group_is_bounded(harness: Harness) -> None:
+    log = await harness.open(LogSettings(max_group_bytes=2 * SIZE))
+    await asyncio.gather(*(log.append(batch()) for _ in range(5)))
+    assert harness.store.appends == [(NAME, 2), (NAME, 2), (NAME, 1)]
+
+
+async def test_full_append_queue_is_throttled(harness: Harness) -> None:
+    log = await harness.open(LogSettings(max_pending_bytes=2 * SIZE))
+    harness.store.hold()
+    first = asyncio.ensure_future(log.append(batch()))
+    await settled()
+    waiting = [asyncio.ensure_future(log.append(batch())) for _ in range(2)]
+    await settled()
+    error = await error_of(log.append(batch()))
+    assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    assert error.retriable
+    assert error.retry_after is not None
+    harness.store.release()
+    assert [a.base_offset for a in await asyncio.gather(first, *waiting)] == [0, 3, 6]
+
+
+async def test_large_append_is_accepted_by_an_empty_queue(harness: Harness) -> None:
+    log = await harness.open(LogSettings(max_pending_bytes=1))
+    assert (await log.append(batch())).base_offset == 0
+
+
+async def test_cancelled_caller_does_not_cancel_the_append(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.hold()
+    impatient, patient = (asyncio.ensure_future(log.append(batch())) for _ in range(2))
+    await settled()
+    impatient.cancel()
+    harness.store.release()
+    assert (await patient).base_offset == 3
+    assert log.log_end_offset == 6
+
+
+async def test_cancelled_caller_gets_no_failure(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.hold()
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
+    impatient, patient = (asyncio.ensure_future(log.append(batch())) for _ in range(2))
+    await settled()
+    impatient.cancel()
+    harness.store.release()
+    assert await code_of(patient) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert impatient.cancelled()
+
+
+async def test_a_group_that_failed_leaves_no_sequences(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
+    assert await code_of(log.append(batch(3, producer=(7, 0, 0)))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.transactions.producers() == {}
+    assert await log.append(batch(3, producer=(7, 0, 0))) == Appended(0, 2, -1)
