@@ -222,13 +222,13 @@ def _check_content(header: BatchHeader) -> None:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Compression type {header.codec} is unknown."
         )
-    reason = _rejection(header)
+    reason = _rejection(header) or _producer_rejection(header)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_RECORD, reason)
 
 
 def _rejection(header: BatchHeader) -> str | None:
-    """Returns why a producer may not send this batch, or None."""
+    """Returns why the batch's type, offsets or record count are wrong, or None."""
     if header.control:
         return "Producers may not write control batches."
     if header.log_append_time:
@@ -242,10 +242,11 @@ def _rejection(header: BatchHeader) -> str | None:
         return f"The batch counts {count} records but ends at offset delta {delta}."
     if header.codec == 0 and count * _SMALLEST_RECORD > header.size - HEADER_SIZE:
         return f"The batch counts {count} records, more than its {header.size} bytes can hold."
-    return _producer_rejection(header)
+    return None
 
 
 def _producer_rejection(header: BatchHeader) -> str | None:
+    """Returns why the batch's producer id, epoch or sequence are wrong, or None."""
     if header.producer_id < 0:
         return "A transactional batch needs a producer id." if header.transactional else None
     if header.base_sequence < 0 or header.producer_epoch < 0:

@@ -86,7 +86,8 @@ class Acquisition:
         if self._in_flight.runs:
             self._walk()
         if self.count < self._room and self._last >= self._in_flight.after_end:
-            self._extend()
+            for run in self._new_runs(self._first_new(), self._last):
+                self._in_flight.append(run)
         return self._acquired
 
     def _walk(self) -> None:
@@ -199,7 +200,7 @@ class Acquisition:
         self._acquired.append(
             AcquiredRange(first, run.last, run.delivery_count, self._lock.token, self._lock.deadline)
         )
-        self.count += run.size
+        self.count += run.last - run.first + 1
 
     def _fill(self, index: int) -> int:
         """Acquires from a gap in the loaded state, as new records; returns the index behind it."""
@@ -209,18 +210,12 @@ class Acquisition:
         self._in_flight.replace(index, units)
         return index + len(units)
 
-    def _extend(self) -> None:
-        """Acquires records that were never fetched, over a gap in the log if one comes first."""
+    def _first_new(self) -> int:
+        """The first offset of the log that was never fetched, behind a gap in the log if one comes first."""
         first = max(self._base, self._in_flight.after_end)
-        base = (
-            next(base for base, last in self._log if last >= first)
-            if self._log[0][1] < first
-            else self._log[0][0]
-        )
-        if base > first:
-            first = base
-        for run in self._new_runs(first, self._last):
-            self._in_flight.append(run)
+        if self._log[0][1] >= first:
+            return max(first, self._log[0][0])
+        return max(first, next(base for base, last in self._log if last >= first))
 
     def _new_runs(self, first: int, last: int) -> list[Run]:
         """Creates runs of records at their first delivery, out of first..last."""
@@ -229,9 +224,10 @@ class Acquisition:
             last = min(last, self._batch_end(first, first + wanted - 1))
         if self._request.mode is _RECORD_LIMIT:
             return self._new_limited(Batch(first, last), wanted)
-        units = self._units(first, last)
-        runs = [Run(unit.first, unit.last, ACQUIRED, 1, unit, self._lock) for unit in units]
-        for run in runs:
+        runs = []
+        for unit in self._units(first, last):
+            run = Run(unit.first, unit.last, ACQUIRED, 1, unit, self._lock)
+            runs.append(run)
             self._add_range(run)
         return runs
 

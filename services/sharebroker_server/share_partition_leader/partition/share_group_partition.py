@@ -128,9 +128,9 @@ class ShareGroupPartition:
             batches = self._log.read_hot(offset, _limit(max_bytes))
             if batches is None:
                 return NotFetched.NOT_CACHED
-            fetched = self._acquire(request, offset, batches)
-            if fetched is not None:
-                return fetched
+            acquired = self._handle(self._acquire_event(request, offset, batches)).acquired
+            if acquired:
+                return Fetched(acquired, bytes_of(batches, acquired))
             if self._fetch_offset() == offset:
                 break
         return NotFetched.NO_RECORDS
@@ -153,7 +153,10 @@ class ShareGroupPartition:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The store has no records from offset {offset} on."
             )
-        return self._acquire(request, offset, batches) or self.acquire(request, max_bytes)
+        acquired = self._handle(self._acquire_event(request, offset, batches)).acquired
+        if acquired:
+            return Fetched(acquired, bytes_of(batches, acquired))
+        return self.acquire(request, max_bytes)
 
     def is_quiet(self) -> bool:
         """Whether nothing can be acquired now; a listener is notified when that may have changed."""
@@ -257,9 +260,8 @@ class ShareGroupPartition:
         end = visible_end(self._log, committed=self.core.settings.read_committed)
         return self.core.fetch_offset(self._log.log_start_offset, end)
 
-    def _acquire(
-        self, request: AcquireRequest, offset: int, batches: Sequence[StoredBatch]
-    ) -> Fetched | None:
+    def _acquire_event(self, request: AcquireRequest, offset: int, batches: Sequence[StoredBatch]) -> Acquire:
+        """Returns the event that acquires records of `batches`, which were read at `offset`."""
         committed = self.core.settings.read_committed
         if committed:
             batches = [batch for batch in batches if batch.last_offset < self._log.last_stable_offset]
@@ -267,8 +269,7 @@ class ShareGroupPartition:
         hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
         if self._observer is not None:
             self._observer.fetched(batches)
-        acquired = self._handle(Acquire(request, offset, spans, hidden)).acquired
-        return Fetched(acquired, bytes_of(batches, acquired)) if acquired else None
+        return Acquire(request, offset, spans, hidden)
 
     # Effects
 

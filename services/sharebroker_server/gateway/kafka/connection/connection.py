@@ -3,11 +3,11 @@
 Theory of operation. A connection serves its requests one after the other and sends the responses in the same
 order, as Kafka requires. Data flows
 
-    transport -> RequestBuffer (splits bytes into frames, bounds memory) -> `_serve_all` -> ResponseBuffer ->
+    transport -> RequestBuffer (splits bytes into frames, bounds memory) -> `_serve_next` -> ResponseBuffer ->
     transport
 
 with three independent kinds of back-pressure: the RequestBuffer pauses reading while requests wait or the
-memory budget is used up; `_serve_all` waits for the ResponseBuffer while the client does not read; `check`
+memory budget is used up; `_serve_next` waits for the ResponseBuffer while the client does not read; `check`
 disconnects a client that stalls either of them.
 
 * There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance`
@@ -213,8 +213,13 @@ class Connection(asyncio.Protocol):
             self.hang_up()
 
     async def _serve(self) -> None:
+        served = 0
         try:
-            await self._serve_all()
+            while self._requests:
+                await self._serve_next()
+                served += 1
+                if served % FAIRNESS == 0:
+                    await asyncio.sleep(0)
         except BadMessage as error:
             self._log_close(str(error))
             self._closing = True
@@ -231,19 +236,19 @@ class Connection(asyncio.Protocol):
             self._active_at = self._loop.time()
             self._advance()
 
-    async def _serve_all(self) -> None:
-        served = 0
-        while self._requests:
-            view = await self._listener.brokers.view()
-            requests = self._next(view)
-            try:
-                await self._respond(requests)
-            finally:
-                self._requests.done(sum(request.size for request in requests))
-            await self._responses.drained()
-            served += 1
-            if served % FAIRNESS == 0:
-                await asyncio.sleep(0)
+    async def _serve_next(self) -> None:
+        """Serves the oldest request, and those that coalesce with it; a wait is skipped while closing."""
+        requests = self._next(await self._listener.brokers.view())
+        try:
+            self._waiting = requests[0].api.waits
+            if not (self._waiting and self._closing):
+                responses = await serve(requests)
+                self._waiting = False
+                self._predict(requests[0], responses[0])
+                self._write(responses)
+        finally:
+            self._requests.done(sum(request.size for request in requests))
+        await self._responses.drained()
 
     def _next(self, view: ClusterView) -> list[DecodedRequest]:
         """Removes the oldest request, and those after it that coalesce with it."""
@@ -264,13 +269,7 @@ class Connection(asyncio.Protocol):
         queued_for, self._queued_for = self._queued_for, 0.0
         return decode(self._listener, self._client, view, frame, queued_for)
 
-    async def _respond(self, requests: list[DecodedRequest]) -> None:
-        self._waiting = requests[0].api.waits
-        if self._waiting and self._closing:
-            return
-        responses = await serve(requests)
-        self._waiting = False
-        self._predict(requests[0], responses[0])
+    def _write(self, responses: list[EncodedResponse | None]) -> None:
         for response in responses:
             if response is not None and not self._transport.is_closing():
                 self._responses.write(response.content, more=bool(self._requests))

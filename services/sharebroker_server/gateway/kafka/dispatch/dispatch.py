@@ -74,42 +74,44 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
 
     Raises BadMessage: close the connection.
     """
-    api = requests[0].api
-    listener = requests[0].call.listener
+    api, listener = requests[0].api, requests[0].call.listener
     listener.fetch_memory.in_flight += api.waits
     listener.metrics.requests[api.key] += len(requests)
     begun = perf_counter()
+    messages: Sequence[Message | None]
     try:
-        messages = await _serve(api, [request.call for request in requests])
+        try:
+            _check_enabled(listener, api)
+            if api.coalescing is None:
+                messages = [await api.handle(requests[0].call)]
+            else:
+                messages = await api.coalescing.handle([request.call for request in requests])
+        except KafkaError as error:
+            listener.metrics.failures[api.key] += len(requests)
+            messages = [_refused(api, request.call, error) for request in requests]
         return [_encoded(request, message) for request, message in zip(requests, messages, strict=True)]
     except BadMessage:
         raise
     except Exception as error:  # any failure: its client gets a response, and other clients are not affected
-        listener.log.log(
-            "kafka request failed",
-            failed=error,
-            api=api_schema(api.key).name,
-            version=requests[0].header.version,
-        )
-        listener.metrics.failures[api.key] += len(requests)
-        failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; see its log for the cause.")
-        return [_encoded(request, _refused(api, request.call, failure)) for request in requests]
+        return _failed(requests, error)
     finally:
         listener.fetch_memory.in_flight -= api.waits
         listener.metrics.seconds[api.key].add_seconds(perf_counter() - begun)
 
 
-async def _serve(api: Api, calls: list[Call[Any]]) -> Sequence[Message | None]:
-    listener = calls[0].listener
-    try:
-        if not listener.is_enabled(api):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0, which disables this API.")
-        if api.coalescing is not None:
-            return await api.coalescing.handle(calls)
-        return [await api.handle(call) for call in calls]
-    except KafkaError as error:
-        listener.metrics.failures[api.key] += len(calls)
-        return [_refused(api, call, error) for call in calls]
+def _check_enabled(listener: KafkaListener, api: Api) -> None:
+    if not listener.is_enabled(api):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0, which disables this API.")
+
+
+def _failed(requests: Sequence[DecodedRequest], error: Exception) -> list[EncodedResponse | None]:
+    api, listener = requests[0].api, requests[0].call.listener
+    listener.log.log(
+        "kafka request failed", failed=error, api=api_schema(api.key).name, version=requests[0].header.version
+    )
+    listener.metrics.failures[api.key] += len(requests)
+    failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; see its log for the cause.")
+    return [_encoded(request, _refused(api, request.call, failure)) for request in requests]
 
 
 def _refused(api: Api, call: Call[Any], error: KafkaError) -> Message:
