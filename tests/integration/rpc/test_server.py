@@ -1,75 +1,22 @@
-"""Errors, streams, health and reflection over a real gRPC connection, and the same calls without one."""
+"""Start, health, reflection and routing of a gRPC server."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.rpc_status import from_rpc_error
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
 from sharebroker_server.cluster.router import Router
 from sharebroker_server.leases.port import LeasesUnavailable, Member
-from sharebroker_server.rpc.deserializers import MAX_MESSAGE
-from sharebroker_server.rpc.limits import CallLimits
-from sharebroker_server.rpc.local import LocalStub
-from sharebroker_server.rpc.remote import NOT_SENT, RemoteStub
-from sharebroker_server.rpc.server import GrpcServer, Service
-from sharebroker_server.testkit.waiting import eventually
-
-SERVICE = "sharebroker.share_partition_leader.v1.SharePartitionLeaderService"
-
-REFUSAL = KafkaError(
-    ErrorCode.INVALID_RECORD_STATE,
-    "offset 7: lock lost",
-    metadata={"offset": "7"},
-    violations=[FieldViolation("batches[0]", "not yours")],
-    retry_after=1.5,
-)
-
-
-class Leader:
-    STREAMING: Final = ("Deliver",)
-
-    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
-        raise REFUSAL
-
-    async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
-        raise ZeroDivisionError("a secret of the server")
-
-    async def DeleteRecords(self, request: pb.DeleteRecordsRequest, context: Any) -> Any:
-        await asyncio.Event().wait()
-
-    async def Deliver(
-        self, requests: AsyncIterator[pb.DeliverRequest], context: Any
-    ) -> AsyncIterator[pb.DeliverResponse]:
-        async for request in requests:
-            if request.credit < 0:
-                raise REFUSAL
-            response = pb.DeliverResponse()
-            response.results.add(id=request.credit)
-            yield response
-
-
-def register(leader: Leader, server: grpc.aio.Server) -> None:
-    """Adds the methods; the generated function would want them all."""
-    unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
-    coders: dict[str, Any] = {"response_serializer": lambda message: message.SerializeToString()}
-    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
-        "Produce": unary(leader.Produce, pb.ProduceRequest.FromString, **coders),
-        "ListOffsets": unary(leader.ListOffsets, pb.ListOffsetsRequest.FromString, **coders),
-        "DeleteRecords": unary(leader.DeleteRecords, pb.DeleteRecordsRequest.FromString, **coders),
-        "Deliver": stream(leader.Deliver, pb.DeliverRequest.FromString, **coders),
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+from sharebroker_server.rpc.remote import NOT_SENT
+from sharebroker_server.rpc.server import GrpcServer
+from tests.integration.rpc.harness import REFUSAL, SERVICE, Leader, caught, echo
 
 
 class Owners:
@@ -91,167 +38,13 @@ class Owners:
         pass
 
 
-@pytest.fixture
-async def address() -> AsyncIterator[str]:
-    server = GrpcServer()
-    port = server.bind("127.0.0.1:0")
-    server.add(Service(SERVICE, Leader(), register))
-    await server.start()
-    await server.ready()
-    yield f"127.0.0.1:{port}"
-    await server.stop(0)
-
-
-@pytest.fixture(params=["remote", "local"])
-async def stub(request: pytest.FixtureRequest, address: str) -> AsyncIterator[Any]:
-    async with AsyncExitStack() as stack:
-        if request.param == "local":
-            yield LocalStub(Leader())
-        else:
-            channel = await stack.enter_async_context(grpc.aio.insecure_channel(address))
-            yield RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
-
-
-async def caught(call: Awaitable[object]) -> KafkaError:
-    with pytest.raises(KafkaError) as failure:
-        await call
-    return failure.value
-
-
-async def test_calls_beyond_the_limits_are_retriable_errors() -> None:
-    server = GrpcServer(CallLimits(max_calls=2, max_bytes=1000))
-    port = server.bind("127.0.0.1:0")
-    server.add(Service(SERVICE, Leader(), register))
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
-
-        def endless(size: int) -> asyncio.Task[Any]:
-            part = pb.DeleteRecordsRequest.Partition(topic_id="x" * size)
-            request = pb.DeleteRecordsRequest(partitions=[part])
-            return asyncio.create_task(stub.DeleteRecords(request, timeout=30))
-
-        async def refused() -> str:
-            error = await caught(stub.Produce(pb.ProduceRequest(transactional_id="t"), timeout=5))
-            return error.message if error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED else ""
-
-        assert not await refused()
-        large = endless(2000)
-        await eventually(refused)
-        assert "requests of 20" in await refused()
-        assert (await caught(stub.Produce(pb.ProduceRequest(), timeout=5))).code is REFUSAL.code  # no bytes
-        small = asyncio.create_task(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=30))
-        await eventually(lambda: _says_calls(refused))
-        for call in (large, small):
-            call.cancel()
-        await eventually(lambda: _served(refused))
-    await server.stop(0)
-
-
-async def _says_calls(refused: Callable[[], Awaitable[str]]) -> bool:
-    return "2 calls are in flight" in await refused()
-
-
-async def _served(refused: Callable[[], Awaitable[str]]) -> bool:
-    return not await refused()
-
-
-async def test_errors_arrive_with_all_details(stub: Any) -> None:
-    error = await caught(stub.Produce(pb.ProduceRequest(), timeout=5))
-    assert (error.code, error.message, error.metadata) == (REFUSAL.code, REFUSAL.message, REFUSAL.metadata)
-    assert (error.violations, error.retry_after) == (REFUSAL.violations, REFUSAL.retry_after)
-
-
-async def echo(stub: Any, *granted: int) -> list[int]:
-    async def requests() -> AsyncIterator[pb.DeliverRequest]:
-        for credit in granted:
-            yield pb.DeliverRequest(credit=credit)
-
-    return [response.results[0].id async for response in stub.Deliver(requests())]
-
-
-async def test_stream_carries_messages_both_ways(stub: Any) -> None:
-    assert await echo(stub, 1, 2, 3) == [1, 2, 3]
-
-
-async def test_error_ends_a_stream(stub: Any) -> None:
-    error = await caught(echo(stub, 1, -1))
-    assert error.code is REFUSAL.code
-    assert error.metadata == REFUSAL.metadata
-
-
-async def test_unexpected_failure_reveals_no_server_internals(address: str) -> None:
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
-        error = await caught(stub.ListOffsets(pb.ListOffsetsRequest(), timeout=5))
-    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert "secret" not in str(error)
-
-
-async def test_a_slow_server_returns_its_own_timeout_error(address: str) -> None:
-    async with grpc.aio.insecure_channel(address) as channel:
-        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
-        error = await caught(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=1))
-    assert error.code is ErrorCode.REQUEST_TIMED_OUT
-    assert "may or may not have been executed" in error.message
-
-
-async def test_status_and_details_are_those_of_the_table(address: str) -> None:
-    async with grpc.aio.insecure_channel(address) as channel:
-        with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await pb_grpc.SharePartitionLeaderServiceStub(channel).Produce(pb.ProduceRequest())
-    assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert failure.value.details() == REFUSAL.message
-
-
-UNREADABLE: Final = {
-    "too large": (bytes(MAX_MESSAGE + 1), ErrorCode.MESSAGE_TOO_LARGE),
-    "no protobuf": (b"\xff\xff\xff", ErrorCode.INVALID_REQUEST),
-}
-
-
-@pytest.mark.parametrize("name", UNREADABLE)
-@pytest.mark.parametrize("method", ["Produce", "Deliver"])
-async def test_undecodable_requests_are_rejected_with_details(address: str, name: str, method: str) -> None:
-    data, code = UNREADABLE[name]
-    async with grpc.aio.insecure_channel(address) as channel:
-        raw: Any = channel  # the types know of messages only
-        if method == "Produce":
-            call = raw.unary_unary(f"/{SERVICE}/Produce")(data)
-        else:
-            call = raw.stream_stream(f"/{SERVICE}/Deliver")(iter([data])).read()
-        with pytest.raises(grpc.aio.AioRpcError) as failure:
-            await call
-        error = from_rpc_error(failure.value)
-        assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-        assert (error.code, bool(error.message)) == (code, True)
-        assert "grpc-status-details-bin" in dict(failure.value.trailing_metadata() or ())
-        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
-        assert await echo(stub, 1) == [1]  # the connection goes on
-
-
-async def test_an_unreachable_server_is_a_retriable_error() -> None:
-    async with grpc.aio.insecure_channel("127.0.0.1:9") as channel:
-        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
-        error = await caught(stub.Produce(pb.ProduceRequest(), timeout=5))
-    assert error.retriable
-    assert NOT_SENT in error.metadata
-    assert "127.0.0.1:9" in error.message
-
-
-@pytest.mark.parametrize("code", [grpc.StatusCode.CANCELLED, grpc.StatusCode.INTERNAL])
-def test_a_connection_that_is_reset_is_a_retriable_error(code: grpc.StatusCode) -> None:
-    reset = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), "Received RST_STREAM")
-    assert from_rpc_error(reset).retriable
-
-
 async def test_a_used_port_is_reported_in_one_sentence(address: str) -> None:
     with pytest.raises(KafkaError, match="Cannot listen on") as failure:
         GrpcServer().bind(address)
     assert failure.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_health_and_reflection_list_the_service(address: str) -> None:
+async def test_health_and_reflection_know_the_service(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", SERVICE):
@@ -319,7 +112,7 @@ async def test_router_reports_missing_shards(
     assert (await caught(look_up(router))).code is code
 
 
-async def test_router_without_redis_fails_with_a_retriable_error() -> None:
+async def test_router_without_redis_answers_retriably() -> None:
     owners = Owners(ME)
     owners.away = True
     error = await caught(Router(owners, ME.owner).leader("T", 0))

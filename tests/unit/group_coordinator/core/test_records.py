@@ -40,10 +40,10 @@ def test_later_record_has_the_same_key(record: Keyed, later: Keyed, key: Key) ->
 
 
 def test_kinds_groups_and_members_do_not_share_keys() -> None:
-    keys = [
-        kind.key
+    records: list[Keyed] = [
+        record
         for group_id in ("g", "h")
-        for kind in (
+        for record in (
             GroupRecord(group_id, 1),
             TargetEpochRecord(group_id, 1),
             StateRecord(group_id, {}),
@@ -52,4 +52,4 @@ def test_kinds_groups_and_members_do_not_share_keys() -> None:
             *(CurrentRecord(group_id, member_id, 1, 0, {}) for member_id in "mn"),
         )
     ]
-    assert all(one != other for one, other in combinations(keys, 2))
+    assert all(one.key != other.key for one, other in combinations(records, 2))

@@ -13,6 +13,7 @@ from opentelemetry.trace import SpanKind
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.tracing import setup
+from sharebroker_protocol.tracing.env_validation import invalid_variables
 from sharebroker_protocol.tracing.sampling import LOW
 from sharebroker_protocol.tracing.settings import parse
 from sharebroker_protocol.tracing.tracer import context_of
@@ -65,7 +66,7 @@ def test_resource_attributes_of_the_environment_win(monkeypatch: pytest.MonkeyPa
 def test_an_exception_of_the_sdk_is_an_invalid_config(error: Exception) -> None:
     with (
         pytest.raises(KafkaError, match=r"OpenTelemetry rejects an OTEL_\* variable: .*bad") as refused,
-        setup.invalid_variables(),
+        invalid_variables(),
     ):
         raise error
     assert refused.value.code is ErrorCode.INVALID_CONFIG
