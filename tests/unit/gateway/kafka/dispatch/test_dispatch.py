@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.dispatch import decode, serve
 from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.kafka_wire.frames import codec_of, read_response
+from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.messages import (
     ApiVersionsResponse,
     HeartbeatRequest,
@@ -79,3 +80,24 @@ async def test_an_unexpected_exception_is_logged_and_sent_as_an_error(harness: H
         ("kafka request failed", "Heartbeat", 4)
     ]
     assert not isinstance(log[0]["exc_info"], KafkaError)
+
+
+async def test_an_error_without_a_valid_response_is_sent_as_a_server_error(harness: Harness) -> None:
+    harness.services.fail("Heartbeat", ErrorCode.UNKNOWN_MEMBER_ID)
+    codec = codec_of(HEARTBEAT, 4)
+    frame = bytes(request_frame(7, "client", codec, HeartbeatRequest(group_id="g")))
+    decoded = decode(harness.listener, harness.client, harness.view, frame[4:])
+    refuse = decoded.api.refuse
+
+    def refuse_server_errors(call: Any, error: KafkaError) -> Any:
+        if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
+            raise ValueError("on demand")
+        return refuse(call, error)
+
+    with structlog.testing.capture_logs() as log:
+        (encoded,) = await serve([decoded._replace(api=replace(decoded.api, refuse=refuse_server_errors))])
+    assert encoded is not None
+    _, response = read_response(bytes(encoded.content[4:]), codec)
+    assert isinstance(response, HeartbeatResponse)
+    assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert [line["event"] for line in log] == ["kafka request failed"]
