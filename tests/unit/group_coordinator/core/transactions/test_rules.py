@@ -97,13 +97,13 @@ def test_exhausted_epochs_need_a_new_producer_id() -> None:
 def test_first_partition_begins_the_transaction() -> None:
     begun = rules.add_partitions(IDLE, AddPartitions("x", MINE, frozenset({P0}), 2), 5)
     assert begun is not None
-    assert (begun.state, begun.partitions, begun.start_ms) == (S.ONGOING, {P0}, 5)
+    assert (begun.state, begun.partitions, begun.start_ms) == (S.ONGOING, frozenset({P0}), 5)
 
 
 def test_further_partition_keeps_the_start_of_the_transaction() -> None:
     longer = rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P1}), 2), 5)
     assert longer is not None
-    assert (longer.partitions, longer.start_ms, longer.updated_ms) == ({P0, P1}, 1, 5)
+    assert (longer.partitions, longer.start_ms, longer.updated_ms) == (frozenset({P0, P1}), 1, 5)
 
 
 def test_known_partitions_change_nothing() -> None:
@@ -141,7 +141,7 @@ def test_end_decides_and_renews_the_epoch_from_version_2(
     commit: bool, state: S, version: int, epoch: int
 ) -> None:
     decided = ending(commit=commit, version=version)
-    assert (decided.state, decided.producer_epoch, decided.partitions) == (state, epoch, {P0})
+    assert (decided.state, decided.producer_epoch, decided.partitions) == (state, epoch, frozenset({P0}))
 
 
 @pytest.mark.parametrize(("commit", "state"), [(True, S.COMPLETE_COMMIT), (False, S.COMPLETE_ABORT)])
