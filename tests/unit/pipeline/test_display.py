@@ -1,0 +1,47 @@
+"""Output of the pipeline for users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sharebroker_server.pipeline.core.events import Run
+from sharebroker_server.pipeline.display import print_tables, progress, verdict
+
+TOTALS = {"bronze": 1200, "silver": 1100, "rejected": 100, "share_partitions": 4, "log_records": 5000}
+EMPTY: dict[str, Any] = dict.fromkeys(
+    ("carriers", "rejected", "deliveries", "health", "accept", "differences"), ()
+)
+
+
+@pytest.mark.parametrize(
+    ("differences", "end"),
+    [
+        (0, "no difference from the coordinator's state."),
+        (1234, "1,234 differences from the coordinator's state."),
+    ],
+)
+def test_verdict_counts_differences(differences: int, end: str) -> None:
+    sentence = verdict({"totals": [{**TOTALS, "differences": differences}]})
+    assert sentence == f"4 share-partitions, 5,000 records of their logs replayed: {end}"
+
+
+def test_only_tables_with_rows_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = {"rejected": [{"reason": "no aircraft", "records": 7}]}
+    print_tables({**EMPTY, **rows, "totals": [TOTALS], "poison_total": [{"records": 3}]})
+    printed = capsys.readouterr().out
+    assert "no aircraft" in printed
+    assert "Delay by carrier" not in printed
+    assert "1,200 records read, 1,100 flights, 100 rejected; 3 on the poison list." in printed
+
+
+def test_progress_is_a_line_per_change_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    run = Run()
+    with progress() as display:
+        display.show(run)
+        display.show(run)
+        run.flows = {"bronze": "COMPLETED", "silver": "RUNNING"}
+        run.stage = "computing"
+        display.show(run)
+    assert capsys.readouterr().err.splitlines() == ["starting Spark", "1 of 2 tables, computing"]
