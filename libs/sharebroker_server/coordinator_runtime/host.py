@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Generic
+from typing import Any, Generic
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.effects import Perform, no_effects
@@ -59,6 +59,16 @@ class ShardHost(Generic[C, R, A]):
     def held(self) -> Iterator[ShardRuntime[C, R, A]]:
         """Returns all owned shards, ordered by number."""
         return (self._held[index] for index in sorted(self._held))
+
+    async def list_all(self, command: C, timeout: float) -> tuple[dict[str, Any], list[int]]:
+        """Returns the joint reply of all owned shards to a command that lists by id, and their numbers."""
+        found: dict[str, Any] = {}
+        indices = self.indices()
+        for index in indices:
+            reply = await self.shard(index).write(command, timeout=timeout)
+            if isinstance(reply, dict):
+                found |= reply
+        return found, indices
 
     async def start(self, holder: Holder, perform: Perform = no_effects) -> None:
         """Lets the lease holder open and close the shards; `perform` executes the effects of their

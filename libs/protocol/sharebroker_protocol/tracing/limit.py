@@ -12,7 +12,7 @@ STORY: Final = 8
 class SpanLimit:
     """A token bucket of `rate` spans per second and `burst` at once. `clock` returns seconds."""
 
-    __slots__ = ("_at", "_burst", "_clock", "_rate", "_tokens", "refused")
+    __slots__ = ("_at", "_burst", "_clock", "_rate", "_tokens")
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float]) -> None:
         self._rate = rate
@@ -20,7 +20,6 @@ class SpanLimit:
         self._clock = clock
         self._tokens = float(burst)
         self._at = clock()
-        self.refused = 0
 
     def stories(self) -> SpanLimit:
         """Returns a limit on new traces such that each fits completely."""
@@ -33,7 +32,6 @@ class SpanLimit:
     def take(self, spans: int = 1) -> bool:
         """Takes tokens for spans (at most a full bucket); returns False if there are too few."""
         if not self._has(min(spans, self._burst)):
-            self.refused += 1
             return False
         self._tokens -= spans
         return True

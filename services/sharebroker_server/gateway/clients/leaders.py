@@ -262,6 +262,15 @@ def unreachable(peer: LeaderPeer) -> KafkaError:
     )
 
 
+def error_of(result: PartResult) -> KafkaError:
+    """The error of a part that failed, with its partition as metadata."""
+    return KafkaError(
+        result.error_code,
+        result.error_message,
+        metadata={"topic_id": result.topic_id, "partition": str(result.partition)},
+    )
+
+
 def failed(make: Callable[..., R], part: PartRequest, error: KafkaError) -> R:
     """The result of a part that failed."""
     return make(

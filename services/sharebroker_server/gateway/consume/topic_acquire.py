@@ -11,6 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
+from sharebroker_server.gateway.clients.leaders import error_of
 from sharebroker_server.gateway.consume.state_initializer import StateInitializer
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.values import SessionKey
@@ -65,7 +66,7 @@ class TopicAcquire:
             )
             results = await MultiLeaderFetch(self._gateway.leaders, call).run()
             acquired = {part: result for part, result in results.items() if result.acquired}
-            errors = [_error(result) for result in results.values() if result.error_code]
+            errors = [error_of(result) for result in results.values() if result.error_code]
             remaining = wait.remaining()
             if acquired or not (errors or remaining):
                 return acquired
@@ -99,11 +100,3 @@ def parts_of(topics: TopicFilter) -> list[TopicIdPartition]:
         for topic, partitions in topics
         for index in (partitions or range(topic.partitions))
     ]
-
-
-def _error(result: AcquireResult) -> KafkaError:
-    return KafkaError(
-        result.error_code,
-        result.error_message,
-        metadata={"topic_id": result.topic_id, "partition": str(result.partition)},
-    )

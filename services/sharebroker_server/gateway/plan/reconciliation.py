@@ -16,6 +16,7 @@ from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
+from sharebroker_server.gateway.clients.leaders import error_of
 from sharebroker_server.gateway.consume.topic_acquire import NO_STATE, TopicAcquire, TopicFilter
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.planning import Partition, Piece, within
@@ -78,7 +79,7 @@ class Reconciliation:
             errors = []
             for partition, result in zip(partitions, results, strict=True):
                 if result.error_code:
-                    errors.append(_error(result))
+                    errors.append(error_of(result))
                 else:
                     self._add_result(partition, result)
             self._repeated = bool(self._pending) or self._repeated
@@ -143,11 +144,3 @@ class Reconciliation:
             )
             for piece in pieces
         )
-
-
-def _error(result: ReconcileResult) -> KafkaError:
-    return KafkaError(
-        result.error_code,
-        result.error_message,
-        metadata={"topic_id": result.topic_id, "partition": str(result.partition)},
-    )

@@ -71,10 +71,4 @@ class Shards:
 
     async def list(self, command: ListGroups | ListConsumers) -> tuple[dict[str, Any], list[int]]:
         """Returns the listed groups of all shards in this process by group id, and these shards."""
-        found: dict[str, Any] = {}
-        held = self._host.indices()
-        for index in held:
-            states = await self._host.shard(index).write(command, timeout=self._timeout)
-            if isinstance(states, dict):
-                found |= states
-        return found, held
+        return await self._host.list_all(command, self._timeout)

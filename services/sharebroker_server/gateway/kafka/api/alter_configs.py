@@ -6,7 +6,6 @@ from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
 from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.alter_configs import alter_resources
 from sharebroker_server.gateway.kafka.helpers.configs import replacements
-from sharebroker_server.gateway.kafka.helpers.per_item import error_fields
 from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, AlterConfigsResponse
 
 _Result = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -15,15 +14,10 @@ _Result = AlterConfigsResponse.AlterConfigsResourceResponse
 async def handle(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Returns one result per resource."""
     items, validate_only = call.request.resources, call.request.validate_only
-    results = await alter_resources(call, items, replacements, validate_only=validate_only, replace=True)
-    return AlterConfigsResponse(
-        responses=[
-            _Result(
-                resource_type=item.resource_type, resource_name=item.resource_name, **error_fields(result)
-            )
-            for item, result in zip(items, results, strict=True)
-        ]
+    results = await alter_resources(
+        call, items, replacements, _Result, validate_only=validate_only, replace=True
     )
+    return AlterConfigsResponse(responses=results)
 
 
 API = Api(33, (0, 2), handle, refusal(AlterConfigsResponse, {"responses": "resources"}))

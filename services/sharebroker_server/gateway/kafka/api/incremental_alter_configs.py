@@ -6,7 +6,6 @@ from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
 from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.alter_configs import alter_resources
 from sharebroker_server.gateway.kafka.helpers.configs import changes
-from sharebroker_server.gateway.kafka.helpers.per_item import error_fields
 from sharebroker_server.kafka_wire.messages import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -17,16 +16,9 @@ _Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 async def handle(call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
     """Returns one result per resource."""
-    items = call.request.resources
-    results = await alter_resources(call, items, changes, validate_only=call.request.validate_only)
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            _Result(
-                resource_type=item.resource_type, resource_name=item.resource_name, **error_fields(result)
-            )
-            for item, result in zip(items, results, strict=True)
-        ]
-    )
+    items, validate_only = call.request.resources, call.request.validate_only
+    results = await alter_resources(call, items, changes, _Result, validate_only=validate_only)
+    return IncrementalAlterConfigsResponse(responses=results)
 
 
 API = Api(44, (0, 1), handle, refusal(IncrementalAlterConfigsResponse, {"responses": "resources"}))

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.admin.topics import alter_configs
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.gateway.kafka.helpers.configs import Change, alteration, config_resource
-from sharebroker_server.gateway.kafka.helpers.per_item import duplicate_check, each_item
+from sharebroker_server.gateway.kafka.helpers.per_item import duplicate_check, each_item, error_fields
 
 C_co = TypeVar("C_co", covariant=True)
 C = TypeVar("C")
-
-Results = Sequence[pb.IncrementalAlterConfigsResponse.Resource | KafkaError]
+R = TypeVar("R")
 
 
 class _Resource(Protocol[C_co]):
@@ -30,13 +28,14 @@ async def alter_resources(
     call: Call,
     resources: Sequence[_Resource[C]],
     changes: Callable[[Iterable[C]], Iterable[Change]],
+    make: Callable[..., R],
     *,
     validate_only: bool,
     replace: bool = False,
-) -> Results:
+) -> list[R]:
     """Returns the result of each resource; `replace` resets properties that the request does not name.
 
-    `changes` converts the configs of a resource. Raises KafkaError.
+    `changes` converts the configs of a resource; `make` creates a result. Raises KafkaError.
     """
     check = duplicate_check(((item.resource_type, item.resource_name) for item in resources), "resource")
 
@@ -51,4 +50,8 @@ async def alter_resources(
         request = pb.IncrementalAlterConfigsRequest(resources=altered, validate_only=validate_only)
         return (await alter_configs(call.gateway, request, call.deadline())).responses
 
-    return await each_item(resources, translate, send)
+    results = await each_item(resources, translate, send)
+    return [
+        make(resource_type=item.resource_type, resource_name=item.resource_name, **error_fields(result))
+        for item, result in zip(resources, results, strict=True)
+    ]

@@ -60,13 +60,13 @@ def to_proto(
 
 
 def from_proto(
-    source: type[P], target: type[M], renames: Mapping[str, str] = _NO_RENAMES, omit: Collection[str] = ()
+    source: type[P], target: type[M], renames: Mapping[str, str] = _NO_RENAMES
 ) -> Conversion[P, M]:
     """Returns the conversion of a protobuf message to a Kafka message.
 
-    `renames` are protobuf field names by Kafka field names, at every depth; fields in `omit` are not copied.
+    `renames` are protobuf field names by Kafka field names, at every depth.
     """
-    return Conversion(lambda: _compile_from_proto(source, target, renames, omit))
+    return Conversion(lambda: _compile_from_proto(source, target, renames))
 
 
 def _compile_to_proto(
@@ -97,17 +97,17 @@ def _compile_to_proto(
 
 
 def _compile_from_proto(
-    source: type[Any], target: type[Message], renames: Mapping[str, str], omit: Collection[str]
+    source: type[Any], target: type[Message], renames: Mapping[str, str]
 ) -> Callable[..., Any]:
     code = Source("convert", "proto, more={}")
     code.refer(target, "target")
     code.refer(object.__new__, "new")
     code.refer(target.field_names, "names")
     values = []
-    for field, proto in _common(target, source, renames, omit):
+    for field, proto in _common(target, source, renames):
         value = f"proto.{proto.name}"
         if field.struct is not None:
-            nested = _compile_from_proto(_class_of(proto), message_class(field.struct), renames, omit)
+            nested = _compile_from_proto(_class_of(proto), message_class(field.struct), renames)
             function = code.refer(nested, "convert_struct")
             value = f"[{function}(item) for item in {value}]" if field.array else f"{function}({value})"
         if field.name == "error_message":
@@ -128,7 +128,7 @@ def _compile_from_proto(
 
 
 def _common(
-    kafka: type[Message], proto: type[Any], renames: Mapping[str, str], omit: Collection[str]
+    kafka: type[Message], proto: type[Any], renames: Mapping[str, str], omit: Collection[str] = ()
 ) -> list[tuple[Field, FieldDescriptor]]:
     """Returns the fields that both sides have."""
     known = proto.DESCRIPTOR.fields_by_name

@@ -83,13 +83,7 @@ class TransactionShards:
 
     async def list(self, command: ListTransactions) -> tuple[dict[str, Transaction], list[int]]:
         """Returns the transactions of all shards in this process by transactional id, and these shards."""
-        found: dict[str, Transaction] = {}
-        held = self._host.indices()
-        for index in held:
-            reply = await self._host.shard(index).write(command, timeout=self._timeout)
-            if isinstance(reply, dict):
-                found |= reply
-        return found, held
+        return await self._host.list_all(command, self._timeout)
 
     def _of(self, transactional_id: str) -> ShardRuntime[Command, Record, Reply]:
         return self._host.shard(shard_of(transactional_id, self._shards))

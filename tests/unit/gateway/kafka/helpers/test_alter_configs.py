@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.gateway.kafka.helpers.alter_configs import alter_resources
 from sharebroker_server.gateway.kafka.helpers.configs import replacements
-from sharebroker_server.kafka_wire.messages import AlterConfigsRequest
+from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, AlterConfigsResponse
 from tests.unit.gateway.kafka.api.harness import Harness
 
 
@@ -26,12 +26,13 @@ async def test_valid_resources_are_altered_together(harness: Harness, call: Call
         AlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=name)
         for kind, name in named
     ]
-    results = await alter_resources(call, resources, replacements, validate_only=True, replace=True)
-    assert [one.code if isinstance(one, KafkaError) else one.resource_name for one in results] == [
-        "a",
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_REQUEST,
-        "g",
+    make = AlterConfigsResponse.AlterConfigsResourceResponse
+    results = await alter_resources(call, resources, replacements, make, validate_only=True, replace=True)
+    assert [(one.resource_name, one.error_code) for one in results] == [
+        ("a", ErrorCode.NONE),
+        ("b", ErrorCode.INVALID_REQUEST),
+        ("b", ErrorCode.INVALID_REQUEST),
+        ("g", ErrorCode.NONE),
     ]
     sent = harness.services.only("IncrementalAlterConfigs")
     assert [(one.resource_name, one.replace) for one in sent.resources] == [("a", True), ("g", True)]

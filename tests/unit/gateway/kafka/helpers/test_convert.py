@@ -55,11 +55,11 @@ def test_an_empty_error_message_is_null() -> None:
 
 
 def test_further_fields_replace_copied_ones() -> None:
-    convert = from_proto(groups.JoinGroupResponse, JoinGroupResponse, omit=("members",))
+    convert = from_proto(groups.JoinGroupResponse, JoinGroupResponse)
     made = convert(
         groups.JoinGroupResponse(leader="a", members=[groups.JoinGroupResponse.Member()]), leader="b"
     )
-    assert (made.leader, made.members) == ("b", ())
+    assert (made.leader, len(made.members)) == ("b", 1)
     with pytest.raises(TypeError, match=r"JoinGroupResponse has no \['leeder'\]"):
         convert(groups.JoinGroupResponse(), leeder="b")
     with pytest.raises(ValueError, match="leeder"):
