@@ -82,7 +82,8 @@ async def test_unknown_lag_of_a_partition_is_counted(harness: Harness, rows: lis
 
 async def test_failure_of_a_partition_is_raised(harness: Harness, rows: list[Row]) -> None:
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    rows += [Row(partition=0, lag=3), Row(partition=1, error_code=code, error_message="away")]
+    away = Row(partition=1, error_code=int(code), error_message="away")  # type: ignore[arg-type]
+    rows += [Row(partition=0, lag=3), away]
     with pytest.raises(KafkaError, match="away") as caught:
         await lag(harness)
     assert caught.value.code is code
