@@ -83,12 +83,7 @@ async def test_unknown_lag_of_a_partition_is_counted(harness: Harness, rows: lis
 
 async def test_failure_of_a_partition_is_raised(harness: Harness, rows: list[Row]) -> None:
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-<<<<<<< HEAD
-    away = Row(partition=1, error_code=int(code), error_message="away")  # type: ignore[arg-type]
-    rows += [Row(partition=0, lag=3), away]
-=======
     rows += [Row(partition=0, lag=3), Row(partition=1, error_code=wire(code), error_message="away")]
->>>>>>> w-mirror1
     with pytest.raises(KafkaError, match="away") as caught:
         await lag(harness)
     assert caught.value.code is code
