@@ -61,10 +61,11 @@ def _started(
         | {"TMPDIR": str(project.temporary)},
         start_new_session=True,
     )
-    try:
-        yield process
-    finally:
-        _end(process)
+    with process:  # closes the pipes
+        try:
+            yield process
+        finally:
+            _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
