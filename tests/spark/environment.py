@@ -95,7 +95,7 @@ def variables(folder: Path) -> dict[str, str]:
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": str(ENVIRONMENT / "bin" / "python"),
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "services")]),
         "PYTHONUNBUFFERED": "1",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder),
