@@ -21,7 +21,7 @@ _HEAD: Final = """\
 This file is generated from the property tables in code. Do not edit it;
 run `python -m sharebroker_server.config.reference > docs/configuration.md`.
 
-Names, types and defaults are Kafka's unless the meaning says otherwise. Times are in milliseconds unless
+Names, types and defaults are Kafka's unless the meaning states otherwise. Times are in milliseconds unless
 the name ends otherwise, sizes in bytes. `2^31-1` and `2^63-1` stand for the largest int and long.
 
 | Level | Set it with | Read it with |

@@ -1,9 +1,9 @@
 """Calls to share-partition leaders: grouped by leader, retried where a partition moved.
 
 A share session binds its leaders when it opens: `Routes` maps each of its partitions to the leader that
-serves it, so that a request needs no look-up. A route is dropped when a result says that the partition moved,
-or when the call to the leader fails; the next request binds it again. Callers without a session pass no
-routes and use the router's cache of owners.
+serves it, so that a request needs no look-up. A route is dropped when a result reports that the partition
+moved, or when the call to the leader fails; the next request binds it again. Callers without a session
+pass no routes and use the router's cache of owners.
 """
 
 from __future__ import annotations
