@@ -88,12 +88,12 @@ def test_invalid_options_are_rejected_by_name(tour: Tour) -> None:
     assert "column value is missing" in column
     assert "column value is missing" in stream
     assert "option value.schema cannot be read from JSON" in kind
-    assert "option value.schema says NOT NULL of id" in promise
+    assert "option value.schema declares id NOT NULL" in promise
     unknown, schema, overwrite, header = others
     assert "option value.schema has a field 'id BIGGINT'" in unknown
     assert "a schema cannot be set" in schema
     assert "a topic cannot be overwritten: mode must be append" in overwrite
-    assert "Column headers has a header without a key" in header
+    assert "Column headers contains a header without a key" in header
 
 
 def test_what_a_stream_cannot_have_is_the_reason_it_ends_for(tour: Tour) -> None:

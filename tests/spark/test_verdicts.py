@@ -33,7 +33,7 @@ def test_invalid_verdict_is_rejected(tour: Tour) -> None:
     assert "verdict is 'keep'; it must be accept, release, reject" in unknown
     assert "column batch is missing" in no_batch
     assert "option verdicts=true" in no_batch
-    assert ["is not in the batch that column batch says" in text for text in others] == [True, True]
+    assert ["is not in the batch of column batch" in text for text in others] == [True, True]
 
 
 def test_invalid_json_is_rejected_with_the_reason(tour: Tour) -> None:
