@@ -1,10 +1,10 @@
-"""What all tests share; their fixtures live in `libs/sharebroker_server/testkit`."""
+"""What all tests share; their fixtures live in `tests/testkit`."""
 
 from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ("sharebroker_server.testkit.plugin",)
+pytest_plugins = ("tests.testkit.plugin",)
 
 # A busy machine is slow at examples that are quick elsewhere: no test may fail by its duration.
 settings.register_profile("sharebroker", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,7 +11,7 @@ from tests.architecture.sources import ROOT, python, tree
 DOCUMENT = ROOT / "docs" / "operations.md"
 METHODS = {"info", "warning", "error", "exception", "critical"}
 # Programs that print for a person, and code of tests.
-OTHERS = ("flights", "pipeline", "testkit")
+OTHERS = ("flights", "pipeline")
 
 
 def test_every_logged_event_is_documented() -> None:

@@ -15,13 +15,13 @@ from typing import Annotated
 import structlog
 import typer
 
-from sharebroker_server.testkit.namespaces import possible
 from tests.chaos.crowd import Size
 from tests.chaos.deployment import LEASE, deployed
 from tests.chaos.faults import KINDS, UNPLUG, Fault, only, schedule
 from tests.chaos.kafka_clients import java_classes
 from tests.chaos.report import Outcome, report
 from tests.chaos.run import Chaos
+from tests.testkit.namespaces import possible
 
 
 def main(

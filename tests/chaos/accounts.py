@@ -9,8 +9,8 @@ from sharebroker.cli.group_snapshot import read_snapshots
 from sharebroker.verification.rules import runs_of
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
-from sharebroker_server.testkit.checker.events import Event, LagReported, LogsRead, Run, Share, StateRead
 from tests.support.client import TIMEOUT, Client
+from tests.testkit.checker.events import Event, LagReported, LogsRead, Run, Share, StateRead
 
 Lag = tuple[str, group_pb.DescribeShareGroupOffsetsResponse.Partition]
 

@@ -12,8 +12,8 @@ from sharebroker.consumer.config import ConsumerConfig
 from sharebroker.producer.publication import Publication
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.records.record import Record
-from sharebroker_server.testkit.checker.events import Delivered, MemberLeft, Share, Verdict
 from tests.chaos.history import History
+from tests.testkit.checker.events import Delivered, MemberLeft, Share, Verdict
 
 GRPC: Final = "billing"
 """The group of the consumers over gRPC."""

@@ -14,10 +14,10 @@ from typing import Final
 
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.testkit.brokers import ROLES, Serve
-from sharebroker_server.testkit.namespaces import Machine, machines
-from sharebroker_server.testkit.proxy import FaultProxy
-from sharebroker_server.testkit.servers import Server, free_port, running
+from tests.testkit.brokers import ROLES, Serve
+from tests.testkit.namespaces import Machine, machines
+from tests.testkit.proxy import FaultProxy
+from tests.testkit.servers import Server, free_port, running
 
 LOCK: Final = 5.0
 """Seconds that a record is locked."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from sharebroker_server.testkit.brokers import ROLES
-from sharebroker_server.testkit.proxy import FaultProxy
 from tests.chaos.deployment import Deployment, Node
+from tests.testkit.brokers import ROLES
+from tests.testkit.proxy import FaultProxy
 
 KILL: Final = "kill"
 FREEZE: Final = "freeze"

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from time import time
 from typing import NamedTuple
 
-from sharebroker_server.testkit.checker.checker import Checker
-from sharebroker_server.testkit.checker.events import (
+from tests.chaos.lanes import Lanes
+from tests.chaos.sightings import Sighting, Stalls, as_events, unheeded
+from tests.testkit.checker.checker import Checker
+from tests.testkit.checker.events import (
     Applied,
     Delivered,
     Ended,
@@ -21,10 +23,8 @@ from sharebroker_server.testkit.checker.events import (
     Stored,
     Verdict,
 )
-from sharebroker_server.testkit.checker.invariants import Violation
-from sharebroker_server.testkit.checker.locks import Limits
-from tests.chaos.lanes import Lanes
-from tests.chaos.sightings import Sighting, Stalls, as_events, unheeded
+from tests.testkit.checker.invariants import Violation
+from tests.testkit.checker.locks import Limits
 
 
 class LogRead(NamedTuple):

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from confluent_kafka import AcknowledgeType, KafkaException, Producer, ShareConsumer
 
-from sharebroker_server.testkit.checker.events import Share, Verdict
 from tests.chaos.history import History
 from tests.chaos.sightings import Sighting
 from tests.support.java_share_consumer import JavaShareConsumer, compiled, share_consumer
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
+from tests.testkit.checker.events import Share, Verdict
 
 KAFKA: Final = "shipping"
 """The group of the consumers by Kafka's protocol."""

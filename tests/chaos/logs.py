@@ -13,9 +13,9 @@ from redis.exceptions import RedisError
 from sharebroker_server.leases import names
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
-from sharebroker_server.testkit.checker.events import Appended, Event, Run, Share, Stored
 from tests.chaos.history import History, LogRead
 from tests.chaos.ports import Deployed
+from tests.testkit.checker.events import Appended, Event, Run, Share, Stored
 
 _EVERY: Final = 0.1
 _AT_A_TIME: Final = 500

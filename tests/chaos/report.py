@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from sharebroker_server.testkit.checker.events import Published, Verdict
-from sharebroker_server.testkit.checker.invariants import Violation
 from tests.chaos.deployment import LEASE
 from tests.chaos.faults import FREEZE, KILL, STOP
 from tests.chaos.history import History
+from tests.testkit.checker.events import Published, Verdict
+from tests.testkit.checker.invariants import Violation
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,6 @@ from typing import Final, Generic, TypeVar
 import grpc
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
-from sharebroker_server.testkit.checker.events import Healed
-from sharebroker_server.testkit.checker.locks import Limits
-from sharebroker_server.testkit.waiting import eventually
 from tests.chaos.accounts import accounts, lags, logs_read
 from tests.chaos.clients import GRPC
 from tests.chaos.crowd import Crowd, Size
@@ -24,6 +21,9 @@ from tests.chaos.logs import LogReader
 from tests.chaos.ports import Deployed, Event
 from tests.chaos.report import Outcome, Struck
 from tests.support.client import TIMEOUT, Client, connected
+from tests.testkit.checker.events import Healed
+from tests.testkit.checker.locks import Limits
+from tests.testkit.waiting import eventually
 
 PATIENCE: Final = 60.0
 """Seconds in which work has to go on after a fault, and every record to be finished in the end."""

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sharebroker_server.testkit.checker.events import Delivered, Event, Requested, Share, Verdict
+from tests.testkit.checker.events import Delivered, Event, Requested, Share, Verdict
 
 _FIRST_TOKEN: Final = -(2**32)
 _ON_THE_WAY: Final = 2.0

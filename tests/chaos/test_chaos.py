@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from sharebroker_server.testkit.checker.events import Verdict
 from tests.chaos.crowd import Size
 from tests.chaos.deployment import deployed
 from tests.chaos.faults import short_schedule
 from tests.chaos.report import report
 from tests.chaos.run import Chaos
+from tests.testkit.checker.events import Verdict
 
 LEASE = 4.0
 SIZE = Size(partitions=2, grpc=4, librdkafka=2, java=0)

@@ -7,7 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from sharebroker_server.testkit.checker.events import (
+from tests.chaos.history import History, LogRead
+from tests.chaos.lanes import Lane, Lanes
+from tests.chaos.report import Outcome, Struck, percentile, report
+from tests.chaos.sightings import Sighting
+from tests.testkit.checker.events import (
     Appended,
     Applied,
     Delivered,
@@ -18,12 +22,8 @@ from sharebroker_server.testkit.checker.events import (
     Stored,
     Verdict,
 )
-from sharebroker_server.testkit.checker.invariants import Invariant
-from sharebroker_server.testkit.checker.locks import Limits
-from tests.chaos.history import History, LogRead
-from tests.chaos.lanes import Lane, Lanes
-from tests.chaos.report import Outcome, Struck, percentile, report
-from tests.chaos.sightings import Sighting
+from tests.testkit.checker.invariants import Invariant
+from tests.testkit.checker.locks import Limits
 
 LIMITS = Limits(lock_duration=5.0, delivery_count=5, soon=60.0)
 SHARE = Share("shipping", "orders", 0)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster, one_process, three_brokers
 from tests.architecture.sources import ROOT
 from tests.support.client import connected
+from tests.testkit.brokers import Cluster, one_process, three_brokers
 
 PROGRAM = ROOT / ".cache" / "bin" / "franz-go"
 SOURCES = [*Path(__file__).parent.joinpath("go").iterdir()]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.support.client import connected
 from tests.support.kafka_jars import CLIENTS
 from tests.support.kafka_tools import needs_kafka, run_tool
+from tests.testkit.brokers import Cluster, one_process
 
 TOUR = Path(__file__).with_name("RefusalTour.java")
 SAYS = {

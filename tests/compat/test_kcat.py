@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.support.client import unique
+from tests.testkit.brokers import Cluster, one_process
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -35,9 +35,9 @@ from sharebroker_server.share_coordinator.service.servicer import Host, make_hos
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.testkit.servers import kinds
-from sharebroker_server.testkit.shared_servers import CLUSTER, Servers
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.servers import kinds
+from tests.testkit.shared_servers import CLUSTER, Servers
+from tests.testkit.waiting import eventually
 
 Shard = ShardRuntime[Command, ShareRecord, Reply]
 

@@ -12,9 +12,9 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
-from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes
-from sharebroker_server.testkit.waiting import until
 from tests.deploy.test_manifests import ARROWS
+from tests.testkit.brokers import Cluster, Serve, four_processes
+from tests.testkit.waiting import until
 
 SECONDS = 60.0
 _ESTABLISHED = "01"

@@ -13,12 +13,12 @@ import grpc
 import pytest
 
 from sharebroker import aio
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.servers import running
-from sharebroker_server.testkit.waiting import eventually
 from tests.deploy.chart import CHART
 from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, unique
 from tests.support.prometheus import MISSING, PROMETHEUS, Prometheus, prometheus
+from tests.testkit.brokers import Serve
+from tests.testkit.servers import running
+from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)
 

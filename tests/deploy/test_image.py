@@ -14,9 +14,9 @@ from unittest.mock import patch
 import pytest
 
 from sharebroker.cli.probe import DEFAULT_URL, probe
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
+from tests.testkit.brokers import Serve
+from tests.testkit.waiting import until
 
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()

@@ -21,9 +21,9 @@ from sharebroker_server.broker.observability import LIVE, READY, STARTED
 from sharebroker_server.broker.settings import parse_config
 from sharebroker_server.gateway.core.scaling import Trigger, trigger_of
 from sharebroker_server.pipeline.command import app as pipeline
-from sharebroker_server.testkit.brokers import one_process
-from sharebroker_server.testkit.servers import running
 from tests.deploy.chart import CASES, Manifest, golden, manifests, pods
+from tests.testkit.brokers import one_process
+from tests.testkit.servers import running
 
 ALL = {case.stem: manifests(golden(case).read_text()) for case in CASES}
 PODS = [pytest.param(spec, id=f"{case} {name}") for case in ALL for name, spec in pods(ALL[case])]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import redis
 
-from sharebroker_server.testkit.brokers import Cluster
+from tests.testkit.brokers import Cluster
 
 SHIM = Path(__file__).with_name("synced.c")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import grpc
 
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import Client, refusal_of
+from tests.testkit.waiting import eventually
 
 
 @contextmanager

@@ -11,11 +11,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.servers import answers, running
-from sharebroker_server.testkit.waiting import eventually
 from tests.durability.scene import Scene, accepted, acquired, published
 from tests.support.client import Client, connected, refusal_of
+from tests.testkit.brokers import Serve
+from tests.testkit.servers import answers, running
+from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("durability-disk")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Serve, one_process
 from tests.durability.append_only import AppendOnlyFile, embedded, fall, shim, synced
 from tests.support.client import Client, connected
+from tests.testkit.brokers import Serve, one_process
 
 pytestmark = pytest.mark.xdist_group("durability-power")
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.proxy import FaultProxy
-from sharebroker_server.testkit.servers import Server, running
-from sharebroker_server.testkit.waiting import eventually
 from tests.durability.append_only import AppendOnlyFile
 from tests.durability.scene import Scene, accepted, acquired, published
 from tests.support.client import connected, unique
+from tests.testkit.brokers import Serve
+from tests.testkit.proxy import FaultProxy
+from tests.testkit.servers import Server, running
+from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("durability-redis")
 

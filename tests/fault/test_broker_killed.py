@@ -9,10 +9,10 @@ from time import monotonic
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster, three_brokers
 from tests.support.client import connected
 from tests.support.java_share_consumer import compiled, share_consumer
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
+from tests.testkit.brokers import Cluster, three_brokers
 
 SECONDS = 60.0
 PARTITIONS = 6

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
-from sharebroker_server.testkit.brokers import Cluster, Serve, three_brokers
-from sharebroker_server.testkit.waiting import eventually
 from tests.support import kafka_client
 from tests.support.client import connected
+from tests.testkit.brokers import Cluster, Serve, three_brokers
+from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("broker leaves")
 PARTITIONS = 6

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster, four_processes
 from tests.support.client import TIMEOUT, connected, unique
+from tests.testkit.brokers import Cluster, four_processes
 
 RECORDS, KILLS = 30, 2
 

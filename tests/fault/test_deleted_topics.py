@@ -9,9 +9,9 @@ import pytest
 import redis
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
-from sharebroker_server.testkit.brokers import Cluster, four_processes, one_process
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import TIMEOUT, Client, connected
+from tests.testkit.brokers import Cluster, four_processes, one_process
+from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("fault-deleted-topics")  # one cluster for each kind
 

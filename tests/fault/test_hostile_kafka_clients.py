@@ -18,11 +18,11 @@ from sharebroker_server.gateway.kafka.dispatch.call import FETCH_MEMORY
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
 from sharebroker_server.kafka_wire.message_classes import message_class
 from sharebroker_server.kafka_wire.schema import api_schema
-from sharebroker_server.testkit.brokers import Cluster, one_process
-from sharebroker_server.testkit.waiting import eventually
 from tests.support import kafka_client
 from tests.support.client import connected, unique
 from tests.support.kafka_client import KafkaClient, part
+from tests.testkit.brokers import Cluster, one_process
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 
 pytestmark = [

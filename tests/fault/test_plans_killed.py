@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.support.client import REJECT, RELEASE, Client, connected
 from tests.support.planned import Driver
+from tests.testkit.brokers import Cluster, one_process
 
 pytestmark = pytest.mark.xdist_group("fault-killed")
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.support.client import RELEASE, connected
 from tests.support.traffic import Traffic
+from tests.testkit.brokers import Cluster, one_process
 
 pytestmark = pytest.mark.xdist_group("fault-killed")  # one cluster for all of them
 

@@ -10,11 +10,11 @@ import pytest
 import redis
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.brokers import Cluster, four_processes
-from sharebroker_server.testkit.servers import Server
 from tests.fault.probes import Outcome, Probes
 from tests.support.client import ACCEPT, connected
 from tests.support.traffic import Traffic
+from tests.testkit.brokers import Cluster, four_processes
+from tests.testkit.servers import Server
 
 LEASE_SECONDS = 10.0
 

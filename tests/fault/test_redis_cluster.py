@@ -11,11 +11,11 @@ import pytest
 
 from sharebroker_server.leases import names
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.redis_cluster import RedisCluster, redis_cluster
-from sharebroker_server.testkit.waiting import eventually
 from tests.durability.scene import accepted, acquired, retriable
 from tests.support.client import Client, connected
+from tests.testkit.brokers import Serve
+from tests.testkit.redis_cluster import RedisCluster, redis_cluster
+from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("redis-cluster")
 

@@ -10,11 +10,11 @@ import pytest
 from sharebroker_server.broker.commands.doctor import examine
 from sharebroker_server.broker.core.diagnosis import Level
 from sharebroker_server.broker.settings import parse_config
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.sentinels import monitored
-from sharebroker_server.testkit.waiting import eventually
 from tests.durability.scene import Scene, acquired, published
 from tests.support.client import connected
+from tests.testkit.brokers import Serve
+from tests.testkit.sentinels import monitored
+from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("redis-sentinel")
 

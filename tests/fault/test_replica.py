@@ -14,12 +14,12 @@ import pytest
 import redis
 
 from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.proxy import FaultProxy
-from sharebroker_server.testkit.servers import Server, running
-from sharebroker_server.testkit.waiting import eventually, until
 from tests.durability.scene import Scene, acquired, published, retriable
 from tests.support.client import Client, connected, refusal_of
+from tests.testkit.brokers import Serve
+from tests.testkit.proxy import FaultProxy
+from tests.testkit.servers import Server, running
+from tests.testkit.waiting import eventually, until
 
 pytestmark = pytest.mark.xdist_group("fault-replica")
 

@@ -12,11 +12,11 @@ import redis
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes
-from sharebroker_server.testkit.waiting import eventually
 from tests.fault.probes import Probes
 from tests.support.client import TIMEOUT, Client, connected, refusal_of
 from tests.support.traffic import Traffic
+from tests.testkit.brokers import Cluster, Serve, four_processes
+from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("fault-roles")  # one cluster for all of them
 

@@ -15,11 +15,11 @@ import redis
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.leases.names import kind_of
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes
-from sharebroker_server.testkit.waiting import eventually
 from tests.chaos.clients import GRPC, Member, Publisher
 from tests.chaos.history import History
 from tests.support.client import Client, connected, unique
+from tests.testkit.brokers import Cluster, Serve, four_processes
+from tests.testkit.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("scaled roles")]
 

@@ -11,9 +11,9 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from sharebroker_server.testkit.brokers import Cluster, one_process
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import TIMEOUT, connected, unique
+from tests.testkit.brokers import Cluster, one_process
+from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("fault-killed-transactions")  # one cluster for all
 

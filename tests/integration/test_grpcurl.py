@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster
+from tests.testkit.brokers import Cluster
 
 _CACHED = Path(__file__).parents[2] / ".cache" / "bin" / "grpcurl"
 GRPCURL = str(_CACHED) if _CACHED.exists() else shutil.which("grpcurl")

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from sharebroker_server.testkit.namespaces import machines, possible
-from sharebroker_server.testkit.waiting import until
+from tests.testkit.namespaces import machines, possible
+from tests.testkit.waiting import until
 
 ECHO = "import socket; s = socket.create_server(('', 7)); print(1, flush=True); c, _ = s.accept()\n"
 ECHO += "while data := c.recv(100): c.sendall(data)"

@@ -8,12 +8,12 @@ import re
 from time import monotonic
 from typing import Any, Final
 
-from sharebroker_server.testkit.waiting import eventually
 from tests.k8s.images import METRICS_SERVER as IMAGE
 from tests.k8s.kubectl import Failed, Kubectl
 from tests.k8s.parts import METRICS_SERVER, METRICS_VERSION, module_folder
 from tests.k8s.release import NAME, Release
 from tests.support.client import Client, connected
+from tests.testkit.waiting import eventually
 
 _TIME: Final = 240.0
 _SENDERS: Final = 4

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from sharebroker_server.testkit.waiting import until
 from tests.k8s import configs
 from tests.k8s.keys import NODE_NAME, write_keys
 from tests.k8s.kubectl import Kubectl
 from tests.k8s.network import INSIDE, network, pod_networks, remove
 from tests.k8s.parts import Missing
+from tests.testkit.waiting import until
 
 _START: Final = 120.0
 _STOP: Final = 10.0

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from sharebroker import Admin
-from sharebroker_server.testkit.certificates import Authority
 from tests.k8s.keys import NAMESPACE
 from tests.k8s.release import NAME, Release
+from tests.testkit.certificates import Authority
 
 _SECRET = "sharebroker-tls"
 _VALUES = (

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sharebroker_server.testkit.waiting import until
 from tests.k8s.parts import CACHE, Missing
+from tests.testkit.waiting import until
 
 _BRIDGE: Final = "172.30.77.1/24"
 _TIME: Final = 1200.0

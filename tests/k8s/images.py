@@ -13,11 +13,11 @@ from typing import Final
 
 import yaml
 
-from sharebroker_server.testkit.servers import binaries
 from tests.architecture.sources import ROOT, files, name
 from tests.deploy.chart import CHART
 from tests.k8s.engine import Engine, engine
 from tests.k8s.parts import BIN, CACHE, Missing, has_keda, has_metrics_server
+from tests.testkit.servers import binaries
 
 SERVER: Final = "docker.io/library/sharebroker:k8s"
 SPARK: Final = "docker.io/library/sharebroker-spark:k8s"

@@ -9,13 +9,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from sharebroker_server.testkit.waiting import eventually
 from tests.k8s.images import KEDA, KEDA_METRICS
 from tests.k8s.kubectl import Kubectl
 from tests.k8s.parts import KEDA as VERSION
 from tests.k8s.parts import module_folder
 from tests.k8s.release import Release
 from tests.support.client import connected
+from tests.testkit.waiting import eventually
 
 _RECORDS: Final = 200
 _MOST: Final = 3

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sharebroker_server.testkit.waiting import eventually
 from tests.k8s.release import NAME, Release
+from tests.testkit.waiting import eventually
 
 LEADER: Final = "share-partition-leader"
 _TIME: Final = 120.0

@@ -7,11 +7,11 @@ import json
 from typing import Any, Final
 
 from sharebroker_server.flights.core.flight import Flight
-from sharebroker_server.testkit.waiting import eventually
 from tests.k8s.kubectl import Failed, Kubectl
 from tests.k8s.release import Release
 from tests.pipeline.queue import READERS, TOPIC, publish
 from tests.support.client import connected
+from tests.testkit.waiting import eventually
 
 PIPELINE: Final = "pipeline"
 """The step; it is done when it is asked for by name, since its image takes minutes to make."""

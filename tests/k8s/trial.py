@@ -10,7 +10,6 @@ from random import Random
 from time import monotonic
 from typing import Final
 
-from sharebroker_server.testkit.waiting import until
 from tests.chaos.crowd import Size
 from tests.chaos.deployment import LEASE
 from tests.chaos.report import Outcome, percentile, report
@@ -26,6 +25,7 @@ from tests.k8s.parts import Missing, has_keda, has_metrics_server
 from tests.k8s.pipeline import PIPELINE, worked_off
 from tests.k8s.readiness import Readiness
 from tests.k8s.release import Release
+from tests.testkit.waiting import until
 
 _SIZE: Final = Size(partitions=6, grpc=6, librdkafka=3, java=0)
 _SAMPLES: Final = 10

@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster
-from sharebroker_server.testkit.servers import free_port
-from sharebroker_server.testkit.waiting import eventually
 from tests.languages.build import LANGUAGES, Language
 from tests.support.client import Client, connected
+from tests.testkit.brokers import Cluster
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import eventually
 
 TEXTS = [f"{'bad' if n % 10 == 3 else 'later' if n % 4 == 1 else 'good'} {n}" for n in range(40)]
 PARTITIONS = 2

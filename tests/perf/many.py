@@ -24,11 +24,11 @@ import grpc
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.waiting import eventually
 from tests.perf.processes import end
 from tests.perf.procfs import usage
 from tests.support.client import ACCEPT, Client, connected
+from tests.testkit.brokers import Serve
+from tests.testkit.waiting import eventually
 
 Call = grpc.aio.StreamStreamCall[share.ConsumeRequest, share.ConsumeResponse]
 

@@ -17,13 +17,13 @@ from rich.console import Console
 from sharebroker.aio.admin import Admin
 from sharebroker_server.flights import dataset
 from sharebroker_server.pipeline.environment import NoSparkError, find_spark
-from sharebroker_server.testkit.brokers import one_process
-from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
 from tests.pipeline import queue
 from tests.pipeline.command import SPARK, command, micro_batches, tables
 from tests.pipeline.verdict import judge
 from tests.support.client import connected
+from tests.testkit.brokers import one_process
+from tests.testkit.waiting import until
 
 PARTITIONS: Final = 8
 _SPOILT: Final = 800

@@ -14,8 +14,8 @@ from sharebroker_protocol.model import TopicPartition
 from sharebroker_server.flights.core.flight import Acknowledgement, Flight, judge
 from sharebroker_server.flights.fleet import Job
 from sharebroker_server.flights.publish import Publisher
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import ACCEPT, REJECT, RELEASE, TIMEOUT, Client
+from tests.testkit.waiting import eventually
 
 TOPIC, WORKERS, READERS = "flights", "delays", "pipeline"
 SERVER_OPTIONS = (

@@ -15,11 +15,11 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from sharebroker_server.testkit.checker.invariants import Invariant
 from tests.simulation.cluster import quiet, simulate
 from tests.simulation.drawing import drawn
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.shrinking import shrink
+from tests.testkit.checker.invariants import Invariant
 
 _ORDER: Final = {"PYTHONHASHSEED": "0"}
 """Sets of text have one order in all runs."""

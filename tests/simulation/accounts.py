@@ -14,9 +14,9 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as g
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import gaps
-from sharebroker_server.testkit.checker.events import LagReported, LogsRead, Run, Share, StateRead
 from tests.simulation.clients import Client
 from tests.simulation.process import ATTEMPTS, Surroundings
+from tests.testkit.checker.events import LagReported, LogsRead, Run, Share, StateRead
 
 SETTLING: Final = 10.0
 """Seconds in which the lag is told as 0 once every record is finished."""

@@ -9,9 +9,9 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
-from sharebroker_server.testkit.checker.events import Moved, Reset, Share
 from tests.simulation.clients import Client
 from tests.simulation.plan import MOST_PARTITIONS, Change, Work
+from tests.testkit.checker.events import Moved, Reset, Share
 
 _AGAIN: Final = 0.2
 

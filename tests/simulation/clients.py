@@ -16,7 +16,10 @@ from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceStub
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker_protocol.rpc_status import from_rpc_error
-from sharebroker_server.testkit.checker.events import (
+from tests.simulation.history import History
+from tests.simulation.plan import Temper
+from tests.simulation.process import Surroundings
+from tests.testkit.checker.events import (
     Applied,
     CallBegan,
     CallEnded,
@@ -26,10 +29,7 @@ from sharebroker_server.testkit.checker.events import (
     Share,
     Verdict,
 )
-from sharebroker_server.testkit.simulator.outside import EPOCH
-from tests.simulation.history import History
-from tests.simulation.plan import Temper
-from tests.simulation.process import Surroundings
+from tests.testkit.simulator.outside import EPOCH
 
 _CALL: Final = 3.0
 _TRIES: Final = 1000

@@ -18,13 +18,6 @@ from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.records import ConfigResource, ResourceType
 from sharebroker_server.cluster.router import GATEWAY
-from sharebroker_server.testkit.checker.checker import Checker
-from sharebroker_server.testkit.checker.events import Counted, Ended, Healed
-from sharebroker_server.testkit.checker.locks import Limits
-from sharebroker_server.testkit.simulator.faults import KEEPALIVE, NO_RATES, Faults
-from sharebroker_server.testkit.simulator.loop import SimulatedLoop, Stuck, run
-from sharebroker_server.testkit.simulator.network import Network
-from sharebroker_server.testkit.simulator.outside import simulated
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
@@ -34,6 +27,13 @@ from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
 from tests.simulation.sabotage import Saboteur
 from tests.simulation.sessions import SessionConsumer
+from tests.testkit.checker.checker import Checker
+from tests.testkit.checker.events import Counted, Ended, Healed
+from tests.testkit.checker.locks import Limits
+from tests.testkit.simulator.faults import KEEPALIVE, NO_RATES, Faults
+from tests.testkit.simulator.loop import SimulatedLoop, Stuck, run
+from tests.testkit.simulator.network import Network
+from tests.testkit.simulator.outside import simulated
 
 TOPIC: Final = "orders"
 PEACE: Final = 40.0

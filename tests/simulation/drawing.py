@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from sharebroker_server.testkit.checker.events import Verdict
-from sharebroker_server.testkit.simulator.faults import NO_RATES, Rates
 from tests.simulation.plan import (
     GROUPS,
     LARGE,
@@ -25,6 +23,8 @@ from tests.simulation.plan import (
     Work,
 )
 from tests.simulation.process import LEASE
+from tests.testkit.checker.events import Verdict
+from tests.testkit.simulator.faults import NO_RATES, Rates
 
 LARGE_EVERY: Final = 100
 """One seed of so many has the large world."""

@@ -9,8 +9,8 @@ from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.share_coordinator.core.records import CheckpointTombstone, ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
-from sharebroker_server.testkit.checker.checker import Checker
-from sharebroker_server.testkit.checker.events import (
+from tests.testkit.checker.checker import Checker
+from tests.testkit.checker.events import (
     Appended,
     Claimed,
     Event,
@@ -23,7 +23,7 @@ from sharebroker_server.testkit.checker.events import (
     WriteBegan,
     WriteEnded,
 )
-from sharebroker_server.testkit.simulator.faults import CommandOutcome
+from tests.testkit.simulator.faults import CommandOutcome
 
 _STATE_LOG = "share-coordinator:"
 

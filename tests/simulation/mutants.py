@@ -42,11 +42,11 @@ from sharebroker_server.share_partition_leader.partition.persisted_state import 
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.stream_log.memory import FencedMemory
 from sharebroker_server.stream_log.port import LogNotWritten
-from sharebroker_server.testkit.checker.invariants import Invariant
-from sharebroker_server.testkit.simulator.network import Network
-from sharebroker_server.testkit.simulator.store import SimulatedRecordStore
 from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
+from tests.testkit.checker.invariants import Invariant
+from tests.testkit.simulator.network import Network
+from tests.testkit.simulator.store import SimulatedRecordStore
 
 
 @dataclass(frozen=True, slots=True)

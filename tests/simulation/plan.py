@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Final
 
 from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, LEADER, ROLES, SHARE_COORDINATOR
-from sharebroker_server.testkit.checker.events import Verdict
-from sharebroker_server.testkit.simulator.faults import Rates
+from tests.testkit.checker.events import Verdict
+from tests.testkit.simulator.faults import Rates
 
 GROUPS: Final = ("billing", "shipping")
 

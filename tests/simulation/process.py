@@ -29,18 +29,18 @@ from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.stream_log.memory import MemoryStreamLog
-from sharebroker_server.testkit.simulator.faults import Faults
-from sharebroker_server.testkit.simulator.loop import SimulatedLoop
-from sharebroker_server.testkit.simulator.network import Network
-from sharebroker_server.testkit.simulator.node import Node
-from sharebroker_server.testkit.simulator.store import (
+from tests.simulation.history import History
+from tests.simulation.plan import Plan
+from tests.testkit.simulator.faults import Faults
+from tests.testkit.simulator.loop import SimulatedLoop
+from tests.testkit.simulator.network import Network
+from tests.testkit.simulator.node import Node
+from tests.testkit.simulator.store import (
     Connection,
     SimulatedLeaseStore,
     SimulatedRecordStore,
     SimulatedStreamLog,
 )
-from tests.simulation.history import History
-from tests.simulation.plan import Plan
 
 LEASE: Final = 3.0
 """Seconds that a lease lasts."""

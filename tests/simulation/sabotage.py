@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 
 from sharebroker_server.stream_log.memory import FencedMemory
-from sharebroker_server.testkit.simulator.faults import STORE
 from tests.simulation.plan import Fault, Kind
 from tests.simulation.process import Process, Surroundings
+from tests.testkit.simulator.faults import STORE
 
 
 class Saboteur:

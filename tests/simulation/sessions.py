@@ -11,9 +11,9 @@ from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.records.decode import decode
 from sharebroker_protocol.records.record import AcknowledgementSink, Acquisition
-from sharebroker_server.testkit.checker.events import Applied, Delivered, Share, Verdict
-from sharebroker_server.testkit.simulator.outside import EPOCH
 from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer
+from tests.testkit.checker.events import Applied, Delivered, Share, Verdict
+from tests.testkit.simulator.outside import EPOCH
 
 _BEAT: Final = 1.0
 _AGAIN: Final = 0.1

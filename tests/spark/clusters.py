@@ -14,12 +14,12 @@ from typing import Final
 
 import pytest
 
-from sharebroker_server.testkit.brokers import one_process
-from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
 from tests.spark.environment import ENVIRONMENT, START_SECONDS, needs_spark, variables
 from tests.spark.transfers import Transfer
 from tests.support.client import connected
+from tests.testkit.brokers import one_process
+from tests.testkit.waiting import until
 
 pytestmark = [needs_spark, pytest.mark.timeout(4 * START_SECONDS)]
 _MASTER: Final = re.compile(r"Starting Spark master at (spark://\S+)")

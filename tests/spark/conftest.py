@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.spark.tour import Tour, take_tour
+from tests.testkit.brokers import Cluster, one_process
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.testkit.brokers import Serve
 from tests.spark.environment import START_SECONDS, needs_spark
 from tests.spark.transfers import RECORDS, Transfer
 from tests.support.client import TIMEOUT, connected
+from tests.testkit.brokers import Serve
 
 pytestmark = [needs_spark, pytest.mark.timeout(4 * START_SECONDS)]
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"

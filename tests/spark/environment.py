@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
+from tests.testkit.waiting import until
 
 ENVIRONMENT: Final = ROOT / ".venv-spark"
 START_SECONDS: Final = 600.0

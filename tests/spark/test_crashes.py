@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Serve
 from tests.spark.environment import START_SECONDS, needs_spark
 from tests.spark.transfers import Transfer
 from tests.support.client import connected
+from tests.testkit.brokers import Serve
 
 pytestmark = [
     needs_spark,

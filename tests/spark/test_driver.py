@@ -13,8 +13,6 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.waiting import eventually
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch, Range
 from sharebroker_spark.core.options import read_options
@@ -24,6 +22,8 @@ from sharebroker_spark.positions import log_spans
 from sharebroker_spark.publishing import Publisher, end
 from sharebroker_spark.staging import stage
 from tests.support.client import TIMEOUT, Client, connected
+from tests.testkit.brokers import Serve
+from tests.testkit.waiting import eventually
 
 RECORDS, PUBLISHED = 20, 60_000
 

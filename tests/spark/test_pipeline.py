@@ -17,13 +17,13 @@ from sharebroker.blocking.admin import Admin as BlockingAdmin
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.storage.v1.share_state_pb2 import ShareStateRecord
 from sharebroker_server.flights import dataset
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.architecture.sources import ROOT
 from tests.pipeline import queue
 from tests.pipeline.command import command, finished, micro_batches
 from tests.pipeline.verdict import judge
 from tests.spark.environment import ENVIRONMENT, START_SECONDS, running
 from tests.support.client import connected
+from tests.testkit.brokers import Cluster, one_process
 
 FLIGHTS, PARTITIONS = 3_000, 2
 pytestmark = [

@@ -10,9 +10,9 @@ import pytest
 
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.testkit.brokers import Cluster
 from tests.spark.environment import needs_spark, running
 from tests.support.client import TIMEOUT, Client, connected
+from tests.testkit.brokers import Cluster
 
 pytestmark = [needs_spark, pytest.mark.timeout(600), pytest.mark.xdist_group("spark tour")]
 

@@ -12,8 +12,6 @@ import pytest
 from sharebroker import Admin
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
-from sharebroker_server.testkit.brokers import Cluster, one_process
-from sharebroker_server.testkit.certificates import Authority
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Batch
 from sharebroker_spark.core.options import read_options
@@ -24,6 +22,8 @@ from sharebroker_spark.publishing import Publisher
 from sharebroker_spark.staging import stage
 from sharebroker_spark.state_reading import read_state, share_partitions
 from tests.spark.environment import needs_spark, running
+from tests.testkit.brokers import Cluster, one_process
+from tests.testkit.certificates import Authority
 
 TOPIC, GROUP = "orders", "billing"
 

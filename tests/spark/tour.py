@@ -13,10 +13,10 @@ import pytest
 
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
-from sharebroker_server.testkit.brokers import Cluster
 from tests.architecture.sources import ROOT
 from tests.spark.environment import START_SECONDS, Program, needs_spark, running
 from tests.support.client import TIMEOUT, Client, connected
+from tests.testkit.brokers import Cluster
 
 PARTITIONS, RECORDS, JUDGED = 3, 400, 12
 TOUR: Final = [

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sharebroker_server.testkit.brokers import Serve
 from tests.spark.environment import Program, running
 from tests.support.client import Client
+from tests.testkit.brokers import Serve
 
 PARTITIONS, RECORDS = 2, 250
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from sharebroker_server.testkit.servers import free_port
-from sharebroker_server.testkit.waiting import until
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import until
 
 _CACHED = Path(__file__).parents[2] / ".cache" / "bin" / "jaeger"
 JAEGER = str(_CACHED) if _CACHED.exists() else shutil.which("jaeger")

@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from sharebroker_server.testkit.brokers import lists_brokers
-from sharebroker_server.testkit.servers import running
-from sharebroker_server.testkit.waiting import until
 from tests.perf.processes import ROOT, environment
 from tests.support.kafka_server import SERVER_FLAGS, KafkaCluster
 from tests.support.kafka_tools import end_at_once
+from tests.testkit.brokers import lists_brokers
+from tests.testkit.servers import running
+from tests.testkit.waiting import until
 
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 30.0

@@ -22,9 +22,9 @@ from kafka import TopicPartition as KafkaTopicPartition
 from sharebroker_server.kafka_wire.frame_splitter import FrameSplitter
 from sharebroker_server.kafka_wire.frames import API_VERSIONS, codec_of, read_header, read_request
 from sharebroker_server.kafka_wire.schema import api_schema
-from sharebroker_server.testkit.brokers import one_process
-from sharebroker_server.testkit.servers import free_port
 from tests.support.kafka_tools import run_tool
+from tests.testkit.brokers import one_process
+from tests.testkit.servers import free_port
 
 CORPUS: Final = Path(__file__).parent / "kafka_corpus.txt"
 LARGEST: Final = 700

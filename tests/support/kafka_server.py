@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from sharebroker_server.testkit.servers import free_port
-from sharebroker_server.testkit.waiting import until
 from tests.support.kafka_tools import (
     ToolFailed,
     as_properties,
@@ -19,6 +17,8 @@ from tests.support.kafka_tools import (
     java_environment,
     run_tool,
 )
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import until
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0

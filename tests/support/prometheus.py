@@ -19,8 +19,8 @@ from urllib.request import urlopen
 
 import yaml
 
-from sharebroker_server.testkit.servers import free_port
-from sharebroker_server.testkit.waiting import until
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import until
 
 PROMETHEUS = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
 MISSING = "prometheus is not here: apt-get install prometheus (PROMETHEUS names another)"

@@ -13,8 +13,8 @@ import grpc
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import ACCEPT, Client, connected, unique
+from tests.testkit.waiting import eventually
 
 PAUSE = 0.05
 PACE = 0.01

@@ -10,9 +10,9 @@ from typing import IO, Final
 
 import pytest
 
-from sharebroker_server.testkit.brokers import one_process
 from tests.support.client import unique
 from tests.support.kafka_tools import Ran, java, java_environment, needs_kafka, run_tool
+from tests.testkit.brokers import one_process
 
 MAIN: Final = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",

@@ -10,10 +10,10 @@ from functools import partial
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from sharebroker_server.testkit.brokers import three_brokers
-from sharebroker_server.testkit.waiting import until
 from tests.compat.tools.conftest import Tools
 from tests.support.client import TIMEOUT, unique
+from tests.testkit.brokers import three_brokers
+from tests.testkit.waiting import until
 
 
 @pytest.fixture(scope="module")

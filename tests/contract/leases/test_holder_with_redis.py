@@ -6,8 +6,8 @@ from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.link.link import RedisLink
-from sharebroker_server.testkit.proxy import FaultProxy
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.proxy import FaultProxy
+from tests.testkit.waiting import eventually
 
 ROLE = "share-coordinator"
 SHARDS = {f"{ROLE}:{index}" for index in range(20)}

@@ -13,8 +13,8 @@ from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.redis_link.topology.connect import connect
-from sharebroker_server.testkit.servers import kinds
-from sharebroker_server.testkit.shared_servers import CLUSTER, Servers
+from tests.testkit.servers import kinds
+from tests.testkit.shared_servers import CLUSTER, Servers
 
 A = "share-coordinator:1"
 B = "share-coordinator:2"

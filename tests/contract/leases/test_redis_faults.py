@@ -8,7 +8,7 @@ from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable, Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.link.link import RedisLink
-from sharebroker_server.testkit.proxy import FaultProxy
+from tests.testkit.proxy import FaultProxy
 
 ME = Member("1/1", 1, frozenset(), "127.0.0.1:1")
 

@@ -32,11 +32,11 @@ from sharebroker_server.stream_log.port import (
     LogOutOfOrder,
     LogUnavailable,
 )
-from sharebroker_server.testkit.proxy import FaultProxy
-from sharebroker_server.testkit.servers import Server, binaries, kinds, running
-from sharebroker_server.testkit.shared_servers import CLUSTER, Servers
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.lease import Lease
+from tests.testkit.proxy import FaultProxy
+from tests.testkit.servers import Server, binaries, kinds, running
+from tests.testkit.shared_servers import CLUSTER, Servers
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch, stored
 
 NAME = "partition:7f3c:0"

@@ -14,8 +14,8 @@ from sharebroker_server.redis_link.topology.connect import connect
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.testkit.servers import kinds
-from sharebroker_server.testkit.shared_servers import CLUSTER, Servers
+from tests.testkit.servers import kinds
+from tests.testkit.shared_servers import CLUSTER, Servers
 
 SHARD = "share-coordinator:7"
 

@@ -18,8 +18,8 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
 )
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.testkit.proxy import FaultProxy
-from sharebroker_server.testkit.servers import Server, binaries, running
+from tests.testkit.proxy import FaultProxy
+from tests.testkit.servers import Server, binaries, running
 
 SHARD = "share-coordinator:7"
 QUICK = LinkSettings(stall=2.0, attempt=1.0, backoff=0.01, backoff_max=0.05)

@@ -12,9 +12,9 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
-from sharebroker_server.testkit.brokers import Cluster
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import ACCEPT, TIMEOUT, Client, connected, refusal, unique
+from tests.testkit.brokers import Cluster
+from tests.testkit.waiting import eventually
 
 
 class Stream:

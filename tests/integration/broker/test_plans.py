@@ -11,9 +11,9 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, refusal, unique
 from tests.support.planned import Driver, count, places, texts
+from tests.testkit.waiting import eventually
 
 RECORDS = 20
 

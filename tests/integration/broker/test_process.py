@@ -12,8 +12,8 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_server.broker import redis_connections
 from sharebroker_server.broker.process import Process
 from sharebroker_server.broker.settings import CLOSED, ServeSettings, parse_config
-from sharebroker_server.testkit.servers import free_port
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import eventually
 
 
 async def probe(question: str, url: str) -> subprocess.CompletedProcess[str]:

@@ -10,9 +10,9 @@ import pytest
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.testkit.brokers import Cluster, one_process
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import TIMEOUT, Client, connected, unique
+from tests.testkit.brokers import Cluster, one_process
+from tests.testkit.waiting import eventually
 
 SOON = ("--set", "log.retention.check.interval.ms=200", "--set", "connections.max.idle.ms=500")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sharebroker.cli.reading import BadInputError
-from sharebroker_server.testkit.waiting import until
 from tests.integration.cli.conftest import Command
+from tests.testkit.waiting import until
 
 LINES = b"".join(b"line %d\n" % number for number in range(10))
 MAIN = [sys.executable, "-c", "from sharebroker.cli import main; main()"]

@@ -11,8 +11,8 @@ import redis
 
 from sharebroker import Record, ShareConsumer
 from sharebroker_protocol.storage.v1.share_state_pb2 import ShareStateRecord
-from sharebroker_server.testkit.brokers import Cluster
 from tests.integration.cli.conftest import Command
+from tests.testkit.brokers import Cluster
 
 Change = Callable[[ShareStateRecord], bytes | None]
 

@@ -12,8 +12,8 @@ import pytest
 from sharebroker import ConsumerConfig, Record
 from sharebroker.aio import ShareConsumer
 from sharebroker.blocking.consumer import ShareConsumer as BlockingConsumer
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.share_consumer.harness import TIMEOUT, Harness, accept_all, is_idle, poll, poll_records
+from tests.testkit.waiting import eventually
 
 LOCK = 1.0
 STALL = 3.2 * LOCK

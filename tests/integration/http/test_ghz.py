@@ -9,9 +9,9 @@ import subprocess
 
 import pytest
 
-from sharebroker_server.testkit.brokers import one_process
 from tests.architecture.sources import ROOT
 from tests.support.client import connected
+from tests.testkit.brokers import one_process
 
 _BUILT = ROOT / ".cache" / "bin" / "ghz"
 GHZ = str(_BUILT) if _BUILT.exists() else shutil.which("ghz")

@@ -16,12 +16,12 @@ import yaml
 
 from protos.http import DESCRIPTORS, FOLDER, OPENAPI, descriptors, rules
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.brokers import Cluster, one_process
-from sharebroker_server.testkit.certificates import Authority
-from sharebroker_server.testkit.servers import free_port
-from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
 from tests.support.client import connected
+from tests.testkit.brokers import Cluster, one_process
+from tests.testkit.certificates import Authority
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import until
 
 ENVOY = ROOT / ".cache" / "bin" / "envoy"
 SECONDS = 60.0

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster
 from tests.integration.kafka.world import World
 from tests.support import kafka_client
 from tests.support.client import connected
 from tests.support.kafka_client import KafkaClient
+from tests.testkit.brokers import Cluster
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from kafka import admin as python
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.brokers import Cluster
 from tests.support.client import TIMEOUT, unique
+from tests.testkit.brokers import Cluster
 
 T = TypeVar("T")
 

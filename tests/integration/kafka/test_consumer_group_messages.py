@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
 from tests.support.kafka_client import KafkaClient, part
+from tests.testkit.waiting import eventually
 
 COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, FORGET = 8, 9, 11, 12, 13, 14, 15, 16, 42, 47
 CONSUMER_GROUP_HEARTBEAT = 68

@@ -16,9 +16,9 @@ import kafka as kafka_python
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
+from tests.testkit.waiting import eventually
 
 LONG = 3 * TIMEOUT
 """Seconds; on a busy machine members come to an agreement slowly."""

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import Readable, World, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs
+from tests.testkit.waiting import eventually
 
 LONG = 15_000
 

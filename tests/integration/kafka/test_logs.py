@@ -10,7 +10,6 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.kafka_wire.schema import api_schema
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.logs import (
     DELETE_RECORDS,
     FETCH,
@@ -27,6 +26,7 @@ from tests.integration.kafka.world import Readable, World
 from tests.support.kafka_client import KafkaClient, part
 from tests.support.kafka_client import connected as kafka_connected
 from tests.support.kafka_clusters import SharebrokerCluster
+from tests.testkit.waiting import eventually
 
 LOG_DIRS = 35
 NOTHING = "C" * 21 + "A"

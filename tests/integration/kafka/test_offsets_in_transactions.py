@@ -9,13 +9,13 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC
 from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.producers import Writer, writer
 from tests.integration.kafka.test_consumer_group_messages import joined
 from tests.integration.kafka.test_offsets_topic import records_of
 from tests.integration.kafka.world import World
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
+from tests.testkit.waiting import eventually
 
 ADD, COMMIT, FETCH, DESCRIBE, DELETE_GROUPS, LIST = 25, 28, 9, 65, 42, 16
 FINE = ErrorCode.NONE

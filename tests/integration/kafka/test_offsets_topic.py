@@ -14,14 +14,14 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.internal_topics import IDS, OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.testkit.brokers import Cluster, one_process
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.logs import OFFSET_FOR_LEADER_EPOCH, fetch, fetch_topic, list_offset
 from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
 from tests.support.client import connected as client_connected
 from tests.support.kafka_client import KafkaClient, connected, part
 from tests.support.kafka_offsets import Record, fold, read_batches
+from tests.testkit.brokers import Cluster, one_process
+from tests.testkit.waiting import eventually
 
 COMMIT, OFFSET_FETCH, FORGET, DESCRIBE_CONFIGS = 8, 9, 47, 32
 SHARDS = 50

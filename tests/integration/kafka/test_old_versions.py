@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.integration.kafka.world import World
 from tests.support import kafka_client
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
+from tests.testkit.brokers import Cluster, one_process
 from tests.unit.record_log.batches import batch
 
 PRODUCE, METADATA, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS = 0, 3, 10, 19, 20

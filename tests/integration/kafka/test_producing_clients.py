@@ -15,7 +15,6 @@ import kafka.errors
 import pytest
 
 from sharebroker import ShareConsumer
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.integration.kafka.makers import (
     CONSUMERS,
     PRODUCERS,
@@ -31,6 +30,7 @@ from tests.integration.kafka.makers import (
 )
 from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
+from tests.testkit.brokers import Cluster, one_process
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 CODECS: Final = {"snappy": "snappy", "lz4": "lz4", "zstd": "zstandard"}

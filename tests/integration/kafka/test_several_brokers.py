@@ -11,12 +11,12 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC
 from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.testkit.brokers import Cluster, three_brokers
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import World, acquire
 from tests.support import kafka_client
 from tests.support.client import connected, unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs
+from tests.testkit.brokers import Cluster, three_brokers
+from tests.testkit.waiting import eventually
 
 NODES = (1, 2, 3)
 pytestmark = pytest.mark.xdist_group("three brokers")

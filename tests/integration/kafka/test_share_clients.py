@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka import AcknowledgeType, ShareConsumer
 
-from sharebroker_server.testkit.brokers import Cluster, one_process, three_brokers
 from tests.support.client import connected
 from tests.support.java_share_consumer import JavaShareConsumer, compiled, share_consumer
 from tests.support.kafka_jars import CLIENTS, SERVER, JarSet, is_there
+from tests.testkit.brokers import Cluster, one_process, three_brokers
 
 SECONDS = 30.0
 SETTINGS = (

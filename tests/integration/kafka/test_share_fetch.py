@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import Readable, World, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs
+from tests.testkit.waiting import eventually
 
 ACCEPT, RELEASE, RENEW = [1], [2], [4]
 RECORD_LIMIT = 1

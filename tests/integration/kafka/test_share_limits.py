@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import KafkaException, ShareConsumer
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.brokers import Cluster, one_process
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import World
 from tests.support import kafka_client
 from tests.support.client import TIMEOUT, connected, unique
 from tests.support.kafka_client import KafkaClient, part
+from tests.testkit.brokers import Cluster, one_process
+from tests.testkit.waiting import eventually
 
 SHARE_KEYS = (76, 77, 78, 79, 90, 91, 92)
 

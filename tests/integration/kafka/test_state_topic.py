@@ -13,7 +13,6 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.internal_topics import IDS, STATE_TOPIC, STATE_TOPIC_ID
 from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.testkit.brokers import one_process
 from tests.integration.kafka.logs import (
     DELETE_RECORDS,
     FETCH,
@@ -28,6 +27,7 @@ from tests.support.client import REJECT, unique
 from tests.support.client import connected as client_connected
 from tests.support.kafka_client import KafkaClient, connected, part
 from tests.support.kafka_state import Record, fold, read_batches
+from tests.testkit.brokers import one_process
 
 METADATA, PRODUCE, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 3, 0, 19, 20, 37
 SHARDS = 50

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.brokers import Serve
 from tests.support.client import connected
+from tests.testkit.brokers import Serve
 
 KAFKA: Final = "org.apache.kafka.server.share.persister."
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.architecture.sources import ROOT, files, name
 from tests.support.kafka_jars import CLIENTS, is_there
+from tests.testkit.brokers import Cluster, one_process
 
 _EXAMPLE = re.compile(r"^```(sh|python|java|go) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _DOCUMENTED_SERVER = "127.0.0.1:9090"

@@ -17,8 +17,8 @@ from sharebroker_server.rpc.deserializers import MAX_MESSAGE
 from sharebroker_server.rpc.limits import CallLimits
 from sharebroker_server.rpc.remote import RemoteStub
 from sharebroker_server.rpc.server import GrpcServer, Service
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.rpc.harness import REFUSAL, SERVICE, Leader, caught, echo, register
+from tests.testkit.waiting import eventually
 
 
 async def test_calls_beyond_the_limits_are_retriable_errors() -> None:

@@ -16,7 +16,7 @@ from sharebroker_server.broker.settings import parse_tls
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls, TlsFiles
-from sharebroker_server.testkit.certificates import Authority
+from tests.testkit.certificates import Authority
 
 SECONDS = 30.0
 

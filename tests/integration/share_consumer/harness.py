@@ -12,7 +12,7 @@ from typing import Any, Self
 from sharebroker import ConsumerConfig, ProducerConfig, Record, TopicPartition
 from sharebroker.admin_model import GroupOffset
 from sharebroker.aio import Admin, Producer, ShareConsumer
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 TIMEOUT = 30.0
 QUIET = 0.4

@@ -16,8 +16,8 @@ from sharebroker import (
     Record,
     RecordDeserializationError,
 )
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, offsets, poll, poll_records
+from tests.testkit.waiting import eventually
 
 
 async def test_explicit_acknowledge_success(harness: Harness) -> None:

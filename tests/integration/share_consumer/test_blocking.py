@@ -23,8 +23,8 @@ from sharebroker import (
     ShareConsumer,
     WakeupError,
 )
-from sharebroker_server.testkit.waiting import until
 from tests.integration.share_consumer.harness import QUIET, TIMEOUT, accept_all, offsets
+from tests.testkit.waiting import until
 
 
 class BlockingWorld:

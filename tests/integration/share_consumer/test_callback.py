@@ -8,8 +8,8 @@ import pytest
 
 from sharebroker import AcknowledgementOutcome, ErrorCode, IllegalStateError, WakeupError
 from sharebroker.aio import ShareConsumer
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, poll
+from tests.testkit.waiting import eventually
 
 
 async def test_acknowledgement_commit_callback_successful_acknowledgement(harness: Harness) -> None:

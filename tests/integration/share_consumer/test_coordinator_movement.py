@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes
 from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, poll, poll_records
+from tests.testkit.brokers import Cluster, Serve, four_processes
 
 
 @pytest.fixture(scope="module")

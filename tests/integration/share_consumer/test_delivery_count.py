@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from sharebroker.aio import ShareConsumer
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.share_consumer.harness import Harness, is_idle, offsets, poll, poll_records
+from tests.testkit.waiting import eventually
 
 
 async def test_delivery_count_different_behavior_when_closing_session_with_explicit_acknowledgement(

@@ -9,7 +9,6 @@ import pytest
 
 from sharebroker import ErrorCode, KafkaError, Record
 from sharebroker.aio import Producer, ShareConsumer
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.integration.share_consumer.harness import (
     TIMEOUT,
     Harness,
@@ -19,6 +18,7 @@ from tests.integration.share_consumer.harness import (
     poll,
     poll_records,
 )
+from tests.testkit.brokers import Cluster, one_process
 
 
 async def test_multiple_consumers_with_different_group_ids(harness: Harness) -> None:

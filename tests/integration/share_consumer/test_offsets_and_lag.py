@@ -9,7 +9,6 @@ import pytest
 
 from sharebroker import ErrorCode, KafkaError, TopicPartition
 from sharebroker.aio import ShareConsumer
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.share_consumer.harness import (
     Harness,
     accept_all,
@@ -18,6 +17,7 @@ from tests.integration.share_consumer.harness import (
     poll,
     poll_records,
 )
+from tests.testkit.waiting import eventually
 
 
 async def accepted(consumer: ShareConsumer, count: int) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sharebroker import AcknowledgementOutcome, AcknowledgeType, ErrorCode, IllegalStateError, Record
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, offsets, poll, poll_records
+from tests.testkit.waiting import eventually
 
 
 def counted(told: list[AcknowledgementOutcome]) -> int:

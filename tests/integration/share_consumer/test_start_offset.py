@@ -9,7 +9,6 @@ import pytest
 
 from sharebroker import ErrorCode, KafkaError, Record, TopicPartition
 from sharebroker.aio import ShareConsumer
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.share_consumer.harness import (
     TIMEOUT,
     Harness,
@@ -19,6 +18,7 @@ from tests.integration.share_consumer.harness import (
     poll,
     poll_records,
 )
+from tests.testkit.waiting import eventually
 
 HOUR_MS = 3_600_000
 

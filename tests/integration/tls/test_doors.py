@@ -20,11 +20,11 @@ from sharebroker import Admin, Producer, ShareConsumer
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.keda import externalscaler_pb2 as keda
 from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from sharebroker_server.testkit.brokers import Cluster, four_processes
-from sharebroker_server.testkit.certificates import Authority, Identity
-from sharebroker_server.testkit.waiting import until
 from tests.support.java_share_consumer import compiled, share_consumer
 from tests.support.kafka_jars import CLIENTS, is_there
+from tests.testkit.brokers import Cluster, four_processes
+from tests.testkit.certificates import Authority, Identity
+from tests.testkit.waiting import until
 
 SECONDS = 60.0
 JARS = CLIENTS["4.3.1"]

@@ -11,8 +11,8 @@ from unittest.mock import patch
 from sharebroker.tracing.finished_span import FinishedSpan
 from sharebroker_protocol.tracing import enabled, setup
 from sharebroker_protocol.tracing.settings import parse
-from sharebroker_server.testkit.brokers import Cluster, Serve
-from sharebroker_server.testkit.plugin import TEST_PROPERTIES
+from tests.testkit.brokers import Cluster, Serve
+from tests.testkit.plugin import TEST_PROPERTIES
 
 LOCK = "1000"
 CLIENT = "the-test"

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from sharebroker.aio import Producer
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.servers import free_port, running
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.tracing.conftest import started, tracing_here
 from tests.support.client import connected
 from tests.support.otlp import collecting
+from tests.testkit.brokers import Serve
+from tests.testkit.servers import free_port, running
+from tests.testkit.waiting import eventually
 
 SMALL = {
     "OTEL_BSP_MAX_QUEUE_SIZE": "64",

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.tracing.conftest import started
 from tests.support.client import connected
 from tests.support.otlp import Collector, collecting, collecting_over_http
+from tests.testkit.brokers import Serve
+from tests.testkit.waiting import eventually
 
 
 def told(collector: Collector) -> dict[str, Any]:

@@ -29,8 +29,6 @@ from sharebroker.tracing.finished_span import FinishedSpan, of_jaeger
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes, one_process
-from sharebroker_server.testkit.waiting import eventually, until
 from tests.integration.tracing.conftest import (
     CLIENT,
     LOCK,
@@ -43,6 +41,8 @@ from tests.integration.tracing.conftest import (
 from tests.support.client import Client, connected
 from tests.support.jaeger import JAEGER, MISSING, jaeger
 from tests.support.otlp import collecting, collecting_over_http
+from tests.testkit.brokers import Cluster, Serve, four_processes, one_process
+from tests.testkit.waiting import eventually, until
 
 PATIENCE = 30.0
 

@@ -12,10 +12,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.plugin import TEST_PROPERTIES
-from sharebroker_server.testkit.servers import Server, running
 from tests.support.client import TIMEOUT
+from tests.testkit.brokers import Serve
+from tests.testkit.plugin import TEST_PROPERTIES
+from tests.testkit.servers import Server, running
 
 
 class Watched:

@@ -14,10 +14,10 @@ from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_server.broker.node_identity import node_identity
 from sharebroker_server.broker.process import Process
 from sharebroker_server.broker.settings import CLOSED, ServeSettings, parse_config
-from sharebroker_server.testkit.servers import Server, running
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import ask
 from tests.support.client import TIMEOUT, connected
+from tests.testkit.servers import Server, running
+from tests.testkit.waiting import eventually
 
 Start = Callable[[ServeSettings], Awaitable[Process]]
 

@@ -6,9 +6,9 @@ import asyncio
 import subprocess
 import sys
 
-from sharebroker_server.testkit.servers import free_port
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import eventually
 
 PAGES = ("/startedz", "/readyz", "/livez")
 

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.servers import Server
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
 from tests.support.client import TIMEOUT, connected
+from tests.testkit.brokers import Serve
+from tests.testkit.servers import Server
+from tests.testkit.waiting import eventually
 
 
 def lines(watched: Watched) -> list[dict[str, object]]:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
 from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, refusal
+from tests.testkit.waiting import eventually
 
 _BACKLOG = ("lag", "oldest_unaccepted_seconds")
 

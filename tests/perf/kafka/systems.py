@@ -12,8 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from sharebroker_server.testkit.certificates import Authority
-from sharebroker_server.testkit.servers import free_port
 from tests.perf.checkout import HERE, Checkout
 from tests.perf.kafka.programs import CLIENT_FLAGS, Target
 from tests.perf.processes import BenchFailed
@@ -21,6 +19,8 @@ from tests.perf.procfs import PROC, Stat, command_line, tree
 from tests.perf.servers import Fsync, serving
 from tests.support.kafka_server import KafkaCluster, Node
 from tests.support.kafka_tools import ToolFailed
+from tests.testkit.certificates import Authority
+from tests.testkit.servers import free_port
 
 KAFKA: Final = "Kafka 4.3.1"
 LIKE_FOR_LIKE: Final = "Sharebroker, everysec"

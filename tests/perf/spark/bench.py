@@ -18,7 +18,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from sharebroker import Producer
-from sharebroker_server.testkit.brokers import Cluster, one_process
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch
 from sharebroker_spark.core.options import read_options
@@ -26,6 +25,7 @@ from sharebroker_spark.driver import Driver
 from tests.spark.environment import ENVIRONMENT, Program, running
 from tests.support.client import connected
 from tests.support.kafka_jars import SPARK, is_there
+from tests.testkit.brokers import Cluster, one_process
 
 TASKS: Final = (1, 2, 4)
 BYTES: Final = {100: 400_000, 1000: 120_000}

@@ -16,8 +16,8 @@ from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.settings import LogSettings
 from sharebroker_server.stream_log.memory import Fault
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.lease import Lease
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 
 NAME = "partition:t:0"

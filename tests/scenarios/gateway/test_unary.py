@@ -13,9 +13,9 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.rpc_status import from_rpc_error
-from sharebroker_server.testkit.brokers import Cluster
-from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.gateway.wire import Door, Topic, opened
+from tests.testkit.brokers import Cluster
+from tests.testkit.waiting import eventually
 
 ACCEPT, RELEASE, RENEW = 1, 2, 4
 

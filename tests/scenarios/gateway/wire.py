@@ -21,7 +21,7 @@ from sharebroker_protocol.gateway.v1 import (
     share_pb2_grpc,
 )
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 _numbers = count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sharebroker_server.aio.tasks import Tasks
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 
 async def test_exceptions_reach_the_owner_and_stop_cancels() -> None:

@@ -15,7 +15,7 @@ from sharebroker_server.broker.cleanup import Cleanup
 from sharebroker_server.catalog.records import Topic, TopicDeletedRecord, TopicRecord
 from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.leases.port import Member
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 ME = Member("1/1", 1, frozenset(), "here:1")
 OTHER = Member("2/1", 2, frozenset(), "there:1")

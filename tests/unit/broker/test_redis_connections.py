@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.broker import redis_connections
 from sharebroker_server.broker.redis_connections import open_redis
 from sharebroker_server.broker.settings import ServeSettings, parse_config
-from sharebroker_server.testkit.servers import free_port, running
+from tests.testkit.servers import free_port, running
 
 
 async def test_writes_that_wait_for_replicas_have_their_own_link() -> None:

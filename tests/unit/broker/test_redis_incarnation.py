@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from sharebroker_server.broker.redis_incarnation import StateVerifier
 from sharebroker_server.stream_log.port import LogUnavailable
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 
 async def test_checks_run_after_a_change_and_are_retried_until_redis_responds() -> None:

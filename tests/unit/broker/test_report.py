@@ -11,7 +11,7 @@ import uvloop
 
 from sharebroker_server.broker.process import report
 from sharebroker_server.redis_link.topology.redis_url import Target
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 
 def test_failed_host_lookups_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,7 @@ from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.topology.connect import connect
 from sharebroker_server.stream_log.metered import MeteredStreamLog
 from sharebroker_server.telemetry.appends import Appends
-from sharebroker_server.testkit.servers import running
+from tests.testkit.servers import running
 
 
 async def test_stores_are_metered_only_if_metrics_are_read() -> None:

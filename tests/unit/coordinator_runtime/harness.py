@@ -13,8 +13,8 @@ from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import StreamLog
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.lease import Lease
+from tests.testkit.waiting import eventually
 
 SHARD = "share-coordinator:7"
 

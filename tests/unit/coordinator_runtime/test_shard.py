@@ -11,7 +11,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.stream_log.port import LogNotWritten
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Put, outcome
 
 Logs = list[MutableMapping[str, Any]]

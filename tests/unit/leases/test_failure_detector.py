@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sharebroker_server.leases.failure_detector import PortProbe
-from sharebroker_server.testkit.servers import free_port
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import eventually
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -12,7 +12,7 @@ from sharebroker_server.leases.holder import LeaseHolder, LeaseLost
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Lease, LeasesUnavailable, Member
 from sharebroker_server.leases.rules import preferred
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.leases.harness import ROLE, SHARDS, TTL, Cluster, share
 
 

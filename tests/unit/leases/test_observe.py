@@ -13,7 +13,7 @@ from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.observe import MembershipLogger
 from sharebroker_server.leases.port import Member
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 ROLE = "share-coordinator"
 SHARDS = [f"{ROLE}:{index}" for index in range(20)]

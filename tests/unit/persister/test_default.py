@@ -17,7 +17,7 @@ from sharebroker_server.cluster.router import Peer
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 KEY = SharePartitionKey("g", "T" * 22, 3)
 QUICK = PersisterSettings(call_timeout=0.5, request_timeout=0.2, first_backoff=0.001, longest_backoff=0.004)

@@ -18,7 +18,7 @@ from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.settings import LogSettings
 from sharebroker_server.stream_log.memory import Fault
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import (
     NAME,

@@ -10,8 +10,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.stream_log.port import Entry
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.kafka_state import Record, read_batches
+from tests.testkit.waiting import eventually
 from tests.unit.share_coordinator.harness import TOPIC
 from tests.unit.share_coordinator.service.process import GROUP, Process
 

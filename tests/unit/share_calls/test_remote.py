@@ -42,7 +42,7 @@ from sharebroker_server.share_calls.values import (
     DeliverInput,
     DeliverOpen,
 )
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 PARTS = [TopicIdPartition("t", 1), TopicIdPartition("t", 2)]
 ACQUIRED = AcquireResult("t", 1, records=b"r", acquired=[AcquiredRange(0, 9, 1, 7, 12.5)])

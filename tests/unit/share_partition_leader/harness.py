@@ -42,7 +42,7 @@ from sharebroker_server.share_partition_leader.leadership.leadership import Lead
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 from sharebroker_server.stream_log.memory import MemoryStreamLog
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader import virtual_time
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.telemetry import http as module
 from sharebroker_server.telemetry.http import MAX_CONNECTIONS, HttpServer, Reply
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 
 async def page() -> Reply:

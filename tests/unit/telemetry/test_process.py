@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sharebroker_server.telemetry import process
 from sharebroker_server.telemetry.process import LoopLag, ProcessCost
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 
 def test_cost_of_this_process_is_plausible() -> None:

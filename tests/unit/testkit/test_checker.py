@@ -10,8 +10,8 @@ from sharebroker.verification.offset_outcomes import RecordLog
 from sharebroker.verification.rules import Evidence, LogRecord
 from sharebroker.verification.runs import Span
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
-from sharebroker_server.testkit.checker.checker import Checker
-from sharebroker_server.testkit.checker.events import (
+from tests.testkit.checker.checker import Checker
+from tests.testkit.checker.events import (
     Appended,
     Applied,
     CallBegan,
@@ -40,8 +40,8 @@ from sharebroker_server.testkit.checker.events import (
     WriteBegan,
     WriteEnded,
 )
-from sharebroker_server.testkit.checker.invariants import Invariant, Violation
-from sharebroker_server.testkit.checker.locks import Limits
+from tests.testkit.checker.invariants import Invariant, Violation
+from tests.testkit.checker.locks import Limits
 
 SHARE = Share("g", "orders", 0)
 LIMITS = Limits(lock_duration=10.0, delivery_count=3, record_locks=2, skew=0.5, soon=5.0)

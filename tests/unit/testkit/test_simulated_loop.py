@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 import pytest
 
 from sharebroker_protocol import clock
-from sharebroker_server.testkit.simulator.loop import SimulatedLoop, Stuck, run
-from sharebroker_server.testkit.simulator.node import Node
-from sharebroker_server.testkit.simulator.outside import EPOCH, simulated
+from tests.testkit.simulator.loop import SimulatedLoop, Stuck, run
+from tests.testkit.simulator.node import Node
+from tests.testkit.simulator.outside import EPOCH, simulated
 
 T = TypeVar("T")
 

@@ -13,10 +13,10 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.rpc.remote import NOT_SENT, RemoteStub
 from sharebroker_server.rpc.server import Service
-from sharebroker_server.testkit.simulator.faults import NO_RATES, Faults, Rates
-from sharebroker_server.testkit.simulator.loop import SimulatedLoop, run
-from sharebroker_server.testkit.simulator.network import CLIENT, Network
-from sharebroker_server.testkit.simulator.node import Node
+from tests.testkit.simulator.faults import NO_RATES, Faults, Rates
+from tests.testkit.simulator.loop import SimulatedLoop, run
+from tests.testkit.simulator.network import CLIENT, Network
+from tests.testkit.simulator.node import Node
 
 ADDRESS = "server:1"
 

@@ -11,10 +11,10 @@ import pytest
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogUnavailable
-from sharebroker_server.testkit.simulator.faults import NO_RATES, STORE, CommandOutcome, Faults
-from sharebroker_server.testkit.simulator.loop import SimulatedLoop, run
-from sharebroker_server.testkit.simulator.node import Node
-from sharebroker_server.testkit.simulator.store import Connection, SimulatedStreamLog, run_step
+from tests.testkit.simulator.faults import NO_RATES, STORE, CommandOutcome, Faults
+from tests.testkit.simulator.loop import SimulatedLoop, run
+from tests.testkit.simulator.node import Node
+from tests.testkit.simulator.store import Connection, SimulatedStreamLog, run_step
 
 NODE = "node"
 

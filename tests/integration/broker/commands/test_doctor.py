@@ -14,10 +14,10 @@ from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.topology.connect import connect
 from sharebroker_server.telemetry.process import release
-from sharebroker_server.testkit.servers import free_port, running
-from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
 from tests.support.client import connected
+from tests.testkit.servers import free_port, running
+from tests.testkit.waiting import eventually
 
 MAIN = [sys.executable, "-c", "from sharebroker.cli import main; main()", "doctor"]
 

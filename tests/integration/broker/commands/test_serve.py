@@ -18,10 +18,10 @@ from unittest.mock import patch
 import grpc
 import pytest
 
-from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.servers import answers, running
-from sharebroker_server.testkit.waiting import until
 from tests.support.client import connected
+from tests.testkit.brokers import Serve
+from tests.testkit.servers import answers, running
+from tests.testkit.waiting import until
 
 
 class Failing:

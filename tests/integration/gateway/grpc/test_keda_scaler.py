@@ -12,9 +12,9 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.keda import externalscaler_pb2 as pb
 from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from sharebroker_server.testkit.brokers import one_process
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import TIMEOUT, Client, connected, refusal
+from tests.testkit.brokers import one_process
+from tests.testkit.waiting import eventually
 
 
 class Keda:

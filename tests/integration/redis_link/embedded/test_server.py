@@ -23,8 +23,8 @@ from sharebroker_server.redis_link.link.errors import (
     RedisUnavailable,
 )
 from sharebroker_server.redis_link.link.link import RedisLink
-from sharebroker_server.testkit.servers import binaries
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.servers import binaries
+from tests.testkit.waiting import eventually
 
 
 @pytest.fixture(params=sorted(binaries()))

@@ -19,9 +19,9 @@ from sharebroker_server.redis_link.link.errors import (
     RedisUnavailable,
 )
 from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
-from sharebroker_server.testkit.proxy import FaultProxy
-from sharebroker_server.testkit.servers import Server, binaries, running
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.proxy import FaultProxy
+from tests.testkit.servers import Server, binaries, running
+from tests.testkit.waiting import eventually
 
 QUICK = LinkSettings(stall=2.0, attempt=0.5, backoff=0.01, backoff_max=0.05)
 PATIENT = replace(QUICK, stall=600.0)

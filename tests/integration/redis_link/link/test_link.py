@@ -10,7 +10,7 @@ import pytest
 
 from sharebroker_server.redis_link.link.errors import RedisOutcomeUnknown, RedisRefused, RedisUnavailable
 from sharebroker_server.redis_link.link.link import RedisLink
-from sharebroker_server.testkit.servers import Server, binaries, free_port, running
+from tests.testkit.servers import Server, binaries, free_port, running
 
 
 @pytest.fixture(params=sorted(binaries()))

@@ -12,9 +12,9 @@ from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.redis_link.topology.cluster import ClusterLink
 from sharebroker_server.redis_link.topology.connect import connect
 from sharebroker_server.redis_link.topology.slots import slot_of
-from sharebroker_server.testkit.redis_cluster import RedisCluster, redis_cluster
-from sharebroker_server.testkit.servers import binaries, free_port, running
-from sharebroker_server.testkit.waiting import eventually, until
+from tests.testkit.redis_cluster import RedisCluster, redis_cluster
+from tests.testkit.servers import binaries, free_port, running
+from tests.testkit.waiting import eventually, until
 
 pytestmark = pytest.mark.xdist_group("redis-cluster")
 

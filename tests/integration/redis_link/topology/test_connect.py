@@ -20,10 +20,10 @@ from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.redis_link.topology.connect import connect
 from sharebroker_server.redis_link.topology.redis_url import Target
 from sharebroker_server.redis_link.topology.sentinel import Sentinels, SentinelUrl
-from sharebroker_server.testkit.proxy import FaultProxy
-from sharebroker_server.testkit.sentinels import NAME, Monitored, monitored
-from sharebroker_server.testkit.servers import binaries, free_port
-from sharebroker_server.testkit.waiting import eventually, until
+from tests.testkit.proxy import FaultProxy
+from tests.testkit.sentinels import NAME, Monitored, monitored
+from tests.testkit.servers import binaries, free_port
+from tests.testkit.waiting import eventually, until
 
 pytestmark = [pytest.mark.xdist_group("redis-sentinel"), pytest.mark.timeout(300)]
 

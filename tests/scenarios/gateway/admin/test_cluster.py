@@ -10,8 +10,8 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.testkit.brokers import Cluster
 from tests.scenarios.gateway.wire import Door, opened
+from tests.testkit.brokers import Cluster
 
 EARLIEST, LATEST = -2, -1
 

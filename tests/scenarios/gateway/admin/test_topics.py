@@ -9,8 +9,8 @@ import pytest
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
-from sharebroker_server.testkit.brokers import Cluster
 from tests.scenarios.gateway.wire import Door, Topic, opened
+from tests.testkit.brokers import Cluster
 
 
 @pytest.fixture

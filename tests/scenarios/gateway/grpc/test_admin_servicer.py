@@ -9,8 +9,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
-from sharebroker_server.testkit.brokers import Cluster
 from tests.scenarios.gateway.wire import ACCEPT, Door, Session, opened
+from tests.testkit.brokers import Cluster
 
 
 @pytest.fixture

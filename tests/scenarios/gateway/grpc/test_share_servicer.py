@@ -11,8 +11,6 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2
 from sharebroker_protocol.rpc_status import from_rpc_error
-from sharebroker_server.testkit.brokers import Cluster
-from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.gateway.wire import (
     ACCEPT,
     RECORD_LIMIT,
@@ -25,6 +23,8 @@ from tests.scenarios.gateway.wire import (
     opened,
     parts_of,
 )
+from tests.testkit.brokers import Cluster
+from tests.testkit.waiting import eventually
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from sharebroker.aio import ShareConsumer, connect_warnings
 from sharebroker.aio.connect_warnings import WARN_AFTER, WARN_INTERVAL, ConnectWarnings
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.testkit.servers import free_port
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import eventually
 
 AWAY = KafkaError(ErrorCode.NETWORK_EXCEPTION, "connection refused")
 

@@ -12,7 +12,7 @@ import pytest
 import sharebroker
 from sharebroker import ErrorCode, KafkaError
 from sharebroker.aio import Admin, Producer, ShareConsumer
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.client.batches import batch
 from tests.unit.client.fake_gateway import FakeGateway
 

@@ -23,7 +23,7 @@ from sharebroker import (
 from sharebroker.aio import ShareConsumer
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import ShareGroupHeartbeatRequest
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.client.batches import batch
 from tests.unit.client.fake_gateway import FAR, FakeGateway, Stream
 

@@ -11,7 +11,7 @@ import pytest
 from sharebroker import ErrorCode, IllegalStateError, KafkaError, ProducerConfig
 from sharebroker.aio import Producer, sender
 from sharebroker.blocking.producer import Producer as BlockingProducer
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.client.fake_gateway import FakeGateway
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sharebroker.cli.app import app
-from sharebroker_server.testkit.servers import free_port
+from tests.testkit.servers import free_port
 
 TRACES = {
     "/few": b'{"data": [{}]}',

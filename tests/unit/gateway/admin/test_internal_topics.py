@@ -16,7 +16,7 @@ from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.admin.internal_topics import Fetched, FetchPartition, Found
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.consume.requests import assignment, consuming, refusal, stream_of, subscribe
 

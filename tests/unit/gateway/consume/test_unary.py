@@ -6,7 +6,7 @@ from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_ACCEP
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_RELEASE as RELEASE
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.consume.unary_requests import one_record, request
 

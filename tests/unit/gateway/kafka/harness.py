@@ -32,8 +32,8 @@ from sharebroker_server.kafka_wire.messages import (
 )
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.kafka_client import KafkaClient, connected
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.fakes import Ownership, catalog, member
 
 EXECUTE: Final = 3

@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.tracing import enabled
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.produce.requests import refused
 from tests.unit.protocol.tracing.test_publishing import Told

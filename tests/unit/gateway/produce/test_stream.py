@@ -7,7 +7,7 @@ from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.records import Topic, TopicRecord
 from sharebroker_server.gateway.config import IN_FLIGHT_BYTES
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import refusing
 from tests.unit.gateway.produce.requests import appending, produced

@@ -14,7 +14,7 @@ from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.share.acknowledge import Caller, ShareAcknowledge, share_acknowledge
 from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.share.requests import ACCEPT, ME, RENEW, Batch, acknowledge, answered, fetch, refused

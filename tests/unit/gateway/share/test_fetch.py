@@ -29,7 +29,7 @@ from sharebroker_server.share_calls.values import (
     ReconcileResult,
 )
 from sharebroker_server.share_calls.watches import BaseWatch
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, refusing
 from tests.unit.gateway.share.requests import (

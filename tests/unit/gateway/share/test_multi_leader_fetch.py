@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import refusing
 from tests.unit.gateway.share.requests import ACCEPT, acknowledge, answered, fetch, records_of

@@ -11,8 +11,8 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from sharebroker_protocol.tracing.otlp_http import ExportSession
-from sharebroker_server.testkit.servers import free_port
 from tests.support.otlp import collecting_over_http
+from tests.testkit.servers import free_port
 
 
 @pytest.fixture(autouse=True)

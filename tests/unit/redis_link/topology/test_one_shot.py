@@ -9,7 +9,7 @@ import pytest
 from sharebroker_server.redis_link.link.errors import RedisRefused, RedisUnavailable
 from sharebroker_server.redis_link.topology import one_shot
 from sharebroker_server.redis_link.topology.redis_url import Target
-from sharebroker_server.testkit.servers import free_port, running
+from tests.testkit.servers import free_port, running
 
 
 async def test_a_closed_port_is_unavailable() -> None:

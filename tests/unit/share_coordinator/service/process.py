@@ -15,7 +15,7 @@ from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.servicer import Host, ShareCoordinator, make_host
 from sharebroker_server.stream_log.memory import MemoryStreamLog
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 
 Initialized = pb.InitializeShareGroupStateRequest

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 from tests.unit.share_coordinator.service.process import Process
 

@@ -26,7 +26,7 @@ from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.port import SharePartitionState, StateSummary
 from sharebroker_server.stream_log.memory import Fault
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.harness import GROUP, NAME, TOPIC, Harness, code
 from tests.unit.share_partition_leader.harness import harness as started

@@ -9,7 +9,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.records import PartitionsRecord
 from sharebroker_server.record_log.core.producers import Verified
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch, stored
 from tests.unit.share_partition_leader.harness import TOPIC, Harness, code
 

@@ -13,7 +13,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, ResourceType
 from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.clients.test_group_offsets import Coordinator, router
 from tests.unit.share_partition_leader.harness import TOPIC, Harness

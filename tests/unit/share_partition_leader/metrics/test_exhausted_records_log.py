@@ -6,7 +6,7 @@ from structlog.testing import capture_logs
 from sharebroker_server.share_partition_leader.metrics import exhausted_records_log
 from sharebroker_server.share_partition_leader.metrics.counters import OTHER, CounterRegistry
 from sharebroker_server.share_partition_leader.metrics.exhausted_records_log import ExhaustedRecordsLogger
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 
 
 def reported(logger: ExhaustedRecordsLogger) -> list[tuple[str, str, int]]:

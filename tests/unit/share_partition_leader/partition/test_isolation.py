@@ -11,7 +11,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, TOPIC, Harness, code
 

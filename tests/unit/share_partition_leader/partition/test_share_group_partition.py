@@ -17,7 +17,7 @@ from sharebroker_server.share_partition_leader.core.values import (
 from sharebroker_server.share_partition_leader.partition import lock_holders
 from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
 from tests.unit.share_partition_leader.harness import (
     ACCEPT,

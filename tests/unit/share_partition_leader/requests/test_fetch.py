@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.testkit.waiting import eventually
+from tests.testkit.waiting import eventually
 from tests.unit.share_partition_leader.harness import ACCEPT, GROUP, RELEASE, TOPIC, Harness, code
 from tests.unit.share_partition_leader.harness import harness as started
 from tests.unit.share_partition_leader.virtual_time import settle

@@ -13,8 +13,8 @@ from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID
 from sharebroker_server.cluster.transaction_check import Claim
 from sharebroker_server.coordinator_runtime.hashing import shard_of
 from sharebroker_server.leases import names
-from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster
+from tests.testkit.waiting import eventually
 
 SHARD = shard_of("g", 50)
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT

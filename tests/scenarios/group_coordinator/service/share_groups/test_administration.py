@@ -11,8 +11,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
 from sharebroker_server.persister.port import StateSummary
-from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, code
+from tests.testkit.waiting import eventually
 
 
 def parts(answer: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:

@@ -12,8 +12,8 @@ from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.coordinator_runtime.hashing import shard_of
 from sharebroker_server.persister.port import StateSummary
 from sharebroker_server.stream_log.memory import Fault
-from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster
+from tests.testkit.waiting import eventually
 
 
 def parts(answer: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:

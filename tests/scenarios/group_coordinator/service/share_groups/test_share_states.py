@@ -7,8 +7,8 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, code
+from tests.testkit.waiting import eventually
 
 
 def parts(answer: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:

@@ -8,8 +8,8 @@ from collections.abc import Awaitable
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.group_coordinator.transaction_harness import Cluster, running
+from tests.testkit.waiting import eventually
 
 
 async def refusal(call: Awaitable[object]) -> ErrorCode:

@@ -17,8 +17,8 @@ from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.connection.connection import FAIRNESS, MAX_COALESCED
 from sharebroker_server.kafka_wire.frames import codec_of, read_response
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.kafka_client import connected
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.kafka.harness import (
     EXECUTE,
     JOIN,

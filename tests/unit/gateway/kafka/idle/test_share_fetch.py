@@ -29,8 +29,8 @@ from sharebroker_server.share_calls.values import (
     ReconcileResult,
 )
 from sharebroker_server.share_partition_leader.requests.records_watch import LocalWatch
-from sharebroker_server.testkit.waiting import eventually
 from tests.support.kafka_client import KafkaClient, connected, fetch_topics
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.kafka.harness import Caller, Harness
 

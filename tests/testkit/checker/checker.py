@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from sharebroker.verification.rules import verify
-from sharebroker_server.testkit.checker import events as e
-from sharebroker_server.testkit.checker.invariants import Invariant, broken
-from sharebroker_server.testkit.checker.locks import Limits
-from sharebroker_server.testkit.checker.share import ShareModel
+from tests.testkit.checker import events as e
+from tests.testkit.checker.invariants import Invariant, broken
+from tests.testkit.checker.locks import Limits
+from tests.testkit.checker.share import ShareModel
 
 
 class Checker:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from sharebroker_server.testkit.checker.events import Run, Stored
-from sharebroker_server.testkit.checker.invariants import Invariant, broken
+from tests.testkit.checker.events import Run, Stored
+from tests.testkit.checker.invariants import Invariant, broken
 
 _AVAILABLE: Final = 0
 _FINAL: Final = frozenset({2, 4})

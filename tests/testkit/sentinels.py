@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import redis
 
-from sharebroker_server.testkit.servers import Server, running
-from sharebroker_server.testkit.waiting import until
+from tests.testkit.servers import Server, running
+from tests.testkit.waiting import until
 
 NAME: Final = "mymaster"
 START_SECONDS: Final = 90.0

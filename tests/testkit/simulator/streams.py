@@ -9,8 +9,8 @@ from typing import Any
 
 import grpc
 
-from sharebroker_server.testkit.simulator.faults import Faults
-from sharebroker_server.testkit.simulator.loop import SimulatedLoop
+from tests.testkit.simulator.faults import Faults
+from tests.testkit.simulator.loop import SimulatedLoop
 
 
 class _End:

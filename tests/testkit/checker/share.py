@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from sharebroker_server.testkit.checker.events import (
+from tests.testkit.checker.events import (
     Applied,
     Delivered,
     LockLost,
@@ -15,9 +15,9 @@ from sharebroker_server.testkit.checker.events import (
     Stored,
     Verdict,
 )
-from sharebroker_server.testkit.checker.invariants import Invariant, broken
-from sharebroker_server.testkit.checker.locks import Limits, Lock, OffsetHistory, StoredFacts
-from sharebroker_server.testkit.checker.stored import StoredState
+from tests.testkit.checker.invariants import Invariant, broken
+from tests.testkit.checker.locks import Limits, Lock, OffsetHistory, StoredFacts
+from tests.testkit.checker.stored import StoredState
 
 
 class ShareModel:

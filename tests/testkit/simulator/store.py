@@ -23,8 +23,8 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
     StreamLog,
 )
-from sharebroker_server.testkit.simulator.faults import CommandOutcome, Faults
-from sharebroker_server.testkit.simulator.loop import SimulatedLoop
+from tests.testkit.simulator.faults import CommandOutcome, Faults
+from tests.testkit.simulator.loop import SimulatedLoop
 
 T = TypeVar("T")
 

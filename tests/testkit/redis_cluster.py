@@ -10,8 +10,8 @@ from typing import Any, Final
 import redis
 
 from sharebroker_server.redis_link.topology.slots import SLOTS, slot_of
-from sharebroker_server.testkit.servers import Server, free_port, running
-from sharebroker_server.testkit.waiting import until
+from tests.testkit.servers import Server, free_port, running
+from tests.testkit.waiting import until
 
 START_SECONDS: Final = 60.0
 NODE_TIMEOUT: Final = 2.0

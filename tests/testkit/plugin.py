@@ -8,9 +8,9 @@ import pytest
 import structlog
 
 from sharebroker_server.redis_link.link.link import RedisLink
-from sharebroker_server.testkit.brokers import Cluster, four_processes, one_process
-from sharebroker_server.testkit.servers import kinds, versions
-from sharebroker_server.testkit.shared_servers import Servers
+from tests.testkit.brokers import Cluster, four_processes, one_process
+from tests.testkit.servers import kinds, versions
+from tests.testkit.shared_servers import Servers
 
 
 def pytest_configure() -> None:

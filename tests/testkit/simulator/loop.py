@@ -18,7 +18,7 @@ from random import Random
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
 from unittest.mock import patch
 
-from sharebroker_server.testkit.simulator.node import CURRENT, Node, node_of
+from tests.testkit.simulator.node import CURRENT, Node, node_of
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -9,8 +9,8 @@ from functools import partial
 
 import redis
 
-from sharebroker_server.testkit.redis_cluster import redis_cluster
-from sharebroker_server.testkit.servers import DOCKER, container, running
+from tests.testkit.redis_cluster import redis_cluster
+from tests.testkit.servers import DOCKER, container, running
 
 CLUSTER = "cluster"
 """The kind of server that consists of three Valkeys in a Redis Cluster."""

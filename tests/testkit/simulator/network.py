@@ -15,10 +15,10 @@ import grpc
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.rpc.errors import ErrorInterceptor
 from sharebroker_server.rpc.server import Service
-from sharebroker_server.testkit.simulator.faults import Faults
-from sharebroker_server.testkit.simulator.loop import SimulatedLoop
-from sharebroker_server.testkit.simulator.node import Node, current
-from sharebroker_server.testkit.simulator.streams import (
+from tests.testkit.simulator.faults import Faults
+from tests.testkit.simulator.loop import SimulatedLoop
+from tests.testkit.simulator.node import Node, current
+from tests.testkit.simulator.streams import (
     Stream,
     StreamCall,
     error,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from sharebroker_server.testkit.checker.events import Delivered, Requested, Verdict
-from sharebroker_server.testkit.checker.invariants import Invariant, broken
+from tests.testkit.checker.events import Delivered, Requested, Verdict
+from tests.testkit.checker.invariants import Invariant, broken
 
 _ANY: Final = 2**63
 """Stands for an acquisition that no client observed; only times order it."""
