@@ -20,7 +20,7 @@ from sharebroker_server.broker.context import BrokerContext, Listeners, build_co
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability
 from sharebroker_server.broker.settings import ServeSettings, parse_address
-from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
+from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.observe import MembershipLogger
 from sharebroker_server.rpc.limits import CallLimits

@@ -27,7 +27,7 @@ from sharebroker_server.broker.settings import (
     parse_tls,
 )
 from sharebroker_server.broker.tracing_setup import log_unknown_variables
-from sharebroker_server.gateway.kafka.dispatch.features import parse_features
+from sharebroker_server.gateway.kafka.call import parse_features
 
 _EXAMPLES = (
     "sharebroker serve",
