@@ -1,4 +1,4 @@
-"""Bytes of requests and responses in memory: a connection's two buffers, and the bounds of all connections."""
+"""A connection's buffers of requests and responses, and the bounds on the memory of all connections."""
 
 from __future__ import annotations
 

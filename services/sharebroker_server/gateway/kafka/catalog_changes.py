@@ -1,7 +1,7 @@
 """Requests that change several topics or configs.
 
-Invalid items are rejected locally and the rest is forwarded in one call. Replica assignments are checked as in
-Kafka and have no effect, since Redis stores the copies.
+Invalid items are rejected locally and the rest is forwarded in one call. Replica assignments are checked as
+in Kafka and have no effect, since Redis stores the copies.
 """
 
 from __future__ import annotations
