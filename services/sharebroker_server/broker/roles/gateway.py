@@ -36,7 +36,7 @@ async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
         def partitions(topic_id: str) -> int:
             return internal.get(topic_id) or base.catalog.partitions(topic_id)
 
-        live_members = LiveMembers(lambda: router.members, PortProbe().is_refused)
+        live_members = LiveMembers(base.holder, PortProbe().is_refused)
         brokers = Brokers(live_members, me, base.leases, router.group_shard, partitions)
         kafka = KafkaListener(context, brokers, base.settings.features, APIS)
         base.kafka.open(kafka, base.settings.config)

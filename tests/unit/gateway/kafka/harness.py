@@ -65,7 +65,10 @@ class Harness:
         self.server = KafkaServer()
         self.address = f"127.0.0.1:{self.server.bind('127.0.0.1', 0)}"
         local = Member("1/1", 1, frozenset({GATEWAY}), "127.0.0.1:1", self.address)
-        live_members, partitions = LiveMembers(lambda: [local], _not_refused), self.gateway.catalog.partitions
+        live_members, partitions = (
+            LiveMembers(Ownership(local), _not_refused),
+            self.gateway.catalog.partitions,
+        )
         brokers = Brokers(live_members, local, MemoryLeaseStore(), hash, partitions)
         self.apis = {
             EXECUTE: Api(EXECUTE, (1, 1), self._handle, _refuse),

@@ -110,7 +110,7 @@ class Harness:
         self.gateway.catalog.catalog.cluster_id = "the cluster"
         levels = {name: highest for name, (_, highest) in SUPPORTED.items()} if features is None else features
         brokers = Brokers(
-            LiveMembers(lambda: [LOCAL], _not_refused),
+            LiveMembers(Ownership(LOCAL), _not_refused),
             LOCAL,
             MemoryLeaseStore(),
             self.router.group_shard,
