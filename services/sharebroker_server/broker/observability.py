@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
-from sharebroker_protocol.tracing.env_validation import invalid_variables
+from sharebroker_protocol.tracing.settings import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.broker.tracing_setup import attributes, log_export_failure
 from sharebroker_server.cluster.router import GATEWAY, ROLES
