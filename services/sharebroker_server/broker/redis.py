@@ -1,12 +1,18 @@
-"""The connections of a broker to Redis, or to the embedded Valkey that it starts."""
+"""The connections of a broker to Redis, or to the embedded Valkey that it starts, and its restarts."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio.backoff import doubling
+from sharebroker_server.aio.tasks import Tasks
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.redis_link.embedded.server import EmbeddedRedis
 from sharebroker_server.redis_link.link.errors import RedisError
@@ -14,9 +20,17 @@ from sharebroker_server.redis_link.link.link import LinkSettings
 from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.redis_link.link.replicas import Replicas
 from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.stream_log.port import LogUnavailable
+
+_log = structlog.get_logger()
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to connect to the Redis of `--redis`."""
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+
+VerifyState = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +82,35 @@ async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> str
     await server.start()
     stack.push_async_callback(server.stop)
     return server.url
+
+
+class StateVerifier:
+    """Runs `checks` when a link detects a restart or a fail-over of Redis.
+
+    Redis may then lack its newest writes, which this process still has in memory. A check is retried until
+    Redis responds.
+    """
+
+    def __init__(self, links: Iterable[Link], checks: Sequence[VerifyState]) -> None:
+        self._checks = checks
+        self._tasks = Tasks(lambda error: _log.error("state verification failed", error=repr(error)))
+        for link in links:
+            link.on_new_server.append(self._start)
+
+    async def stop(self) -> None:
+        """Cancels running checks."""
+        await self._tasks.stop()
+
+    def _start(self) -> None:
+        _log.warning("Redis restarted or failed over; verifying in-memory state against it")
+        for check in self._checks:
+            self._tasks.spawn(_retry(check))
+
+
+async def _retry(check: VerifyState) -> None:
+    pauses = doubling(_FIRST_PAUSE, _LONGEST_PAUSE)
+    while True:
+        try:
+            return await check()
+        except LogUnavailable:
+            await asyncio.sleep(next(pauses))
