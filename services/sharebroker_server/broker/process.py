@@ -27,7 +27,7 @@ from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import GATEWAY, ROLES, Router, in_the_clear
 from sharebroker_server.coordinator_runtime.metrics import not_active, shard_families
-from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
+from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary

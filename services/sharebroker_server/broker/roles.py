@@ -33,11 +33,10 @@ from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
 from sharebroker_server.gateway.grpc.plan_servicer import PlanServicer
 from sharebroker_server.gateway.grpc.produce_servicer import ProduceServicer
 from sharebroker_server.gateway.grpc.share_servicer import ShareServicer
-from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers
-from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
-from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
-from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
-from sharebroker_server.gateway.kafka.dispatch.call import KafkaListener
+from sharebroker_server.gateway.kafka.api_table import APIS
+from sharebroker_server.gateway.kafka.call import KafkaListener
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
+from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.gateway.metrics import gateway_families
 from sharebroker_server.gateway.share.session_reaper import SessionReaper
 from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
