@@ -23,7 +23,7 @@ from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.persister.default import DefaultPersister
-from sharebroker_server.persister.no_op import NoOpPersister
+from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.tls import Tls

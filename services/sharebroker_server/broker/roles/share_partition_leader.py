@@ -8,9 +8,9 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.broker.context import BrokerContext
 from sharebroker_server.cluster.transaction_check import CoordinatorCheck
 from sharebroker_server.rpc.server import Service
-from sharebroker_server.share_partition_leader.leadership.leadership import Leadership, Ports
+from sharebroker_server.share_partition_leader.leadership import Leadership, Ports
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
-from sharebroker_server.share_partition_leader.metrics.exhausted_records_log import ExhaustedRecordsLogger
+from sharebroker_server.share_partition_leader.metrics.counters import ExhaustedRecordsLogger
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 
