@@ -35,7 +35,7 @@ from sharebroker_server.leases.observe import MembershipLogger, lease_families
 from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.persister.default import DefaultPersister
-from sharebroker_server.persister.no_op import NoOpPersister
+from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys

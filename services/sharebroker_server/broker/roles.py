@@ -53,7 +53,7 @@ from sharebroker_server.leases.failure_detector import PortProbe
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.persister.default import DefaultPersister
-from sharebroker_server.persister.no_op import NoOpPersister
+from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.server import Service
@@ -61,10 +61,10 @@ from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
 from sharebroker_server.share_coordinator.service.servicer import make_host as make_share_host
-from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
-from sharebroker_server.share_partition_leader.leadership.leadership import Ports as LeaderPorts
+from sharebroker_server.share_partition_leader.leadership import Leadership
+from sharebroker_server.share_partition_leader.leadership import Ports as LeaderPorts
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
-from sharebroker_server.share_partition_leader.metrics.exhausted_records_log import ExhaustedRecordsLogger
+from sharebroker_server.share_partition_leader.metrics.counters import ExhaustedRecordsLogger
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 from sharebroker_server.stream_log.port import StreamLog
