@@ -40,11 +40,11 @@ from sharebroker_server.share_partition_leader.core.values import (
 from sharebroker_server.share_partition_leader.leadership import leadership
 from sharebroker_server.share_partition_leader.partition.persisted_state import load_state
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.stream_log.memory import FencedMemory
 from sharebroker_server.stream_log.port import LogNotWritten
 from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
 from tests.testkit.checker.invariants import Invariant
+from tests.testkit.memory.stream_log import FencedMemory
 from tests.testkit.simulator.network import Network
 from tests.testkit.simulator.store import SimulatedRecordStore
 

@@ -19,8 +19,8 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Router, in_the_clear
 from sharebroker_server.coordinator_runtime.metrics import AnyHost
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
-from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.membership import FailureDetector
 from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.no_op import NoOpPersister

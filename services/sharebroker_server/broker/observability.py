@@ -14,14 +14,11 @@ from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.coordinator_runtime.metrics import AnyHost, not_active, shard_families
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.observe import lease_families
-from sharebroker_server.redis_link.link.port import Link
-from sharebroker_server.redis_link.metrics import link_families, unreachable
-from sharebroker_server.telemetry.appends import Appends
-from sharebroker_server.telemetry.exposition import CONTENT_TYPE, Exposition
-from sharebroker_server.telemetry.health import Health, page
-from sharebroker_server.telemetry.http import HttpServer, Reply
-from sharebroker_server.telemetry.metrics import Metrics
-from sharebroker_server.telemetry.process import LoopLag, ProcessCost
+from sharebroker_server.redis_link.links import link_families, unreachable
+from sharebroker_server.redis_link.port import Link
+from sharebroker_server.telemetry.http import Health, HttpServer, Reply, health_page
+from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Exposition, Metrics
+from sharebroker_server.telemetry.process import Appends, LoopLag, ProcessCost
 
 METRICS: Final = "/metrics"
 STARTED: Final = "/startedz"
@@ -42,9 +39,9 @@ class Observability:
         self._exposition = Exposition(self.metrics)
         pages = {
             METRICS: self._text,
-            STARTED: page(self.health.is_started),
-            READY: page(self.health.is_ready),
-            LIVE: page(self.health.is_live),
+            STARTED: health_page(self.health.is_started),
+            READY: health_page(self.health.is_ready),
+            LIVE: health_page(self.health.is_live),
         }
         self._http = HttpServer(pages)
         self.address: str | None = None

@@ -8,12 +8,10 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.redis_link.embedded.server import EmbeddedRedis
-from sharebroker_server.redis_link.link.errors import RedisError
-from sharebroker_server.redis_link.link.link import LinkSettings
-from sharebroker_server.redis_link.link.port import Link
-from sharebroker_server.redis_link.link.replicas import Replicas
-from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.redis_link.embedded import EmbeddedRedis
+from sharebroker_server.redis_link.link import LinkSettings, Replicas
+from sharebroker_server.redis_link.links import connect
+from sharebroker_server.redis_link.port import Link, RedisError
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to connect to the Redis of `--redis`."""

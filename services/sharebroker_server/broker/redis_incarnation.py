@@ -8,9 +8,8 @@ from typing import Final
 
 import structlog
 
-from sharebroker_server.aio.backoff import doubling
-from sharebroker_server.aio.tasks import Tasks
-from sharebroker_server.redis_link.link.port import Link
+from sharebroker_server.aio import Tasks, doubling
+from sharebroker_server.redis_link.port import Link
 from sharebroker_server.stream_log.port import LogUnavailable
 
 _log = structlog.get_logger()

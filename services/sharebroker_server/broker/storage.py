@@ -14,7 +14,7 @@ from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.stream_log.metered import MeteredStreamLog
 from sharebroker_server.stream_log.port import StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.telemetry.appends import Appends
+from sharebroker_server.telemetry.process import Appends
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from sharebroker_server.broker.process import report
-from sharebroker_server.redis_link.topology.redis_url import Target
+from sharebroker_server.redis_link.server import Target
 from tests.testkit.waiting import eventually
 
 

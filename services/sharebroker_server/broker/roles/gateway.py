@@ -21,7 +21,7 @@ from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
 from sharebroker_server.gateway.kafka.dispatch.call import KafkaListener
 from sharebroker_server.gateway.metrics import gateway_families
 from sharebroker_server.gateway.share.session_reaper import SessionReaper
-from sharebroker_server.leases.failure_detector import PortProbe
+from sharebroker_server.leases.membership import PortProbe
 from sharebroker_server.rpc.server import Service
 
 

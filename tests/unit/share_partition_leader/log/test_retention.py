@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, ResourceType
-from sharebroker_server.record_log.core.retention import Retention
+from sharebroker_server.record_log.core.log_state import Retention
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch

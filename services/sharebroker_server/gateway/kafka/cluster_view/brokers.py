@@ -35,8 +35,8 @@ from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_T
 from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
 from sharebroker_server.leases import names
+from sharebroker_server.leases.placement import preferred, spread
 from sharebroker_server.leases.port import LeasesUnavailable, Member
-from sharebroker_server.leases.rules import preferred, spread
 
 _log = structlog.get_logger()
 

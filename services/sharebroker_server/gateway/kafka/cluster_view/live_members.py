@@ -2,7 +2,7 @@
 
 After a broken connection a client requests the leaders at once, and librdkafka does not repeat that request
 within a second. The broker that receives it therefore probes the ports of the others before it responds. The
-failure detector (`sharebroker_server.leases.failure_detector`) decides whether a process is dead. A member
+failure detector (`sharebroker_server.leases.membership`) decides whether a process is dead. A member
 that it has not declared dead within `_DETECTION_TIME` is alive, and its refused connection no longer counts.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Final
 
-from sharebroker_server.leases.failure_detector import IsRefused
+from sharebroker_server.leases.membership import IsRefused
 from sharebroker_server.leases.port import Member
 
 _PROBE_INTERVAL: Final = 0.1

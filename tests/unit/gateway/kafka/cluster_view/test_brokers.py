@@ -17,8 +17,8 @@ from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, Clust
 from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
+from tests.testkit.memory.leases import MemoryLeaseStore
 
 
 class Clock:
