@@ -44,11 +44,11 @@ from sharebroker_server.share_partition_leader.share_partition.reading import lo
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
 )
-from sharebroker_server.stream_log.memory import FencedMemory
 from sharebroker_server.stream_log.port import LogNotWritten
 from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
 from tests.testkit.checker.invariants import Invariant
+from tests.testkit.memory.stream_log import FencedMemory
 from tests.testkit.simulator.network import Network
 from tests.testkit.simulator.store import SimulatedRecordStore
 

@@ -18,7 +18,7 @@ from typing_extensions import override
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.aio.backoff import doubling
+from sharebroker_server.aio import doubling
 from sharebroker_server.cluster.router import Peer
 from sharebroker_server.persister.port import (
     Begun,

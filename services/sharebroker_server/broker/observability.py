@@ -16,12 +16,9 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.tracing.settings import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.cluster.router import ROLES
-from sharebroker_server.telemetry.appends import Appends
-from sharebroker_server.telemetry.exposition import CONTENT_TYPE, Exposition
-from sharebroker_server.telemetry.health import Health, page
-from sharebroker_server.telemetry.http import HttpServer, Reply
-from sharebroker_server.telemetry.metrics import Metrics
-from sharebroker_server.telemetry.process import LoopLag, ProcessCost, release
+from sharebroker_server.telemetry.http import Health, HttpServer, Reply, health_page
+from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Exposition, Metrics
+from sharebroker_server.telemetry.process import Appends, LoopLag, ProcessCost, release
 
 _log = structlog.get_logger()
 
@@ -57,9 +54,9 @@ class Observability:
         self._exposition = Exposition(self.metrics)
         pages = {
             METRICS: self._text,
-            STARTED: page(self.health.is_started),
-            READY: page(self.health.is_ready),
-            LIVE: page(self.health.is_live),
+            STARTED: health_page(self.health.is_started),
+            READY: health_page(self.health.is_ready),
+            LIVE: health_page(self.health.is_live),
         }
         self._http = HttpServer(pages)
         self.address: str | None = None

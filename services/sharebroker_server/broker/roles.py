@@ -49,8 +49,8 @@ from sharebroker_server.group_coordinator.service.servicer import Ports as Group
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
 from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
 from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
-from sharebroker_server.leases.failure_detector import PortProbe
 from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.membership import PortProbe
 from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.port import NoOpPersister

@@ -25,7 +25,7 @@ from sharebroker_server.catalog.records import (
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.port import SharePartitionState, StateSummary
-from sharebroker_server.stream_log.memory import Fault
+from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.harness import GROUP, NAME, TOPIC, Harness, code

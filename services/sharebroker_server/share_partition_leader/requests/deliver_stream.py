@@ -37,7 +37,7 @@ import structlog
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.aio.backoff import doubling
+from sharebroker_server.aio import doubling
 from sharebroker_server.share_calls.values import DeliverInput, DeliverOpen, DeliverOutput
 from sharebroker_server.share_partition_leader.config import (
     DEFAULT_BATCH_SIZE,

@@ -29,9 +29,9 @@ from sharebroker_server.kafka_wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
 from tests.support.kafka_client import KafkaClient, connected
+from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.fakes import Ownership, catalog, member
 

@@ -24,8 +24,8 @@ from sharebroker_server.gateway.kafka.cluster_view import (
 from sharebroker_server.kafka_wire.messages import FetchResponse
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
+from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.unit.gateway.kafka.api.harness import LOCAL, PEER
 
 

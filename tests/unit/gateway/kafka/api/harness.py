@@ -31,8 +31,8 @@ from sharebroker_server.gateway.kafka.dispatch import decode, serve
 from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.schema import api_schema
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
+from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.unit.gateway.fakes import Ownership, catalog, member
 
 A = TypeVar("A", bound=Message)
