@@ -17,7 +17,6 @@ from sharebroker_server.broker.context import BrokerContext
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.broker.storage import Storage
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
@@ -27,6 +26,7 @@ from sharebroker_server.persister.default import DefaultPersister, PersisterSett
 from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 from tests.simulation.history import History

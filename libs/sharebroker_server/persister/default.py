@@ -19,7 +19,6 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.aio.backoff import doubling
-from sharebroker_server.cluster.router import Peer
 from sharebroker_server.persister.port import (
     Begun,
     Changes,
@@ -29,6 +28,7 @@ from sharebroker_server.persister.port import (
     StateSummary,
 )
 from sharebroker_server.persister.request_batcher import RequestBatcher
+from sharebroker_server.routing.router import Peer
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
@@ -68,7 +68,7 @@ class PersisterSettings:
 
 
 class Coordinators(Protocol):
-    """Finds share coordinators (see `sharebroker_server.cluster.router`)."""
+    """Finds share coordinators (see `sharebroker_server.routing.router`)."""
 
     def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
         """The shard that stores a share-partition's state."""

@@ -16,7 +16,6 @@ from sharebroker_server.broker.redis_incarnation import StateVerifier, VerifySta
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.broker.storage import Storage, open_storage
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.cluster.router import Router, in_the_clear
 from sharebroker_server.coordinator_runtime.metrics import AnyHost
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
 from sharebroker_server.leases.failure_detector import FailureDetector
@@ -26,6 +25,7 @@ from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.no_op import NoOpPersister
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.routing.router import Router, in_the_clear
 from sharebroker_server.rpc.tls import Tls
 from sharebroker_server.stream_log.port import LogUnavailable, StreamLog
 from sharebroker_server.telemetry.process import release

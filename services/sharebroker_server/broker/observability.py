@@ -10,12 +10,12 @@ from typing import Final
 from sharebroker_protocol.tracing.env_validation import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.broker.tracing_setup import attributes, log_export_failure
-from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.coordinator_runtime.metrics import AnyHost, not_active, shard_families
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.observe import lease_families
 from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.redis_link.metrics import link_families, unreachable
+from sharebroker_server.routing.router import GATEWAY, ROLES
 from sharebroker_server.telemetry.appends import Appends
 from sharebroker_server.telemetry.exposition import CONTENT_TYPE, Exposition
 from sharebroker_server.telemetry.health import Health, page

@@ -15,7 +15,7 @@ import structlog
 from sharebroker_protocol.tracing import enabled
 from sharebroker_protocol.tracing.env_validation import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.cluster.router import ROLES
+from sharebroker_server.routing.router import ROLES
 from sharebroker_server.telemetry.process import release
 
 _log = structlog.get_logger()

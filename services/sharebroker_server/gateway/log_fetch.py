@@ -17,7 +17,7 @@ from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 
 if TYPE_CHECKING:
-    from sharebroker_server.cluster.router import LeaderPeer
+    from sharebroker_server.routing.router import LeaderPeer
 
 Part = pb.FetchRequest.Partition
 Result = pb.FetchResponse.Partition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from sharebroker_server.broker.tracing_setup import attributes, log_unknown_variables
-from sharebroker_server.cluster.router import ROLES
+from sharebroker_server.routing.router import ROLES
 
 
 def test_unknown_variables_are_logged_unless_they_are_of_other_tools() -> None:

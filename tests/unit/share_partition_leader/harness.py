@@ -23,8 +23,6 @@ from sharebroker_server.catalog.records import (
     Topic,
     TopicRecord,
 )
-from sharebroker_server.cluster.router import Peer
-from sharebroker_server.cluster.transaction_check import Claim, TransactionCheck
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
@@ -35,6 +33,8 @@ from sharebroker_server.persister.default import DefaultPersister, PersisterSett
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.memory import MemoryRecordStore
+from sharebroker_server.routing.router import Peer
+from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host

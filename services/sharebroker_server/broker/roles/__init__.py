@@ -10,7 +10,7 @@ from sharebroker_server.broker.roles.gateway import gateway
 from sharebroker_server.broker.roles.group_coordinator import group_coordinator
 from sharebroker_server.broker.roles.share_coordinator import share_coordinator
 from sharebroker_server.broker.roles.share_partition_leader import share_partition_leader
-from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR
 from sharebroker_server.rpc.server import Service
 
 Start = Callable[[BrokerContext, AsyncExitStack], Awaitable[list[Service]]]

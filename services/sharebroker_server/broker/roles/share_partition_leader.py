@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc
 from sharebroker_server.broker.context import BrokerContext
-from sharebroker_server.cluster.transaction_check import CoordinatorCheck
+from sharebroker_server.routing.transaction_check import CoordinatorCheck
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership, Ports
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_server.cluster.router import GROUP_COORDINATOR
 from sharebroker_server.gateway.clients.deadline import Deadline, raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.routing.router import GROUP_COORDINATOR
 from sharebroker_server.rpc.partition_errors import refusal
 
 if TYPE_CHECKING:

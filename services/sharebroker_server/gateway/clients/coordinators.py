@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from sharebroker_server.cluster.router import Router
 from sharebroker_server.gateway.clients.deadline import Deadline, retry_until_found
+from sharebroker_server.routing.router import Router
 
 if TYPE_CHECKING:
     from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub

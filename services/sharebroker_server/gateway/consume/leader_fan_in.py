@@ -35,8 +35,8 @@ from sharebroker_server.gateway.consume.leader_stream import LeaderStream, lost_
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.credit import CreditSplit, Grants
 from sharebroker_server.gateway.send_queue import SendQueue
-from sharebroker_server.share_calls.messages import fill_delivered, fill_results
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.messages import fill_delivered, fill_results
+from sharebroker_server.leader_calls.values import (
     AcquireResult,
     DeliverInput,
     DeliverOpen,

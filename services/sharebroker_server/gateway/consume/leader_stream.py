@@ -8,14 +8,14 @@ from typing import Final
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.cluster.router import LeaderPeer
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     DeliverInput,
     DeliverOpen,
     DeliverOutput,
     LostRange,
     StreamAckResult,
 )
+from sharebroker_server.routing.router import LeaderPeer
 
 _LAST_OFFSET: Final = 2**63 - 1
 _LEADER_FAILED: Final = "The leader failed; it may or may not have applied this."

@@ -16,7 +16,7 @@ from sharebroker_server.gateway.consume.state_initializer import StateInitialize
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.share.multi_leader_fetch import MultiLeaderFetch
-from sharebroker_server.share_calls.values import AcquireCall, AcquireResult
+from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 
 _RETRY_SECONDS: Final = 1.0
 """Seconds beyond its wait for which an acquisition is retried."""

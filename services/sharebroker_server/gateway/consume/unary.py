@@ -27,8 +27,8 @@ from sharebroker_server.gateway.core.validation import (
     refused,
 )
 from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart, AckResult
 
 Decision = pb.AcknowledgeRequest.Decision
 _KAFKA_GAP: Final = 0

@@ -29,7 +29,7 @@ from typing import Any, Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.values import RecordsWatch
+from sharebroker_server.leader_calls.values import RecordsWatch
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

@@ -13,8 +13,8 @@ from sharebroker_server.gateway.core.validation import acquire_mode
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.share.acknowledge import AckResults, Caller, ShareAcknowledge
 from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch
+from sharebroker_server.leader_calls.messages import add_acquired
 from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.share_calls.messages import add_acquired
 
 _NO_LIMIT: Final = 2**31 - 1
 _NO_LEADER: Final = pb.LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)

@@ -10,7 +10,7 @@ from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
 from sharebroker_server.gateway.consume.topic_acquire import TopicFilter
 from sharebroker_server.gateway.core.planning import ACCEPT, RENEW, Partition, Piece
 from sharebroker_server.gateway.core.validation import refused
-from sharebroker_server.share_calls.values import AcquireResult
+from sharebroker_server.leader_calls.values import AcquireResult
 
 Held = dict[Partition, Sequence[AcquiredRange]]
 

@@ -41,7 +41,7 @@ from sharebroker_server.gateway.plan.messages import (
 )
 from sharebroker_server.gateway.plan.reconciliation import Outcome, Reconciliation
 from sharebroker_server.gateway.plan.sessions import session_key, stage, staged
-from sharebroker_server.share_calls.messages import partition_messages
+from sharebroker_server.leader_calls.messages import partition_messages
 
 
 class Planner:

@@ -22,7 +22,7 @@ from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.planning import Partition, Piece, within
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.plan.messages import Held, plan_range
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AckPart,
     LeaderCalls,
     LeftReason,

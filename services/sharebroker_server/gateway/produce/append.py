@@ -14,8 +14,8 @@ from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.rpc.partition_errors import refusal, wire
-from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
 
 
 class _TopicRequest(NamedTuple):

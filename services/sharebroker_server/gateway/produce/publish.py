@@ -15,7 +15,7 @@ from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.gateway.produce.record_batching import PartitionBatches, by_partition
 from sharebroker_server.gateway.produce.record_traces import publish_traces
-from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 
 
 async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadline) -> pb.PublishResponse:

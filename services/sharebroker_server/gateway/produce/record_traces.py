@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.batch_builder import Header
 from sharebroker_protocol.tracing import enabled
-from sharebroker_server.share_calls.values import AppendResult
+from sharebroker_server.leader_calls.values import AppendResult
 
 if TYPE_CHECKING:
     from sharebroker_protocol.tracing.publishing import BatchTraces, RecordTraces

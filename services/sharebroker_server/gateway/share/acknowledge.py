@@ -17,8 +17,8 @@ from sharebroker_server.gateway.core.fetch import begin_acknowledge
 from sharebroker_server.gateway.core.sessions import Session
 from sharebroker_server.gateway.core.validation import batches_refusal, check_member_id
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.messages import partition_messages
-from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart, AckResult
+from sharebroker_server.leader_calls.messages import partition_messages
+from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 
 AckResults = Mapping[TopicIdPartition, KafkaError | None]
 Acks = Mapping[TopicIdPartition, Sequence[AckBatch]]

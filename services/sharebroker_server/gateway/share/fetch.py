@@ -36,7 +36,7 @@ from sharebroker_server.gateway.share.acknowledge import (
     close_session,
 )
 from sharebroker_server.gateway.share.multi_leader_fetch import MultiLeaderFetch
-from sharebroker_server.share_calls.values import AcquireCall, AcquireResult
+from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 
 
 class ShareFetch(NamedTuple):

@@ -14,7 +14,7 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.clients.leaders import Leaders, Routes, failed, moved, unbind
 from sharebroker_server.gateway.config import POLL_INTERVAL
-from sharebroker_server.share_calls.values import AcquireCall, AcquireResult
+from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 
 
 class MultiLeaderFetch:

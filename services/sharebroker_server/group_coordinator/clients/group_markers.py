@@ -27,7 +27,7 @@ _DONE: Final = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class Coordinators(Protocol):
-    """Finds group coordinators (`sharebroker_server.cluster.router`)."""
+    """Finds group coordinators (`sharebroker_server.routing.router`)."""
 
     async def group_coordinator(self, shard: int) -> Stub:
         """Returns the stub of a shard's group coordinator. Raises KafkaError."""

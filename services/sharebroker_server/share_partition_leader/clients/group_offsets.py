@@ -9,7 +9,7 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.cluster.router import GROUP_COORDINATOR, Router
+from sharebroker_server.routing.router import GROUP_COORDINATOR, Router
 
 TIMEOUT: Final = 10.0
 """Seconds for one call."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange
-from sharebroker_server.share_calls.values import Left
+from sharebroker_server.leader_calls.values import Left
 from sharebroker_server.share_partition_leader.core.acquire import LogBatch
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.values import (

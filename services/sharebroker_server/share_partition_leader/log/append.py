@@ -7,9 +7,9 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.cluster.transaction_check import Claim
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.record_log.appends import Appended
-from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
+from sharebroker_server.routing.transaction_check import Claim
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
 from sharebroker_server.share_partition_leader.log.transaction_verification import TransactionalAppends
 

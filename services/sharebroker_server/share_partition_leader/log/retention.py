@@ -11,7 +11,7 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.cluster.router import Router
+from sharebroker_server.routing.router import Router
 from sharebroker_server.share_partition_leader.clients.group_offsets import consumed_offsets
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition

@@ -9,7 +9,7 @@ from functools import partial
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart, AckResult
+from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 from sharebroker_server.share_partition_leader.partition import lock_holders
 from sharebroker_server.share_partition_leader.partition.persisted_state import NoStateError
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.share_calls.values import AcquireCall, AcquireResult
+from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 from sharebroker_server.share_partition_leader.config import DEFAULT_BATCH_SIZE
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest
 from sharebroker_server.share_partition_leader.partition import lock_holders

@@ -1,4 +1,4 @@
-"""A watch of share-partitions without records (see share_calls.values.RecordsWatch)."""
+"""A watch of share-partitions without records (see leader_calls.values.RecordsWatch)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from sharebroker_server.share_calls.watches import BaseWatch
+from sharebroker_server.leader_calls.watches import BaseWatch
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 
 

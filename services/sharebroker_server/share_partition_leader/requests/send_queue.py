@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     DeliverOutput,
     Delivery,
     LostRange,

@@ -8,8 +8,8 @@ from sharebroker_protocol.gateway.v1 import share_pb2
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.clients.leaders import Routes
+from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AppendCall, AppendPart
 from sharebroker_server.leases.port import Member
-from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart, AppendCall, AppendPart
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, member, refusing
 

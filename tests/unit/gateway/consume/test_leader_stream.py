@@ -7,10 +7,10 @@ from typing import Any, cast
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.cluster.router import LeaderPeer
 from sharebroker_server.gateway.consume.leader_stream import LeaderStream, lost_results
-from sharebroker_server.share_calls.remote import RemoteLeader
-from sharebroker_server.share_calls.values import DeliverInput, DeliverOpen
+from sharebroker_server.leader_calls.remote import RemoteLeader
+from sharebroker_server.leader_calls.values import DeliverInput, DeliverOpen
+from sharebroker_server.routing.router import LeaderPeer
 from tests.unit.gateway.fakes import member
 
 

@@ -17,7 +17,7 @@ from sharebroker_server.gateway.plan.messages import (
     planned_ranges,
     verdict_pieces,
 )
-from sharebroker_server.share_calls.values import AcquireResult
+from sharebroker_server.leader_calls.values import AcquireResult
 from tests.unit.gateway.fakes import TOPIC
 
 HELD: Held = {

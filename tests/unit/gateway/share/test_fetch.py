@@ -20,7 +20,7 @@ from sharebroker_server.gateway.config import MOVED_WAIT
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.share.acknowledge import Caller
 from sharebroker_server.gateway.share.fetch import ShareFetch, share_fetch
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,
     AcquireCall,
@@ -28,7 +28,7 @@ from sharebroker_server.share_calls.values import (
     ReconcileCall,
     ReconcileResult,
 )
-from sharebroker_server.share_calls.watches import BaseWatch
+from sharebroker_server.leader_calls.watches import BaseWatch
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, refusing

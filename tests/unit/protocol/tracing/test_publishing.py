@@ -21,7 +21,7 @@ from sharebroker_protocol.tracing.publishing import RecordTraces
 from sharebroker_protocol.tracing.sampling import Sampling
 from sharebroker_protocol.tracing.tracer import Tracer
 from sharebroker_server.gateway.produce.record_traces import PublishTraces
-from sharebroker_server.share_calls.values import AppendResult
+from sharebroker_server.leader_calls.values import AppendResult
 from tests.unit.client.fake_gateway import FakeGateway
 
 REQUESTS, RECORDS = 50, 200

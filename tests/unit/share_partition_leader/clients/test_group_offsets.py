@@ -9,7 +9,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
-from sharebroker_server.cluster.router import Peer, Router
+from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.share_partition_leader.clients.group_offsets import consumed_offsets
 from tests.unit.share_partition_leader.harness import ME
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AppendCall, AppendPart
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.harness import TOPIC, Harness
 

@@ -9,7 +9,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart
+from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from tests.testkit.waiting import eventually
 from tests.unit.share_partition_leader.harness import (

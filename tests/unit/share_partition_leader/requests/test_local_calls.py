@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
     AckResult,

@@ -10,7 +10,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_calls.messages import await_request
+from sharebroker_server.leader_calls.messages import await_request
 from sharebroker_server.share_partition_leader.requests.records_watch import LocalWatch
 from tests.unit.share_partition_leader.harness import GROUP, TOPIC, Harness
 from tests.unit.share_partition_leader.virtual_time import settle

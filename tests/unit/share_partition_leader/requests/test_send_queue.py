@@ -8,7 +8,7 @@ from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
-from sharebroker_server.share_calls.values import DeliverOutput, Problem
+from sharebroker_server.leader_calls.values import DeliverOutput, Problem
 from sharebroker_server.share_partition_leader.config import MESSAGE_BYTES, UNSENT_ENTRIES
 from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched
 from sharebroker_server.share_partition_leader.requests.ack_batching import AckRequest

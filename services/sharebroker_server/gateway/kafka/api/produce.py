@@ -17,8 +17,8 @@ from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.transactional import transaction_version
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of
-from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
 
 _ACKS: Final = (-1, 0, 1)
 _ZSTD: Final = 4

@@ -17,7 +17,7 @@ from sharebroker_server.gateway.kafka.dispatch.call import Call, Dispatch, Reply
 from sharebroker_server.gateway.kafka.idle.response_cache import CachedResponse, Prediction
 from sharebroker_server.gateway.share.fetch import seconds_of
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
-from sharebroker_server.share_calls.values import RecordsWatch
+from sharebroker_server.leader_calls.values import RecordsWatch
 
 SHARE_FETCH: Final = 78
 

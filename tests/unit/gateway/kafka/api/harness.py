@@ -21,7 +21,6 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
     TransactionCoordinatorServiceStub,
 )
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
-from sharebroker_server.cluster.router import GATEWAY, Router
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, ClusterView
@@ -35,6 +34,7 @@ from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.schema import api_schema
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import GATEWAY, Router
 from tests.unit.gateway.fakes import Ownership, catalog, member
 
 A = TypeVar("A", bound=Message)

@@ -13,11 +13,11 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
 )
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
-from sharebroker_server.share_calls.values import AckResult, AcquireResult
+from sharebroker_server.leader_calls.values import AckResult, AcquireResult
 from tests.support.kafka_client import Batch, fetch_topics
 from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.kafka.api.harness import Harness
-from tests.unit.gateway.kafka.api.share_calls import FakeShareCalls
+from tests.unit.gateway.kafka.api.leader_calls import FakeShareCalls
 
 
 def request(

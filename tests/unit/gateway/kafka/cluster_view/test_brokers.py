@@ -10,7 +10,6 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
-from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 from sharebroker_server.gateway.kafka.cluster_view import brokers
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Broker as Address
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, ClusterView
@@ -19,6 +18,7 @@ from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 
 
 class Clock:

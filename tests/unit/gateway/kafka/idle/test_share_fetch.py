@@ -20,7 +20,7 @@ from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.api import share_fetch
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.kafka_wire.message_classes import Message
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,
     AcquireCall,

@@ -20,12 +20,12 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
     TransactionCoordinatorServiceStub,
 )
 from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.leader_calls.remote import RemoteLeader
+from sharebroker_server.leader_calls.values import LeaderCalls
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeasesUnavailable, Member
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.rpc.remote import CHANNEL_OPTIONS, RemoteStub
-from sharebroker_server.share_calls.remote import RemoteLeader
-from sharebroker_server.share_calls.values import LeaderCalls
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub

@@ -12,11 +12,11 @@ from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
-from sharebroker_server.cluster.router import LEADER, SHARE_COORDINATOR, Router
+from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import LEADER, SHARE_COORDINATOR, Router
 from sharebroker_server.rpc.local import LocalStub
-from sharebroker_server.share_calls.remote import RemoteLeader
 
 ME = Member("1/1", 1, frozenset({LEADER, SHARE_COORDINATOR}), "127.0.0.1:1")
 OTHER = Member("2/1", 2, frozenset({LEADER}), "127.0.0.1:2")

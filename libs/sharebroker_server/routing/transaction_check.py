@@ -11,8 +11,8 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.cluster.router import Router
 from sharebroker_server.leases import names
+from sharebroker_server.routing.router import Router
 
 TIMEOUT: Final = 3.0
 """Seconds for all attempts; then the caller retries."""

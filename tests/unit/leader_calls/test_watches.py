@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from typing_extensions import override
 
-from sharebroker_server.share_calls.watches import BaseWatch, JointWatch
+from sharebroker_server.leader_calls.watches import BaseWatch, JointWatch
 
 
 class Watch(BaseWatch):

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from sharebroker_server.share_calls.values import RecordsWatch
+from sharebroker_server.leader_calls.values import RecordsWatch
 
 
 class BaseWatch(ABC):

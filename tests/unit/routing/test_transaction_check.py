@@ -9,10 +9,10 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.cluster import transaction_check
-from sharebroker_server.cluster.transaction_check import Claim, CoordinatorCheck
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
+from sharebroker_server.routing import transaction_check
+from sharebroker_server.routing.transaction_check import Claim, CoordinatorCheck
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.rpc.partition_errors import wire
 

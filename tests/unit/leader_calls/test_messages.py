@@ -10,7 +10,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2 as gateway
 from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_calls.messages import (
+from sharebroker_server.leader_calls.messages import (
     ack_results,
     acknowledge_call,
     acknowledge_request,
@@ -34,7 +34,7 @@ from sharebroker_server.share_calls.messages import (
     reconcile_response,
     reconcile_results,
 )
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
     AckResult,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.share_calls.messages import (
+from sharebroker_server.leader_calls.messages import (
     ack_results,
     acknowledge_request,
     acquire_request,
@@ -23,7 +23,7 @@ from sharebroker_server.share_calls.messages import (
     reconcile_request,
     reconcile_results,
 )
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,
     AcquireCall,
@@ -36,7 +36,7 @@ from sharebroker_server.share_calls.values import (
     ReconcileCall,
     ReconcileResult,
 )
-from sharebroker_server.share_calls.watches import BaseWatch
+from sharebroker_server.leader_calls.watches import BaseWatch
 
 if TYPE_CHECKING:
     from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb

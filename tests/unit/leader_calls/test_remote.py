@@ -12,7 +12,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_calls.messages import (
+from sharebroker_server.leader_calls.messages import (
     acknowledge_request,
     acknowledge_response,
     acquire_request,
@@ -22,7 +22,7 @@ from sharebroker_server.share_calls.messages import (
     produce_request,
     produce_response,
 )
-from sharebroker_server.share_calls.remote import (
+from sharebroker_server.leader_calls.remote import (
     GRACE,
     UNREAD_MESSAGES,
     WATCH_GRACE,
@@ -30,7 +30,7 @@ from sharebroker_server.share_calls.remote import (
     RemoteLeader,
     RemoteWatch,
 )
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
     AckResult,
