@@ -48,7 +48,7 @@ SKEW: Final = 0.2
 DRIFT: Final = 0.0025
 """How far a clock's second is from a second, at most: a bad quartz is fifty times better."""
 
-_POLLING: Final = patch("sharebroker_server.gateway.share.multi_leader_fetch.POLL_INTERVAL", 0.5)
+_POLLING: Final = patch("sharebroker_server.gateway.share.fetch.POLL_INTERVAL", 0.5)
 """Seconds between two questions of a call that asks several leaders: ten times as long as elsewhere."""
 
 _LONGEST_RUN: Final = 60.0

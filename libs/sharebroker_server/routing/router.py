@@ -24,8 +24,7 @@ from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leader_calls.values import LeaderCalls
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeasesUnavailable, Member
-from sharebroker_server.rpc.local import LocalStub
-from sharebroker_server.rpc.remote import CHANNEL_OPTIONS, RemoteStub
+from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, RemoteStub
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub

@@ -23,7 +23,7 @@ from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.observe import MembershipLogger
-from sharebroker_server.rpc.limits import CallLimits
+from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
 

@@ -24,7 +24,7 @@ from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.port import Changes, SharePartitionState, StateSummary
 from sharebroker_server.routing.transaction_check import Claim
-from sharebroker_server.rpc.local import LocalContext
+from sharebroker_server.rpc.stubs import LocalContext
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 
 CONTEXT = LocalContext()

@@ -20,7 +20,7 @@ from sharebroker_server.group_coordinator.service.transactions.shards import mak
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
-from sharebroker_server.rpc.local import LocalContext
+from sharebroker_server.rpc.stubs import LocalContext
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 
 CONTEXT = LocalContext()

@@ -16,7 +16,7 @@ from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import LEADER, SHARE_COORDINATOR, Router
-from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.rpc.stubs import LocalStub
 
 ME = Member("1/1", 1, frozenset({LEADER, SHARE_COORDINATOR}), "127.0.0.1:1")
 OTHER = Member("2/1", 2, frozenset({LEADER}), "127.0.0.1:2")

@@ -13,8 +13,8 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.routing import transaction_check
 from sharebroker_server.routing.transaction_check import Claim, CoordinatorCheck
-from sharebroker_server.rpc.local import LocalStub
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
+from sharebroker_server.rpc.stubs import LocalStub
 
 PARTITION = names.partition("t", 4)
 VERIFYING, ADDING = Claim("x", adds=False), Claim("x", adds=True)

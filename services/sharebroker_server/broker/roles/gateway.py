@@ -8,19 +8,17 @@ from functools import partial
 from sharebroker_protocol.gateway.v1 import admin_pb2_grpc, plan_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
 from sharebroker_protocol.keda import externalscaler_pb2_grpc
 from sharebroker_server.broker.context import BrokerContext
-from sharebroker_server.catalog.internal_topics import internal_partitions
+from sharebroker_server.catalog.names import internal_partitions
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.grpc.admin_servicer import AdminServicer
 from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
-from sharebroker_server.gateway.grpc.plan_servicer import PlanServicer
-from sharebroker_server.gateway.grpc.produce_servicer import ProduceServicer
-from sharebroker_server.gateway.grpc.share_servicer import ShareServicer
+from sharebroker_server.gateway.grpc.servicers import AdminServicer, PlanServicer, ProduceServicer
+from sharebroker_server.gateway.grpc.share import ShareServicer
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers
 from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
 from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
 from sharebroker_server.gateway.kafka.dispatch.call import KafkaListener
 from sharebroker_server.gateway.metrics import gateway_families
-from sharebroker_server.gateway.share.session_reaper import SessionReaper
+from sharebroker_server.gateway.share.acknowledge import SessionReaper
 from sharebroker_server.leases.failure_detector import PortProbe
 from sharebroker_server.rpc.server import Service
 

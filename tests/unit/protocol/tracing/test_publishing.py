@@ -20,7 +20,7 @@ from sharebroker_protocol.tracing.limit import SpanLimit
 from sharebroker_protocol.tracing.publishing import RecordTraces
 from sharebroker_protocol.tracing.sampling import Sampling
 from sharebroker_protocol.tracing.tracer import Tracer
-from sharebroker_server.gateway.produce.record_traces import PublishTraces
+from sharebroker_server.gateway.produce.record_batching import PublishTraces
 from sharebroker_server.leader_calls.values import AppendResult
 from tests.unit.client.fake_gateway import FakeGateway
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import check_not_internal
+from sharebroker_server.catalog.names import check_not_internal
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import current_leader, node_endpoints
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call, Coalescing

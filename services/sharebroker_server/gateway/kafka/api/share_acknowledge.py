@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
     LED_ELSEWHERE,
     current_leader,

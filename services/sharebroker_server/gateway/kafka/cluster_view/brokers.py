@@ -31,7 +31,7 @@ from typing import Final, Protocol
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeasesUnavailable, Member

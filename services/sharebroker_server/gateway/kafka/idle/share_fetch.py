@@ -11,8 +11,7 @@ from typing import Final
 from typing_extensions import override
 
 from sharebroker_protocol.clock import now
-from sharebroker_server.gateway.core.sessions import INITIAL_EPOCH, Session
-from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.core.share_sessions import INITIAL_EPOCH, Session, SessionKey
 from sharebroker_server.gateway.kafka.dispatch.call import Call, Dispatch, Reply
 from sharebroker_server.gateway.kafka.idle.response_cache import CachedResponse, Prediction
 from sharebroker_server.gateway.share.fetch import seconds_of

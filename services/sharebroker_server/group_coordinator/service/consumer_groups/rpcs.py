@@ -37,7 +37,7 @@ from sharebroker_server.group_coordinator.service.consumer_groups.transaction_of
 )
 from sharebroker_server.group_coordinator.service.shards import Shards
 from sharebroker_server.routing.transaction_check import ADDING, Claim, TransactionCheck
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 
 _CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks whether a deferred reply can still arrive."""

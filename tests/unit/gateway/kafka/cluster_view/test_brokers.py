@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.kafka.cluster_view import brokers
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Broker as Address
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, ClusterView
