@@ -30,7 +30,6 @@ from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary
 from sharebroker_server.leases.membership import FailureDetector
-from sharebroker_server.leases.names import ROLES
 from sharebroker_server.leases.observe import MembershipLogger, lease_families
 from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
@@ -40,7 +39,7 @@ from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import link_families, unreachable
-from sharebroker_server.routing.router import GATEWAY, Router, in_the_clear
+from sharebroker_server.routing.router import GATEWAY, ROLES, Router, in_the_clear
 from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
