@@ -35,10 +35,10 @@ import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
-from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
-from sharebroker_server.leases import names, rules
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from sharebroker_server.leases import names, placement
 from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable, Member
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 
 _log = structlog.get_logger()
 
@@ -165,11 +165,11 @@ class ClusterView:
         role = _COORDINATORS.get(topic_id)
         resources = names.shards(role, size) if role else names.partitions(topic_id, size)
         # Shards in the order of their leases, which determines their owners (leases/holder.py).
-        owners = rules.spread(sorted(resources) if role else resources, GATEWAY, self.members)
+        owners = placement.spread(sorted(resources) if role else resources, GATEWAY, self.members)
         return [owners[resource].node_id if owners else self.local_id for resource in resources]
 
     def _preferred(self, resource: str) -> int:
-        member = rules.preferred(resource, GATEWAY, self.members)
+        member = placement.preferred(resource, GATEWAY, self.members)
         return member.node_id if member is not None else self.local_id
 
 

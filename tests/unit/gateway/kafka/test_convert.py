@@ -105,6 +105,5 @@ def test_another_version_of_a_message_is_copied() -> None:
 
 def test_omitted_fields_keep_their_defaults() -> None:
     convert = to_kafka(groups.JoinGroupResponse, JoinGroupResponse, omit=("leader",))
-    assert convert(groups.JoinGroupResponse(leader="a", member_id="m")) == JoinGroupResponse(
-        member_id="m", protocol_name=None, protocol_type=None, members=[]
-    )
+    made = convert(groups.JoinGroupResponse(leader="a", member_id="m"))
+    assert (made.leader, made.member_id) == ("", "m")

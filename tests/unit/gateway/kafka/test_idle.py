@@ -29,7 +29,7 @@ from sharebroker_server.kafka_wire.messages import (
     HeartbeatResponse,
     ShareGroupHeartbeatResponse,
 )
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,
     AcquireCall,
@@ -37,7 +37,7 @@ from sharebroker_server.share_calls.values import (
     ReconcileCall,
     ReconcileResult,
 )
-from sharebroker_server.share_partition_leader.requests.records_watch import LocalWatch
+from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
 from tests.support.kafka_client import KafkaClient, connected, fetch_topics
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.fakes import TOPIC, Leader
