@@ -15,8 +15,7 @@ from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
 from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog, RequestMetrics
-from sharebroker_server.kafka_wire.message_classes import Message, message_class
-from sharebroker_server.kafka_wire.schema import Field, Struct
+from sharebroker_server.kafka_wire.schema import Field, Message, Struct, message_class
 from sharebroker_server.telemetry.metrics import Family, gauge
 
 SHARE: Final = "share.version"

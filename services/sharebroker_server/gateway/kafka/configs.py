@@ -13,8 +13,8 @@ from sharebroker_server.catalog.records import ConfigResource, ResourceType
 from sharebroker_server.gateway.admin.topics import alter_configs
 from sharebroker_server.gateway.kafka.call import Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import duplicate_check, each_item
-from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from sharebroker_server.kafka_wire.schema import Message
 
 Change = pb.IncrementalAlterConfigsRequest.Config
 _Alteration = pb.IncrementalAlterConfigsRequest.Resource

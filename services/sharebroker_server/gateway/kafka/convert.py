@@ -20,8 +20,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message as Proto
 
 from sharebroker_server.kafka_wire.codegen import Source
-from sharebroker_server.kafka_wire.message_classes import Message, message_class
-from sharebroker_server.kafka_wire.schema import Field
+from sharebroker_server.kafka_wire.schema import Field, Message, message_class
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -14,7 +14,7 @@ from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.admin.cluster import list_offsets
 from sharebroker_server.gateway.kafka.call import Call, Refusal
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
-from sharebroker_server.kafka_wire.message_classes import Message
+from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.rpc.errors import wire
 
 Offset = pb.ListOffsetsResponse.Partition

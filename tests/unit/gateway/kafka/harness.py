@@ -21,13 +21,13 @@ from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
-from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.messages import (
     DeleteTopicsResponse,
     ListGroupsResponse,
     MetadataRequest,
     MetadataResponse,
 )
+from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import GATEWAY, Router
 from tests.support.kafka_client import KafkaClient, connected
