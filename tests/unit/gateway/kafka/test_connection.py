@@ -16,8 +16,9 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.connection import FAIRNESS, MAX_COALESCED
-from sharebroker_server.kafka_wire.frames import codec_of, read_response
+from sharebroker_server.kafka_wire.frames import codec_of
 from tests.support.kafka_client import connected
+from tests.support.kafka_frames import read_response
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.kafka.harness import (
     EXECUTE,
