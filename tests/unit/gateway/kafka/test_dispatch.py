@@ -66,7 +66,7 @@ async def test_requests_and_failures_are_counted(harness: Harness) -> None:
     await harness.call(4, HeartbeatRequest(group_id="g"), HeartbeatResponse)
     metrics = harness.listener.metrics
     assert (metrics.requests[HEARTBEAT], metrics.failures[HEARTBEAT]) == (2, 1)
-    assert harness.listener.fetch_memory.in_flight == 0
+    assert harness.listener.fetches_in_flight == 0
 
 
 async def test_an_unexpected_exception_is_logged_and_sent_as_an_error(harness: Harness) -> None:
