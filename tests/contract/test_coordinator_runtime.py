@@ -30,7 +30,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Reply,
     Write,
 )
-from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.service.servicer import Host, make_host
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import StreamLog

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import structlog
 
+from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.coordinator_runtime.effects import Perform, no_effects, perform_all
-from sharebroker_server.coordinator_runtime.lifecycle import ShardState, transition
-from sharebroker_server.coordinator_runtime.load_failures import LoadFailureReporter, decoded, replay
+from sharebroker_server.coordinator_runtime.lifecycle import (
+    LoadFailureReporter,
+    ShardState,
+    decoded,
+    replay,
+    transition,
+)
 from sharebroker_server.coordinator_runtime.machine import A, C, Codec, Decision, Machine, R
-from sharebroker_server.coordinator_runtime.pending import Pending, Waiter, resolve
-from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
-from sharebroker_server.coordinator_runtime.timer import EarliestTimer
-from sharebroker_server.coordinator_runtime.trimming import Trimming
+from sharebroker_server.coordinator_runtime.pending import (
+    Pending,
+    Perform,
+    Waiter,
+    no_effects,
+    perform_all,
+    resolve,
+)
 from sharebroker_server.leases.ownership import Ownership
 from sharebroker_server.stream_log.port import (
     LogError,
@@ -26,6 +36,109 @@ from sharebroker_server.stream_log.port import (
     LogRefused,
     StreamLog,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """The settings of every shard of a process; times in seconds.
+
+    * `queue_limit`: pending commands and records of a shard.
+    * `group_records`, `group_bytes`: records of one append. `load_page`: records of one read during a load.
+    * `trim_records`, `trim_interval`: the log is trimmed at the next append after either.
+    * `backoff_first`, `backoff_most`: the pause before a failed load is retried, doubled up to the maximum.
+    * `refusal_pause`: time without appends after the store rejected one; reads continue.
+    * `drain_timeout`: time that closing waits for pending records.
+    * `timer_floor`: the shortest timer. `clock`: seconds since the Unix epoch.
+    """
+
+    queue_limit: int = 20_000
+    group_records: int = 2_000
+    group_bytes: int = 4 * 1024 * 1024
+    load_page: int = 1_000
+    trim_records: int = 1_000
+    trim_interval: float = 300.0
+    backoff_first: float = 0.05
+    backoff_most: float = 1.0
+    refusal_pause: float = 0.5
+    drain_timeout: float = 5.0
+    timer_floor: float = 0.01
+    clock: Callable[[], float] = now
+
+    def backoff(self, failures: int) -> float:
+        """Returns the pause before the load that follows so many consecutive failures; none after
+        the first.
+        """
+        if failures < 2:
+            return 0.0
+        return min(self.backoff_first * 2.0 ** min(failures - 2, 32), self.backoff_most)
+
+
+class EarliestTimer:
+    """Calls `due` at the earliest time it was armed for since the last call.
+
+    An early call finds nothing due and arms the timer again, which is cheaper than moving it each time.
+    """
+
+    __slots__ = ("_due", "_handle")
+
+    def __init__(self, due: Callable[[], None]) -> None:
+        self._due = due
+        self._handle: asyncio.TimerHandle | None = None
+
+    def arm(self, at: float) -> None:
+        """Arms the timer for `at` (loop time) unless it fires earlier already."""
+        if self._handle is not None:
+            if self._handle.when() <= at:
+                return
+            self._handle.cancel()
+        self._handle = asyncio.get_running_loop().call_at(at, self._fire)
+
+    def cancel(self) -> None:
+        """Disarms the timer. Idempotent."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._due()
+
+
+class Trimming:
+    """Schedules the trims of one shard: after `trim_records` records or `trim_interval` seconds (loop time).
+
+    `before` is the position below which the log is trimmed.
+    """
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = settings
+        self.before = 1
+        self._trimmed = 0
+        self._at = 0.0
+        self._plan: tuple[int, int] | None = None
+
+    def loaded(self, trimmed: int, now: float) -> None:
+        """Records that the log was read and starts after position `trimmed`."""
+        self._trimmed, self._at = trimmed, now + self._settings.trim_interval
+        self.before = trimmed + 1
+
+    def forget(self) -> None:
+        """Drops the plan: pending records were discarded, so its position may never become durable."""
+        self._plan = None
+
+    def due(self, machine: Machine[Any, Any, Any], pending: Pending, now: float) -> int | None:
+        """Returns the position before which the log can be trimmed now; None if no trim is due."""
+        if self._plan is None:
+            if pending.durable - self._trimmed < self._settings.trim_records and now < self._at:
+                return None
+            self._plan = machine.trim_before(), pending.applied
+        # A record is redundant only once the record that replaced it is durable.
+        before, applied = self._plan
+        if pending.durable < applied:
+            return None
+        self._plan, self._trimmed, self._at = None, pending.durable, now + self._settings.trim_interval
+        return before
+
 
 _log = structlog.get_logger()
 

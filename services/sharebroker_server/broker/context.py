@@ -17,7 +17,7 @@ from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.broker.storage import Storage, open_storage
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Router, in_the_clear
-from sharebroker_server.coordinator_runtime.metrics import AnyHost
+from sharebroker_server.coordinator_runtime.host import AnyHost
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
 from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder

@@ -11,7 +11,7 @@ from sharebroker_protocol.tracing.env_validation import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.broker.tracing_setup import attributes, log_export_failure
 from sharebroker_server.cluster.router import GATEWAY, ROLES
-from sharebroker_server.coordinator_runtime.metrics import AnyHost, not_active, shard_families
+from sharebroker_server.coordinator_runtime.host import AnyHost, not_active, shard_families
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.observe import lease_families
 from sharebroker_server.redis_link.link.port import Link

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
+from sharebroker_server.coordinator_runtime.shard import RuntimeSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
+from sharebroker_server.coordinator_runtime.shard import RuntimeSettings
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.machine import Decision, Effect, SoftChange, WithoutSoftState
-from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
-from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.coordinator_runtime.shard import RuntimeSettings, ShardRuntime
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import StreamLog
 from tests.support.lease import Lease

@@ -10,9 +10,11 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.coordinator_runtime.pending import Pending
+from sharebroker_server.coordinator_runtime.shard import EarliestTimer, RuntimeSettings, Trimming
 from sharebroker_server.stream_log.port import LogNotWritten
 from tests.testkit.waiting import eventually
-from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Put, outcome
+from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Ledger, Put, outcome
 
 Logs = list[MutableMapping[str, Any]]
 
@@ -395,3 +397,72 @@ async def test_deadline_of_a_completed_caller_is_ignored() -> None:
     assert await harness.put("a", timeout=0.005) == "1"
     await asyncio.sleep(0.02)
     assert await harness.put("b", timeout=0.5) == "1"
+
+
+@pytest.mark.parametrize(
+    ("failures", "pause"),
+    [(0, 0.0), (1, 0.0), (2, 0.05), (3, 0.1), (4, 0.2), (6, 0.8), (7, 1.0), (10_000, 1.0)],
+)
+def test_pause_before_a_load_doubles_from_the_second_failure_on(failures: int, pause: float) -> None:
+    assert RuntimeSettings(backoff_first=0.05, backoff_most=1.0).backoff(failures) == pytest.approx(pause)
+
+
+async def test_timer_fires_once_at_the_earliest_time() -> None:
+    fired: list[float] = []
+    loop = asyncio.get_running_loop()
+    timer, start = EarliestTimer(lambda: fired.append(loop.time())), loop.time()
+    timer.arm(start + 60.0)
+    timer.arm(start + 0.01)
+    timer.arm(start + 30.0)
+    await asyncio.sleep(0.05)
+    assert len(fired) == 1
+    assert fired[0] >= start + 0.01
+
+
+async def test_cancelled_timer_does_not_fire_until_it_is_armed_again() -> None:
+    fired: list[None] = []
+    timer, loop = EarliestTimer(lambda: fired.append(None)), asyncio.get_running_loop()
+    timer.arm(loop.time())
+    timer.cancel()
+    timer.cancel()
+    await asyncio.sleep(0.01)
+    assert fired == []
+    timer.arm(loop.time())
+    await asyncio.sleep(0.01)
+    assert fired == [None]
+
+
+def trimming() -> Trimming:
+    found = Trimming(RuntimeSettings(trim_records=2, trim_interval=10.0))
+    found.loaded(5, 100.0)
+    return found
+
+
+def machine(last: int) -> Ledger:
+    ledger = Ledger()
+    ledger.apply("a=1", last)
+    return ledger
+
+
+def test_trim_is_due_after_records_or_time() -> None:
+    assert trimming().before == 6
+    assert trimming().due(machine(6), Pending(6), 109.0) is None
+    assert trimming().due(machine(7), Pending(7), 101.0) == 7
+    assert trimming().due(machine(6), Pending(6), 110.0) == 6
+
+
+def test_trim_waits_for_the_records_that_were_applied_when_it_was_planned() -> None:
+    pending, plan = Pending(7), trimming()
+    pending.add([b"x"])
+    assert plan.due(machine(8), pending, 101.0) is None
+    pending.add([b"y"])
+    pending.commit(1)
+    assert plan.due(machine(9), pending, 101.0) == 8
+
+
+def test_forgotten_plan_is_made_again() -> None:
+    pending, plan = Pending(7), trimming()
+    pending.add([b"x"])
+    assert plan.due(machine(8), pending, 101.0) is None
+    plan.forget()
+    assert plan.due(machine(7), Pending(7), 101.0) == 7

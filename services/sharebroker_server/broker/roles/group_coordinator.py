@@ -12,7 +12,7 @@ from sharebroker_server.broker.roles.transaction_coordinator import transaction_
 from sharebroker_server.cluster.transaction_check import CoordinatorCheck
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.service.catalog.servicer import CatalogServicer, make_catalog_host
+from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
 from sharebroker_server.group_coordinator.service.servicer import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host

@@ -6,11 +6,12 @@ from contextlib import AsyncExitStack
 
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2_grpc
 from sharebroker_server.broker.context import BrokerContext
-from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
-from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
+from sharebroker_server.group_coordinator.clients.markers import AllMarkers, GroupMarkers, LeaderMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
-from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.transactions import (
+    TransactionCoordinator,
+    make_transaction_host,
+)
 from sharebroker_server.rpc.server import Service
 
 

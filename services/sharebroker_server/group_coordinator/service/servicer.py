@@ -24,35 +24,34 @@ from sharebroker_server.cluster.transaction_check import TransactionCheck
 from sharebroker_server.coordinator_runtime.machine import Effect
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnds
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.core.commands import (
+from sharebroker_server.group_coordinator.core.consumer_groups.group import DeferredReply
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
     DescribeGroup,
     GroupDescription,
     ListGroups,
+    MemberFenced,
+    Rebalanced,
     UnchangedHeartbeat,
 )
-from sharebroker_server.group_coordinator.core.consumer_groups.effects import DeferredReply
-from sharebroker_server.group_coordinator.core.share_groups.effects import MemberFenced, Rebalanced
 from sharebroker_server.group_coordinator.core.view import ClusterView
-from sharebroker_server.group_coordinator.service.consumer_groups.deferred_replies import DeferredReplies
-from sharebroker_server.group_coordinator.service.consumer_groups.offsets_log import OffsetsLog
-from sharebroker_server.group_coordinator.service.consumer_groups.rpcs import ConsumerGroupRpcs
-from sharebroker_server.group_coordinator.service.messages import (
+from sharebroker_server.group_coordinator.service.consumer_groups import ConsumerGroupRpcs, DeferredReplies
+from sharebroker_server.group_coordinator.service.lag import Lags
+from sharebroker_server.group_coordinator.service.metrics import GroupMetrics
+from sharebroker_server.group_coordinator.service.offsets_log import OffsetsLog
+from sharebroker_server.group_coordinator.service.shards import Host, Shards
+from sharebroker_server.group_coordinator.service.share_groups import (
+    Administration,
     Described,
+    MemberLeft,
+    Membership,
+    StateChanged,
     described,
     heartbeat_in,
     heartbeat_out,
     listed,
     not_described,
 )
-from sharebroker_server.group_coordinator.service.shards import Host, Shards
-from sharebroker_server.group_coordinator.service.share_groups.administration import (
-    Administration,
-    StateChanged,
-)
-from sharebroker_server.group_coordinator.service.share_groups.lag import Lags
-from sharebroker_server.group_coordinator.service.share_groups.membership import MemberLeft, Membership
-from sharebroker_server.group_coordinator.service.share_groups.metrics import GroupMetrics
-from sharebroker_server.group_coordinator.service.share_groups.share_states import ShareStates
+from sharebroker_server.group_coordinator.service.share_states import ShareStates
 from sharebroker_server.persister.port import Persister
 
 _log = structlog.get_logger()

@@ -6,13 +6,11 @@ import asyncio
 from typing import Any, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.coordinator_runtime.host import ShardHost
+from sharebroker_server.coordinator_runtime.host import ShardHost, shard_of
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.core.commands import Command, ListGroups, Reply
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import ListConsumers
-from sharebroker_server.group_coordinator.core.machine import GroupMachine
-from sharebroker_server.group_coordinator.core.records import Record
+from sharebroker_server.group_coordinator.core.machine import Command, GroupMachine, Record, Reply
+from sharebroker_server.group_coordinator.core.share_groups.commands import ListGroups
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 from sharebroker_server.stream_log.port import StreamLog

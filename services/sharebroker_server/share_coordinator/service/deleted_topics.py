@@ -11,7 +11,7 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.share_coordinator.core.commands import Command, DeleteTopic, ListTopics, Reply
-from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareRecord
 
 _log = structlog.get_logger()
 

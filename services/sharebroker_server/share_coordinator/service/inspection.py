@@ -7,17 +7,17 @@ from typing import Final, cast
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.coordinator_runtime.load_failures import REPAIR
+from sharebroker_server.coordinator_runtime.lifecycle import REPAIR
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
-from sharebroker_server.share_coordinator.core.records import (
+from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     ShareCheckpoint,
     ShareRecord,
+    ShareState,
 )
-from sharebroker_server.share_coordinator.core.state import ShareState
 from sharebroker_server.share_coordinator.service.messages import log_record, state_record
 from sharebroker_server.stream_log.port import LogUnavailable
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 from sharebroker_protocol.model import StateBatch
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.share_coordinator.core.commands import ReadReply, Summary
-from sharebroker_server.share_coordinator.core.records import (
+from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
     ShareCheckpoint,
     ShareDelta,
     ShareRecord,
+    ShareState,
 )
-from sharebroker_server.share_coordinator.core.state import ShareState
 
 LogRecord = pb.InspectShareGroupStateResponse.LogRecord
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
@@ -13,9 +13,8 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as p
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
     ShareCoordinatorServiceServicer,
 )
-from sharebroker_protocol.tracing import enabled
-from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.coordinator_runtime.host import ShardHost
+from sharebroker_protocol.tracing import enabled, names
+from sharebroker_server.coordinator_runtime.host import ShardHost, shard_of
 from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.rpc.partition_errors import refusal
 from sharebroker_server.shard_topic.reading import fetch, find_offset
@@ -29,16 +28,18 @@ from sharebroker_server.share_coordinator.core.commands import (
     Reply,
     Summarize,
     Write,
+    make_key,
 )
-from sharebroker_server.share_coordinator.core.key import make_key
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.service.inspection import inspect
 from sharebroker_server.share_coordinator.service.messages import batches_in, read_fields, summary_fields
-from sharebroker_server.share_coordinator.service.tracing import trace_write
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
 from sharebroker_server.stream_log.port import StreamLog
+
+if TYPE_CHECKING:
+    from sharebroker_protocol.tracing.tracer import Tracer
 
 Host = ShardHost[Command, ShareRecord, Reply]
 Fields = Callable[[Any], dict[str, Any]]
@@ -243,3 +244,27 @@ def _write(key: SharePartitionKey, data: pb.WriteShareGroupStateRequest.Partitio
 
 def _nothing(_: object) -> dict[str, Any]:
     return {}
+
+
+def trace_write(tracer: Tracer, written: asyncio.Future[Any], write: Write) -> None:
+    """Records a span from the request to the append, if the request belongs to a sampled trace."""
+    parent = tracer.current()
+    if parent is None:
+        return
+    attributes: dict[str, str | int] = {
+        names.SYSTEM: names.SHAREBROKER,
+        names.OPERATION: "append state",
+        names.GROUP: write.key.group_id,
+        names.PARTITION: str(write.key.partition),
+        "messaging.sharebroker.start_offset": write.start_offset,
+        "messaging.sharebroker.leader_epoch": write.leader_epoch,
+    }
+    span = tracer.inner("append state", parent, attributes)
+    if span is None:
+        return
+
+    def ended(future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        tracer.end(span, error if isinstance(error, KafkaError) else None)
+
+    written.add_done_callback(ended)

@@ -6,14 +6,14 @@ import pytest
 
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.commands import ReadReply, Summary
-from sharebroker_server.share_coordinator.core.records import (
+from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
     ShareCheckpoint,
     ShareDelta,
     ShareRecord,
+    ShareState,
 )
-from sharebroker_server.share_coordinator.core.state import ShareState
 from sharebroker_server.share_coordinator.service import messages
 from tests.unit.share_coordinator.harness import KEY, batch
 

@@ -35,23 +35,25 @@ from typing import Any, Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.compaction.live_keys import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision, Effect, SoftChange
-from sharebroker_server.group_coordinator.core.session_clocks import Deadlines
+from sharebroker_server.group_coordinator.core.deadlines import Deadlines
 from sharebroker_server.group_coordinator.core.transactions import commands as c
-from sharebroker_server.group_coordinator.core.transactions import rules, staging
-from sharebroker_server.group_coordinator.core.transactions.ids import IdAllocation, IdsAssigned, ProducerIds
+from sharebroker_server.group_coordinator.core.transactions import (
+    rules,
+)
 from sharebroker_server.group_coordinator.core.transactions.model import (
     ENDING,
     IDLE,
-    ONGOING,
-    Transaction,
-    TransactionState,
-)
-from sharebroker_server.group_coordinator.core.transactions.records import (
     IDS,
+    ONGOING,
+    IdAllocation,
+    IdsAssigned,
     Key,
+    ProducerIds,
     ProducerIdsRecord,
     Record,
+    Transaction,
     TransactionRecord,
+    TransactionState,
 )
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
@@ -283,11 +285,11 @@ class TransactionMachine:
 
     def _stage(self, command: c.Stage, now_ms: int, _: IdAllocation) -> _Decision:
         before = self.transactions.get(command.transactional_id)
-        return _changed(command.transactional_id, staging.stage(before, command, now_ms), None)
+        return _changed(command.transactional_id, rules.stage(before, command, now_ms), None)
 
     def _read_staged(self, command: c.ReadStaged, now_ms: int, _: IdAllocation) -> _Decision:
         before = self.transactions.get(command.transactional_id)
-        after, staged = staging.staged_of(before, command, now_ms)
+        after, staged = rules.staged_of(before, command, now_ms)
         return _changed(command.transactional_id, after, staged)
 
     def _new_producer(self, _: c.NewProducer, __: int, ids: IdAllocation) -> _Decision:
