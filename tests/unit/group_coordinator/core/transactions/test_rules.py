@@ -9,7 +9,6 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.transactions import rules
-from sharebroker_server.group_coordinator.core.transactions import rules
 from sharebroker_server.group_coordinator.core.transactions.commands import (
     Aborting,
     AddPartitions,
