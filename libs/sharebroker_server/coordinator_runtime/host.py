@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, reduce
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
@@ -18,20 +18,7 @@ from sharebroker_server.leases.ownership import Holder, LeaseOwnership
 from sharebroker_server.stream_log.port import StreamLog
 from sharebroker_server.telemetry.metrics import Family, gauge
 
-
-def java_string_hash(text: str) -> int:
-    """Returns Java's `String.hashCode()`: computed over UTF-16 code units, a signed 32-bit number."""
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    units = (encoded[i] << 8 | encoded[i + 1] for i in range(0, len(encoded), 2))
-    unsigned = reduce(lambda hashed, unit: (31 * hashed + unit) & 0xFFFFFFFF, units, 0)
-    return unsigned - (1 << 32) if unsigned >> 31 else unsigned
-
-
-@lru_cache(65_536)  # called for every state write, and Java's hash is a loop in Python
-def shard_of(key: str, shards: int) -> int:
-    """Returns `Utils.abs(hash) % shards`; Kafka defines the absolute value of -2**31 as 0."""
-    hashed = java_string_hash(key)
-    return 0 if hashed == -(1 << 31) else abs(hashed) % shards
+T = TypeVar("T")
 
 
 class ShardHost(Generic[C, R, A]):
@@ -78,12 +65,23 @@ class ShardHost(Generic[C, R, A]):
         """Returns all owned shards, ordered by number."""
         return (self._held[index] for index in sorted(self._held))
 
-    async def list_all(self, command: C, timeout: float) -> tuple[dict[str, Any], list[int]]:
+    def of(self, key: str) -> ShardRuntime[C, R, A]:
+        """Returns the owned shard that a key selects. Raises NOT_COORDINATOR."""
+        return self.shard(shard_of(key, self.shards or 1))
+
+    async def request(self, key: str, command: C, kind: type[T]) -> T:
+        """Returns the reply of a key's shard to a command.
+
+        Raises as `ShardRuntime.submit` does, and UNKNOWN_SERVER_ERROR for a reply of another kind.
+        """
+        return expected(await self.of(key).submit(command), kind)
+
+    async def list_all(self, command: C) -> tuple[dict[str, Any], list[int]]:
         """Returns the joint reply of all owned shards to a command that lists by id, and their numbers."""
         found: dict[str, Any] = {}
         indices = self.indices()
         for index in indices:
-            reply = await self.shard(index).write(command, timeout=timeout)
+            reply = await self.shard(index).submit(command)
             if isinstance(reply, dict):
                 found |= reply
         return found, indices
@@ -124,6 +122,28 @@ class ShardHost(Generic[C, R, A]):
         shard = self._held.pop(index, None)
         if shard is not None:
             await shard.close()
+
+
+def expected(reply: object, kind: type[T]) -> T:
+    """Returns the reply if it is of this kind. Raises UNKNOWN_SERVER_ERROR."""
+    if not isinstance(reply, kind):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The reply is {reply!r}, not a {kind.__name__}.")
+    return reply
+
+
+def java_string_hash(text: str) -> int:
+    """Returns Java's `String.hashCode()`: computed over UTF-16 code units, a signed 32-bit number."""
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    units = (encoded[i] << 8 | encoded[i + 1] for i in range(0, len(encoded), 2))
+    unsigned = reduce(lambda hashed, unit: (31 * hashed + unit) & 0xFFFFFFFF, units, 0)
+    return unsigned - (1 << 32) if unsigned >> 31 else unsigned
+
+
+@lru_cache(65_536)  # called for every state write, and Java's hash is a loop in Python
+def shard_of(key: str, shards: int) -> int:
+    """Returns `Utils.abs(hash) % shards`; Kafka defines the absolute value of -2**31 as 0."""
+    hashed = java_string_hash(key)
+    return 0 if hashed == -(1 << 31) else abs(hashed) % shards
 
 
 AnyHost = ShardHost[Any, Any, Any]

@@ -76,14 +76,13 @@ class DamagedLogError(ValueError):
 
 def decoded(codec: Codec[R], entries: Sequence[Entry]) -> list[tuple[int, R]]:
     """Returns positions and records. Raises DamagedLogError."""
-    return [(entry.position, _record(codec, entry)) for entry in entries]
-
-
-def _record(codec: Codec[R], entry: Entry) -> R:
-    try:
-        return codec.decode(entry.payload)
-    except ValueError as error:
-        raise DamagedLogError(entry.position, f"is not a valid record ({error})") from error
+    records: list[tuple[int, R]] = []
+    for entry in entries:
+        try:
+            records.append((entry.position, codec.decode(entry.payload)))
+        except ValueError as error:
+            raise DamagedLogError(entry.position, f"is not a valid record ({error})") from error
+    return records
 
 
 def replay(machine: Machine[Any, R, Any], page: Iterable[tuple[int, R]]) -> None:

@@ -45,11 +45,11 @@ from sharebroker_server.group_coordinator.clients.markers import AllMarkers, Gro
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
-from sharebroker_server.group_coordinator.service.servicer import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
+from sharebroker_server.group_coordinator.service.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.share_groups import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.transactions import (
     TransactionCoordinator,
-    make_transaction_host,
 )
 from sharebroker_server.leases.failure_detector import PortProbe
 from sharebroker_server.leases.holder import LeaseHolder
@@ -116,10 +116,10 @@ async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     base.rechecks.append(host.recheck)
     stack.push_async_callback(host.stop)
     interval = base.settings.config.share_coordinator_state_topic_prune_interval_ms / 1000
-    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval, config.write_timeout)
+    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval)
     cleanup.start()
     stack.push_async_callback(cleanup.stop)
-    servicer = ShareCoordinator(host, config, base.catalog.partition_exists, base.storage.keys.log)
+    servicer = ShareCoordinator(host, base.catalog.partition_exists, base.storage.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
     return [
         Service(

@@ -15,9 +15,9 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction
+from sharebroker_server.group_coordinator.service.shards import make_transaction_host
 from sharebroker_server.group_coordinator.service.transactions import (
     TransactionCoordinator,
-    make_transaction_host,
 )
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore

@@ -67,7 +67,7 @@ async def test_single_process_owns_every_shard(cluster: Cluster) -> None:
     assert [shard.shard for shard in host.held()] == [f"share-coordinator:{n}" for n in range(4)]
     assert host.indices() == [0, 1, 2, 3]
     await eventually(lambda: active(host))
-    assert await host.shard(2).write(Put("a", ("1",)), timeout=5) == "1"
+    assert await host.shard(2).submit(Put("a", ("1",))) == "1"
     assert cluster.log.appends == [("share-coordinator:2", 1, 1)]
 
 
@@ -96,7 +96,7 @@ async def test_handed_over_shards_keep_their_state(cluster: Cluster) -> None:
     first = await cluster.process(1)
     await eventually(lambda: active(first))
     for index in range(4):
-        await first.shard(index).write(Put("a", (str(index),)), timeout=5)
+        await first.shard(index).submit(Put("a", (str(index),)))
     second = await cluster.process(2)
     host, holder = cluster.processes.pop(0)
     await holder.stop()
@@ -104,7 +104,7 @@ async def test_handed_over_shards_keep_their_state(cluster: Cluster) -> None:
     await cluster.processes[0][1].reconcile()
     await eventually(lambda: len(list(second.held())) == 4 and active(second))
     for index in range(4):
-        assert await second.shard(index).write(Get("a"), timeout=5) == str(index)
+        assert await second.shard(index).submit(Get("a")) == str(index)
 
 
 async def test_an_unknown_outcome_raises_the_epoch_of_the_lease(cluster: Cluster) -> None:
@@ -113,11 +113,11 @@ async def test_an_unknown_outcome_raises_the_epoch_of_the_lease(cluster: Cluster
     resource = host.resource(0)
     assert cluster.leases.epoch_of(resource) == 1
     cluster.log.fail_next_append(Fault.DONE_UNKNOWN)
-    written = await outcome(host.shard(0).write(Put("a", ("1",)), timeout=5))
+    written = await outcome(host.shard(0).submit(Put("a", ("1",))))
     assert written is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await eventually(lambda: active(host))
     assert cluster.leases.epoch_of(resource) == 2
-    assert await host.shard(0).write(Get("a"), timeout=5) == "1"
+    assert await host.shard(0).submit(Get("a")) == "1"
 
 
 @pytest.mark.parametrize(

@@ -42,10 +42,10 @@ async def test_commands_of_one_turn_go_out_in_one_append() -> None:
 async def test_writes_during_an_append_form_the_next_group() -> None:
     harness = await Harness().opened()
     harness.memory.hold()
-    first = harness.shard.submit(Put("a", ("1",)), timeout=5)
+    first = harness.shard.submit(Put("a", ("1",)))
     await asyncio.sleep(0)
-    rest = [harness.shard.submit(Put("a", (str(n),)), timeout=5) for n in range(2, 6)]
-    read = harness.shard.submit(Get("a"), timeout=5)
+    rest = [harness.shard.submit(Put("a", (str(n),))) for n in range(2, 6)]
+    read = harness.shard.submit(Get("a"))
     await asyncio.sleep(0)
     assert not first.done()
     harness.memory.release()
@@ -56,9 +56,7 @@ async def test_writes_during_an_append_form_the_next_group() -> None:
 async def test_submit_all_returns_each_result() -> None:
     harness = await Harness().opened()
     harness.memory.hold()
-    made = harness.shard.submit_all(
-        [Put("a", ("1",)), Put("", ()), Get("a"), Put("a", ("2", "3"))], timeout=5
-    )
+    made = harness.shard.submit_all([Put("a", ("1",)), Put("", ()), Get("a"), Put("a", ("2", "3"))])
     await asyncio.sleep(0)
     assert not made.done()
     harness.memory.release()
@@ -70,14 +68,14 @@ async def test_submit_all_returns_each_result() -> None:
 
 async def test_submit_all_of_reads_completes_at_once() -> None:
     harness = await Harness().opened()
-    assert harness.shard.submit_all([Get("a"), Get("b")], timeout=5).result() == ["", ""]
+    assert harness.shard.submit_all([Get("a"), Get("b")]).result() == ["", ""]
 
 
 async def test_read_waits_for_pending_records() -> None:
     harness = await Harness().opened()
     harness.memory.hold()
-    harness.shard.submit(Put("a", ("1",)), timeout=5)
-    read = harness.shard.submit(Get("a"), timeout=5)
+    harness.shard.submit(Put("a", ("1",)))
+    read = harness.shard.submit(Get("a"))
     await asyncio.sleep(0.01)
     assert not read.done()
     harness.memory.release()
@@ -86,7 +84,7 @@ async def test_read_waits_for_pending_records() -> None:
 
 async def test_read_without_pending_records_completes_at_once() -> None:
     harness = await Harness().opened()
-    assert harness.shard.submit(Get("a"), timeout=5).result() == ""
+    assert harness.shard.submit(Get("a")).result() == ""
 
 
 async def test_read_without_pending_records_needs_a_valid_lease() -> None:
@@ -147,9 +145,9 @@ async def test_rejection_of_commands_by_state() -> None:
 async def test_the_queue_is_bounded() -> None:
     harness = await Harness(queue_limit=4).opened()
     harness.memory.hold()
-    first = [harness.shard.submit(Put("a", ("1",)), timeout=5) for _ in range(2)]
+    first = [harness.shard.submit(Put("a", ("1",))) for _ in range(2)]
     with pytest.raises(KafkaError) as refused:
-        harness.shard.submit(Put("a", ("2",)), timeout=5)
+        harness.shard.submit(Put("a", ("2",)))
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert refused.value.retry_after
     harness.memory.release()
@@ -215,10 +213,10 @@ async def test_record_that_cannot_be_applied_reloads_the_shard() -> None:
 async def test_record_that_cannot_be_applied_during_an_append() -> None:
     harness = await Harness(trim_records=1).opened()
     harness.memory.hold()
-    under_way = harness.shard.submit(Put("a", ("1",)), timeout=5)
+    under_way = harness.shard.submit(Put("a", ("1",)))
     await asyncio.sleep(0)
     with pytest.raises(RuntimeError, match="poison"):
-        harness.shard.submit(Put("poison", ("1",)), timeout=5)
+        harness.shard.submit(Put("poison", ("1",)))
     assert await outcome(under_way) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.memory.release()
     await harness.active()
@@ -285,7 +283,7 @@ async def test_a_timer_waits_while_the_queue_is_full() -> None:
     now = [0.0]
     harness = await Harness(clock=lambda: now[0], queue_limit=2).opened()
     harness.memory.hold()
-    first = harness.shard.submit(Put("at", ("0.001",)), timeout=5)
+    first = harness.shard.submit(Put("at", ("0.001",)))
     now[0] = 1.0
     await asyncio.sleep(0.02)
     harness.memory.release()
@@ -298,7 +296,7 @@ async def test_no_timer_fires_on_a_closing_shard() -> None:
     now = [0.0]
     harness = await Harness(clock=lambda: now[0], drain_timeout=5.0).opened()
     harness.memory.hold()
-    last = harness.shard.submit(Put("at", ("0.001",)), timeout=5)
+    last = harness.shard.submit(Put("at", ("0.001",)))
     closing = asyncio.create_task(harness.shard.close())
     now[0] = 1.0
     await asyncio.sleep(0.02)
@@ -340,7 +338,7 @@ async def test_trim_waits_until_replacing_records_are_durable() -> None:
     """The machine already calls a=1 replaced; the log does not have the record that replaces it."""
     harness = await Harness(trim_records=1, group_records=1).opened()
     harness.memory.hold()
-    both = [harness.shard.submit(Put("a", (value,)), timeout=5) for value in "12"]
+    both = [harness.shard.submit(Put("a", (value,))) for value in "12"]
     await asyncio.sleep(0)
     trimmed: list[int] = []
     trim = harness.memory.trim

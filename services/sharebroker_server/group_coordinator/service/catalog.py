@@ -63,7 +63,6 @@ class CatalogServicer(ClusterServiceServicer):
 
     def __init__(self, host: CatalogHost, config: GroupCoordinatorConfig, follower: MetadataCache) -> None:
         self._host = host
-        self._timeout = config.write_timeout
         self._cluster_id = config.cluster_id
         self._follower = follower
 
@@ -161,7 +160,7 @@ class CatalogServicer(ClusterServiceServicer):
 
     async def _write(self, command: CatalogCommand) -> CatalogReply | KafkaError:
         try:
-            reply = await self._host.shard(0).write(command, timeout=self._timeout)
+            reply = await self._host.shard(0).submit(command)
         except KafkaError as error:
             if error.code in _CALL_ERRORS:
                 raise

@@ -1,9 +1,9 @@
-"""RPCs of consumer groups: converts messages to commands, and waits for deferred replies."""
+"""RPCs of consumer groups: membership with deferred replies, and offsets, also in transactions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, TypeVar
@@ -11,9 +11,14 @@ from uuid import uuid4
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
+    GroupCoordinatorServiceServicer,
+)
 from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.status.v1 import status_pb2
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID
 from sharebroker_server.cluster.transaction_check import ADDING, Claim, TransactionCheck
+from sharebroker_server.coordinator_runtime.host import expected, shard_of
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
     CommitOffsets,
@@ -23,249 +28,154 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     ConsumersDescription,
     DeferredResult,
     DescribeConsumers,
+    DescribedConsumer,
     FetchOffsets,
     ForgetOffsets,
     GroupOffsets,
     Join,
     Joined,
+    JoinedMember,
     Leave,
     Leaver,
-    ListConsumers,
     MemberIdentity,
     Sync,
     Synced,
 )
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import UnverifiedError
-from sharebroker_server.group_coordinator.service.shards import Shards
+from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.leases import names
+from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.rpc.partition_errors import wire
 
 _CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks whether a deferred reply can still arrive."""
 
-_NO_OFFSET: Final = Committed(-1)
-
 T = TypeVar("T", Joined, Synced)
 
 
-class ConsumerGroupRpcs:
-    """Every method raises KafkaError."""
+class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
+    """The part of the service that is about consumer groups."""
 
-    def __init__(self, shards: Shards, deferred: DeferredReplies, check: TransactionCheck) -> None:
-        self._shards = shards
-        self._deferred = deferred
-        self._in_transactions = TransactionOffsets(shards, check)
+    def __init__(self, host: Host, check: TransactionCheck) -> None:
+        self._host = host
+        self._deferred = DeferredReplies()
+        self._in_transactions = TransactionOffsets(host, check)
 
-    async def join(self, request: pb.JoinGroupRequest) -> pb.JoinGroupResponse:
+    async def JoinGroup(self, request: pb.JoinGroupRequest, _context: Any) -> pb.JoinGroupResponse:
         """Kafka: JoinGroup (11)."""
-        joined = await self._reply(request.group_id, lambda reply_id: _join(request, reply_id), Joined)
-        return pb.JoinGroupResponse(
-            generation_id=joined.generation,
-            protocol_type=joined.protocol_type,
-            protocol_name=joined.protocol,
-            leader=joined.leader,
-            member_id=joined.member_id,
-            members=[
-                pb.JoinGroupResponse.Member(
-                    member_id=member.member_id, group_instance_id=member.instance_id, metadata=member.metadata
-                )
-                for member in joined.members
-            ],
-        )
+        instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+        fresh_id = f"{instance_id or request.client_id}-{uuid4()}"
+        reply_id, deferred = self._deferred.expect()
+        command = _JOIN.value(request, fresh_id=fresh_id, reply_id=reply_id)
+        return _JOINED.message(await self._reply(request.group_id, command, deferred, Joined))
 
-    async def sync(self, request: pb.SyncGroupRequest) -> pb.SyncGroupResponse:
+    async def SyncGroup(self, request: pb.SyncGroupRequest, _context: Any) -> pb.SyncGroupResponse:
         """Kafka: SyncGroup (14)."""
-        synced = await self._reply(request.group_id, lambda reply_id: _sync(request, reply_id), Synced)
-        return pb.SyncGroupResponse(
-            protocol_type=synced.protocol_type, protocol_name=synced.protocol, assignment=synced.assignment
-        )
+        reply_id, deferred = self._deferred.expect()
+        command = _SYNC.value(request, member=_MEMBER.value(request), reply_id=reply_id)
+        return _SYNCED.message(await self._reply(request.group_id, command, deferred, Synced))
 
-    async def heartbeat(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
+    async def Heartbeat(self, request: pb.HeartbeatRequest, _context: Any) -> pb.HeartbeatResponse:
         """Kafka: Heartbeat (12)."""
-        await self._shards.send(ConsumerHeartbeat(_member(request)), request.group_id)
+        await self._host.of(request.group_id).submit(ConsumerHeartbeat(_MEMBER.value(request)))
         return pb.HeartbeatResponse()
 
-    async def leave(self, request: pb.LeaveGroupRequest) -> pb.LeaveGroupResponse:
+    async def LeaveGroup(self, request: pb.LeaveGroupRequest, _context: Any) -> pb.LeaveGroupResponse:
         """Kafka: LeaveGroup (13)."""
-        leavers = tuple(Leaver(member.member_id, _instance(member)) for member in request.members)
-        outcomes = await self._shards.request(Leave(request.group_id, leavers), request.group_id, tuple)
-        return pb.LeaveGroupResponse(
-            members=[
-                pb.LeaveGroupResponse.Member(
-                    member_id=leaver.member_id,
-                    group_instance_id=leaver.instance_id,
-                    error_code=wire(error.code if error else ErrorCode.NONE),
-                )
-                for leaver, error in zip(leavers, outcomes, strict=True)
-            ]
-        )
+        leavers = tuple(map(_LEAVER.value, request.members))
+        errors = await self._host.request(request.group_id, Leave(request.group_id, leavers), tuple)
+        response = pb.LeaveGroupResponse()
+        for leaver, error in zip(leavers, errors, strict=True):
+            response.members.add(**_LEAVER.fields(leaver), error_code=_code(error))
+        return response
 
-    async def commit(self, request: pb.OffsetCommitRequest) -> pb.OffsetCommitResponse:
+    async def OffsetCommit(self, request: pb.OffsetCommitRequest, _context: Any) -> pb.OffsetCommitResponse:
         """Kafka: OffsetCommit (8)."""
-        offsets = _offsets(request)
-        rejected = await self._shards.request(
-            CommitOffsets(_member(request), offsets), request.group_id, dict
-        )
-        return _commit_response(offsets, rejected)
+        command = CommitOffsets(_MEMBER.value(request), _offsets(request))
+        rejected = await self._host.request(request.group_id, command, dict)
+        return _commit_response(command.offsets, rejected)
 
-    async def commit_in_transaction(self, request: pb.TxnOffsetCommitRequest) -> pb.OffsetCommitResponse:
+    async def TxnOffsetCommit(
+        self, request: pb.TxnOffsetCommitRequest, _context: Any
+    ) -> pb.OffsetCommitResponse:
         """Kafka: TxnOffsetCommit (28)."""
-        command = CommitInTransaction(
-            _member(request.commit), request.producer_id, request.producer_epoch, _offsets(request.commit)
-        )
+        member, offsets = _MEMBER.value(request.commit), _offsets(request.commit)
+        command = CommitInTransaction(member, request.producer_id, request.producer_epoch, offsets)
         claim = Claim(request.transactional_id, adds=request.transaction_version >= ADDING)
-        return _commit_response(command.offsets, await self._in_transactions.commit(command, claim))
+        return _commit_response(offsets, await self._in_transactions.commit(command, claim))
 
-    async def complete(self, request: pb.CompleteTransactionRequest) -> pb.CompleteTransactionResponse:
+    async def CompleteTransaction(
+        self, request: pb.CompleteTransactionRequest, _context: Any
+    ) -> pb.CompleteTransactionResponse:
         """Kafka: WriteTxnMarkers (27), a partition of __consumer_offsets."""
-        command = CompleteTransaction(
-            request.producer_id, request.producer_epoch, request.coordinator_epoch, request.transaction_result
-        )
-        await self._in_transactions.complete(command, request.shard)
+        await self._in_transactions.complete(_COMPLETE.value(request), request.shard)
         return pb.CompleteTransactionResponse()
 
-    async def fetch(self, request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
+    async def OffsetFetch(self, request: pb.OffsetFetchRequest, _context: Any) -> pb.OffsetFetchResponse:
         """Kafka: OffsetFetch (9)."""
-        offsets = await self._shards.request(FetchOffsets(request.group_id), request.group_id, GroupOffsets)
+        offsets = await self._host.request(request.group_id, FetchOffsets(request.group_id), GroupOffsets)
         unstable = offsets.unstable if request.require_stable else frozenset[TopicIdPartition]()
-        return pb.OffsetFetchResponse(
-            partitions=[
-                _fetched(key, offsets.committed.get(key), unstable=key in unstable)
-                for key in sorted(unstable.union(offsets.committed))
-            ]
-        )
+        response = pb.OffsetFetchResponse()
+        for key in sorted(unstable.union(offsets.committed)):
+            fields = _OFFSET.fields(offsets.committed.get(key, _NO_OFFSET))
+            error = ErrorCode.UNSTABLE_OFFSET_COMMIT if key in unstable else ErrorCode.NONE
+            response.partitions.add(**key._asdict(), **fields, error_code=wire(error))
+        return response
 
-    async def forget(self, request: pb.OffsetDeleteRequest) -> pb.OffsetDeleteResponse:
+    async def OffsetDelete(self, request: pb.OffsetDeleteRequest, _context: Any) -> pb.OffsetDeleteResponse:
         """Kafka: OffsetDelete (47)."""
-        partitions = frozenset(
-            TopicIdPartition(member.topic_id, member.partition) for member in request.partitions
-        )
-        await self._shards.send(ForgetOffsets(request.group_id, partitions), request.group_id)
+        partitions = frozenset(TopicIdPartition(part.topic_id, part.partition) for part in request.partitions)
+        await self._host.of(request.group_id).submit(ForgetOffsets(request.group_id, partitions))
         return pb.OffsetDeleteResponse()
 
-    async def describe(self, group_id: str) -> pb.ConsumerGroupDescribeResponse:
+    async def ConsumerGroupDescribe(
+        self, request: pb.ConsumerGroupDescribeRequest, _context: Any
+    ) -> pb.ConsumerGroupDescribeResponse:
         """Kafka: DescribeGroups (15), one group."""
-        group = await self._shards.request(DescribeConsumers(group_id), group_id, ConsumersDescription)
-        return pb.ConsumerGroupDescribeResponse(
-            group_state=group.state,
-            protocol_type=group.protocol_type,
-            protocol_name=group.protocol,
-            members=[
-                pb.ConsumerGroupDescribeResponse.Member(
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    metadata=member.metadata,
-                    assignment=member.assignment,
-                )
-                for member in group.members
-            ],
-        )
+        command = DescribeConsumers(request.group_id)
+        return _DESCRIPTION.message(await self._host.request(request.group_id, command, ConsumersDescription))
 
-    async def list(self) -> dict[str, tuple[str, str]]:
-        """Returns state and protocol type of every consumer group in this process, by group id."""
-        found, _ = await self._shards.list(ListConsumers())
-        return found
-
-    async def _reply(self, group_id: str, command: Callable[[int], Join | Sync], kind: type[T]) -> T:
+    async def _reply(
+        self, group_id: str, command: Join | Sync, deferred: asyncio.Future[DeferredResult], kind: type[T]
+    ) -> T:
         """Returns the reply, immediate or deferred.
 
         Raises NOT_COORDINATOR if the shard lost the group's members.
         """
-        reply_id, deferred = self._deferred.expect()
         try:
-            generation = self._shards.load_generation(group_id)
-            reply = await self._shards.submit(command(reply_id), group_id)
+            generation = self._host.of(group_id).load_generation
+            reply = await self._host.of(group_id).submit(command)
             if isinstance(reply, kind):
                 return reply
             while not (await asyncio.wait((deferred,), timeout=_CHECK_INTERVAL))[0]:
-                if self._shards.load_generation(group_id) != generation:
+                if self._host.of(group_id).load_generation != generation:
                     raise KafkaError(ErrorCode.NOT_COORDINATOR)
-            return _of_kind(deferred.result(), kind)
+            return expected(deferred.result(), kind)
         finally:
-            self._deferred.forget(reply_id)
+            self._deferred.forget(command.reply_id)
+
+
+def _code(error: KafkaError | None) -> status_pb2.ErrorCode.ValueType:
+    return wire(error.code if error else ErrorCode.NONE)
 
 
 def _offsets(request: pb.OffsetCommitRequest) -> dict[TopicIdPartition, Committed]:
     return {
-        TopicIdPartition(member.topic_id, member.partition): Committed(
-            member.committed_offset, member.committed_leader_epoch, member.metadata
-        )
-        for member in request.partitions
+        TopicIdPartition(part.topic_id, part.partition): _OFFSET.value(part) for part in request.partitions
     }
 
 
 def _commit_response(
     offsets: Mapping[TopicIdPartition, Committed], rejected: Mapping[TopicIdPartition, KafkaError]
 ) -> pb.OffsetCommitResponse:
-    return pb.OffsetCommitResponse(
-        partitions=[
-            pb.OffsetCommitResponse.Partition(
-                topic_id=key.topic_id,
-                partition=key.partition,
-                error_code=wire(rejected[key].code if key in rejected else ErrorCode.NONE),
-            )
-            for key in offsets
-        ]
-    )
+    response = pb.OffsetCommitResponse()
+    for key in offsets:
+        response.partitions.add(**key._asdict(), error_code=_code(rejected.get(key)))
+    return response
 
 
-def _fetched(
-    key: TopicIdPartition, committed: Committed | None, *, unstable: bool
-) -> pb.OffsetFetchResponse.Partition:
-    committed = committed or _NO_OFFSET
-    return pb.OffsetFetchResponse.Partition(
-        topic_id=key.topic_id,
-        partition=key.partition,
-        committed_offset=committed.offset,
-        committed_leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        error_code=wire(ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else ErrorCode.NONE),
-    )
-
-
-def _of_kind(result: DeferredResult, kind: type[T]) -> T:
-    if not isinstance(result, kind):
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The deferred reply is {result!r}.")
-    return result
-
-
-def _join(request: pb.JoinGroupRequest, reply_id: int) -> Join:
-    instance_id = _instance(request)
-    return Join(
-        group_id=request.group_id,
-        member_id=request.member_id,
-        fresh_id=f"{instance_id or request.client_id}-{uuid4()}",
-        session_timeout=request.session_timeout_ms / 1000,
-        rebalance_timeout=request.rebalance_timeout_ms / 1000,
-        protocol_type=request.protocol_type,
-        protocols=tuple((member.name, member.metadata) for member in request.protocols),
-        reply_id=reply_id,
-        instance_id=instance_id,
-        client_id=request.client_id,
-        client_host=request.client_host,
-        must_be_known=request.require_known_member_id,
-    )
-
-
-def _sync(request: pb.SyncGroupRequest, reply_id: int) -> Sync:
-    return Sync(
-        _member(request),
-        {member.member_id: member.assignment for member in request.assignments},
-        reply_id,
-        request.protocol_type if request.HasField("protocol_type") else None,
-        request.protocol_name if request.HasField("protocol_name") else None,
-    )
-
-
-def _member(request: pb.SyncGroupRequest | pb.HeartbeatRequest | pb.OffsetCommitRequest) -> MemberIdentity:
-    return MemberIdentity(request.group_id, request.generation_id, request.member_id, _instance(request))
-
-
-def _instance(message: Any) -> str | None:
-    """Returns the instance id of a static member."""
-    return message.group_instance_id if message.HasField("group_instance_id") else None
+def _seconds(milliseconds: int) -> float:
+    return milliseconds / 1000
 
 
 _TRIES: Final = 3
@@ -282,10 +192,10 @@ class _Confirmation:
 
 
 class TransactionOffsets:
-    """Every method raises KafkaError."""
+    """Offsets that producers add to their transactions. Every method raises KafkaError."""
 
-    def __init__(self, shards: Shards, check: TransactionCheck) -> None:
-        self._shards = shards
+    def __init__(self, host: Host, check: TransactionCheck) -> None:
+        self._host = host
         self._check = check
         self._confirming: dict[tuple[int, int], set[_Confirmation]] = {}
 
@@ -298,7 +208,7 @@ class TransactionOffsets:
         rejection: KafkaError = KafkaError(ErrorCode.INVALID_TXN_STATE)
         for _ in range(_TRIES):
             try:
-                return await self._shards.request(command, group_id, dict)
+                return await self._host.request(group_id, command, dict)
             except UnverifiedError as error:
                 rejection = error
             command = replace(command, coordinator_epoch=await self._confirmed(command, claim))
@@ -308,15 +218,15 @@ class TransactionOffsets:
         """Commits or drops the pending offsets of the transaction in a shard."""
         for confirmation in self._confirming.get((shard, command.producer_id), ()):
             confirmation.ended = True
-        await self._shards.send_to(command, shard)
+        await self._host.shard(shard).submit(command)
 
     async def _confirmed(self, command: CommitInTransaction, claim: Claim) -> int | None:
         """Returns the epoch of the transaction's coordinator; None if the confirmed transaction may have
         ended.
         """
         group_id = command.member.group_id
-        shard = self._shards.shard_of(group_id)
-        confirmation, generation = _Confirmation(), self._shards.load_generation(group_id)
+        shard = shard_of(group_id, self._host.shards or 1)
+        confirmation, generation = _Confirmation(), self._host.of(group_id).load_generation
         waiting = self._confirming.setdefault((shard, command.producer_id), set())
         waiting.add(confirmation)
         try:
@@ -329,7 +239,7 @@ class TransactionOffsets:
             if not waiting:
                 self._confirming.pop((shard, command.producer_id), None)
         # A marker that arrived meanwhile, here or at another owner, is not sent again.
-        return None if confirmation.ended or self._shards.load_generation(group_id) != generation else epoch
+        return None if confirmation.ended or self._host.of(group_id).load_generation != generation else epoch
 
 
 def _translated(error: KafkaError) -> KafkaError:
@@ -367,3 +277,61 @@ class DeferredReplies:
         waiting = self._waiting.pop(reply_id, None)
         if waiting is not None and waiting.done() and not waiting.cancelled():
             waiting.exception()  # marks the error as retrieved: it may have arrived after the caller left
+
+
+_NO_OFFSET: Final = Committed(-1)
+
+_MEMBER: Final[Conversion[MemberIdentity, Any]] = Conversion(
+    MemberIdentity,
+    pb.HeartbeatRequest,  # and other messages with its fields
+    {"generation": "generation_id", "instance_id": "group_instance_id"},
+)
+_LEAVER: Final = Conversion(Leaver, pb.LeaveGroupRequest.Member, {"instance_id": "group_instance_id"})
+_JOIN: Final = Conversion(
+    Join,
+    pb.JoinGroupRequest,
+    {
+        "session_timeout": Mapped("session_timeout_ms", decode=_seconds),
+        "rebalance_timeout": Mapped("rebalance_timeout_ms", decode=_seconds),
+        "protocols": Mapped(decode=lambda protocols: tuple((each.name, each.metadata) for each in protocols)),
+        "instance_id": "group_instance_id",
+        "must_be_known": "require_known_member_id",
+    },
+)
+_JOINED_MEMBER: Final = Conversion(
+    JoinedMember, pb.JoinGroupResponse.Member, {"instance_id": "group_instance_id"}
+)
+_JOINED: Final = Conversion(
+    Joined,
+    pb.JoinGroupResponse,
+    {
+        "generation": "generation_id",
+        "protocol": "protocol_name",
+        "members": Mapped(nested=_JOINED_MEMBER),
+    },
+)
+_SYNC: Final = Conversion(
+    Sync,
+    pb.SyncGroupRequest,
+    {
+        "assignments": Mapped(decode=lambda parts: {part.member_id: part.assignment for part in parts}),
+        "protocol": "protocol_name",
+    },
+)
+_SYNCED: Final = Conversion(Synced, pb.SyncGroupResponse, {"protocol": "protocol_name"})
+_COMPLETE: Final = Conversion(
+    CompleteTransaction, pb.CompleteTransactionRequest, {"commit": "transaction_result"}
+)
+_OFFSET: Final = Conversion(
+    Committed,
+    pb.OffsetCommitRequest.Partition,
+    {"offset": "committed_offset", "leader_epoch": "committed_leader_epoch"},
+)
+_DESCRIBED_MEMBER: Final = Conversion(
+    DescribedConsumer, pb.ConsumerGroupDescribeResponse.Member, {"instance_id": "group_instance_id"}
+)
+_DESCRIPTION: Final = Conversion(
+    ConsumersDescription,
+    pb.ConsumerGroupDescribeResponse,
+    {"state": "group_state", "protocol": "protocol_name", "members": Mapped(nested=_DESCRIBED_MEMBER)},
+)

@@ -13,7 +13,7 @@ from sharebroker_server.group_coordinator.clients.log_ends import LogEnd, LogEnd
 from sharebroker_server.group_coordinator.core.share_groups.commands import ListOffsetPartitions
 from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, partitions_of
 from sharebroker_server.group_coordinator.core.view import ClusterView
-from sharebroker_server.group_coordinator.service.shards import Shards
+from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.persister.port import Persister, StateSummary
 from sharebroker_server.rpc.partition_errors import refusal, wire
 
@@ -36,8 +36,8 @@ class UnreadLag(NamedTuple):
 class Lags:
     """Computes the offsets and the lag of groups."""
 
-    def __init__(self, shards: Shards, view: ClusterView, persister: Persister, ends: LogEnds) -> None:
-        self._shards = shards
+    def __init__(self, host: Host, view: ClusterView, persister: Persister, ends: LogEnds) -> None:
+        self._host = host
         self._view = view
         self._persister = persister
         self._ends = ends
@@ -47,7 +47,7 @@ class Lags:
     ) -> pb.DescribeShareGroupOffsetsResponse.Group:
         """Returns the requested partitions of a group, or all; an unknown group has no data and no error."""
         try:
-            known = await self._shards.request(ListOffsetPartitions(request.group_id), request.group_id, dict)
+            known = await self._host.request(request.group_id, ListOffsetPartitions(request.group_id), dict)
             topics = self._all(known) if request.all_topics else _requested(request)
             found = await self._partitions(request.group_id, known, topics)
         except KafkaError as error:

@@ -20,7 +20,7 @@ from sharebroker_server.group_coordinator.core.share_groups.commands import (
 )
 from sharebroker_server.group_coordinator.core.share_groups.group import GroupState
 from sharebroker_server.group_coordinator.service.lag import UNKNOWN, Lags
-from sharebroker_server.group_coordinator.service.shards import Shards
+from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.telemetry.metrics import OTHER, Family, counter, gauge
 
 _STATES: Final = tuple(state.value.lower() for state in GroupState)
@@ -56,9 +56,9 @@ class GroupMetrics:
     """Collects metrics from shards, share coordinators and leaders; `most` limits the number of series."""
 
     def __init__(
-        self, shards: Shards, lags: Lags, most: Callable[[], int], rebalances: Callable[[], int]
+        self, host: Host, lags: Lags, most: Callable[[], int], rebalances: Callable[[], int]
     ) -> None:
-        self._shards = shards
+        self._host = host
         self._lags = lags
         self._most = most
         self._rebalances = rebalances
@@ -67,7 +67,7 @@ class GroupMetrics:
 
     async def refresh(self) -> None:
         """Collects the metrics again; a group whose shard does not respond keeps its last values."""
-        states, _ = await self._shards.list(ListGroups())
+        states, _ = await self._host.list_all(ListGroups())
         groups: dict[str, GroupRow] = {}
         backlogs: dict[_Place, Backlog] = {}
         for group_id in sorted(states):
@@ -117,7 +117,7 @@ class GroupMetrics:
 
     async def _collect(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, Backlog]]]:
         try:
-            group = await self._shards.request(DescribeGroup(group_id), group_id, GroupDescription)
+            group = await self._host.request(group_id, DescribeGroup(group_id), GroupDescription)
         except KafkaError:
             return self._known(group_id)
         request = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)

@@ -1,16 +1,28 @@
-"""RPCs of share groups: heartbeats, descriptions, and the administration of groups without members."""
+"""RPCs of share groups: heartbeats, descriptions, and the administration of groups without members.
+
+An administrative change is decided by the group's shard, carried out at the share coordinator, and reported
+to the shard. Errors of a whole call are raised; others are part of the response.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import replace
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
+    GroupCoordinatorServiceServicer,
+)
 from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.cluster.transaction_check import TransactionCheck
+from sharebroker_server.coordinator_runtime.host import expected
+from sharebroker_server.group_coordinator.clients.log_ends import LogEnds
+from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core.machine import Reply
 from sharebroker_server.group_coordinator.core.share_groups.commands import (
     LEAVE,
@@ -19,54 +31,120 @@ from sharebroker_server.group_coordinator.core.share_groups.commands import (
     DeleteGroup,
     DeleteOffsets,
     DeletePlan,
+    DescribeGroup,
     GroupDescription,
     Heartbeat,
     HeartbeatReply,
     UnchangedHeartbeat,
 )
-from sharebroker_server.group_coordinator.core.share_groups.group import Assignment
+from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, Profile
 from sharebroker_server.group_coordinator.core.view import ClusterView
-from sharebroker_server.group_coordinator.service.shards import Shards
+from sharebroker_server.group_coordinator.service.lag import Lags
+from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.group_coordinator.service.share_states import Failures, ShareStates, shielded
+from sharebroker_server.persister.port import Persister
+from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.rpc.partition_errors import refusal
 
-MemberLeft = Callable[[str, str], None]
-"""Receives group id and member id: leaders release the records that the member holds."""
+_log = structlog.get_logger()
+
+NO_OPERATIONS: Final = -(1 << 31)
+"""Kafka's value for authorized operations that were not requested, or of a server without ACLs."""
+
+_Described = pb.ShareGroupDescribeResponse.DescribedGroup
+_Member = pb.ShareGroupDescribeResponse.Member
+_DeletedGroup = pb.DeleteGroupsResponse.DeletableGroupResult
 
 
-class Membership:
-    """Serves heartbeats; `wait` bounds in seconds how long one waits for share state."""
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The collaborators of the group coordinator.
 
-    def __init__(self, shards: Shards, states: ShareStates, member_left: MemberLeft, wait: float) -> None:
-        self._shards = shards
-        self._states = states
-        self._member_left = member_left
-        self._wait = wait
+    `member_left` receives the group id and member id of a member that left or was fenced: leaders release
+    the records that it holds. `state_changed` receives a group id and the partitions whose share state was
+    replaced: leaders load it again. `transactions` confirms open transactions.
+    """
 
-    def extend_session(self, heartbeat: UnchangedHeartbeat) -> bool:
-        """Extends the session of a member without changes; False if the caller must send a full heartbeat."""
+    view: ClusterView
+    persister: Persister
+    ends: LogEnds
+    member_left: Callable[[str, str], None]
+    state_changed: Callable[[str, Collection[TopicIdPartition]], Awaitable[None]]
+    transactions: TransactionCheck
+
+
+class ShareGroupRpcs(GroupCoordinatorServiceServicer):
+    """The part of the service that is about share groups."""
+
+    def __init__(self, host: Host, config: GroupCoordinatorConfig, ports: Ports) -> None:
+        self._host = host
+        self._ports = ports
+        self._initialize_wait = config.initialize_wait
+        self._states = ShareStates(ports.persister, host, config.state_timeout)
+        self._lags = Lags(host, ports.view, ports.persister, ports.ends)
+
+    def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
+        """Extends the session of a member whose heartbeat repeats its last one; False if it must be sent."""
         try:
-            return self._shards.try_read(heartbeat, heartbeat.group_id) is True
+            shard = self._host.of(group_id)
+            return shard.try_read(UnchangedHeartbeat(group_id, member_id, member_epoch)) is True
         except KafkaError:
             return False
 
-    async def heartbeat(self, heartbeat: Heartbeat) -> HeartbeatReply:
-        """Returns the reply to a heartbeat. Raises KafkaError.
+    async def ShareGroupHeartbeat(
+        self, request: pb.ShareGroupHeartbeatRequest, _context: Any
+    ) -> pb.ShareGroupHeartbeatResponse:
+        """Kafka: ShareGroupHeartbeat (76).
 
         Unlike Kafka, where a member receives partitions one interval after their state was initialised, the
         response waits for state that is being initialised and contains the partitions.
         """
+        heartbeat = HEARTBEAT.value(request)
         reply = await self._decided(heartbeat)
         if heartbeat.member_epoch == LEAVE:
-            self._member_left(heartbeat.group_id, heartbeat.member_id)
-        elif reply.pending and self._states.busy(heartbeat.group_id):
-            await self._states.wait_until_idle(heartbeat.group_id, self._wait)
-            second = await self._decided(_repeated(heartbeat, reply))
-            return second if second.assignment is not None else replace(second, assignment=reply.assignment)
-        return reply
+            self._ports.member_left(heartbeat.group_id, heartbeat.member_id)
+        elif reply.pending and await self._states.wait(heartbeat.group_id, self._initialize_wait):
+            again = await self._decided(_repeated(heartbeat, reply))
+            reply = again if again.assignment is not None else replace(again, assignment=reply.assignment)
+        return HEARTBEAT_REPLY.message(reply)
+
+    async def ShareGroupDescribe(
+        self, request: pb.ShareGroupDescribeRequest, _context: Any
+    ) -> pb.ShareGroupDescribeResponse:
+        """Kafka: ShareGroupDescribe (77)."""
+        groups = await asyncio.gather(*map(self._describe, request.group_ids))
+        return pb.ShareGroupDescribeResponse(groups=groups)
+
+    async def DeleteGroups(self, request: pb.DeleteGroupsRequest, _context: Any) -> pb.DeleteGroupsResponse:
+        """Kafka: DeleteGroups (42)."""
+        epochs = request.group_epochs
+        deletions = (self._delete(group_id, epochs.get(group_id)) for group_id in request.group_ids)
+        return pb.DeleteGroupsResponse(results=await asyncio.gather(*deletions))
+
+    async def DescribeShareGroupOffsets(
+        self, request: pb.DescribeShareGroupOffsetsRequest, _context: Any
+    ) -> pb.DescribeShareGroupOffsetsResponse:
+        """Kafka: DescribeShareGroupOffsets (90)."""
+        groups = await asyncio.gather(*map(self._lags.describe, request.groups))
+        return pb.DescribeShareGroupOffsetsResponse(groups=groups)
+
+    async def AlterShareGroupOffsets(
+        self, request: pb.AlterShareGroupOffsetsRequest, _context: Any
+    ) -> pb.AlterShareGroupOffsetsResponse:
+        """Kafka: AlterShareGroupOffsets (91)."""
+        # A cancelled caller must not leave the change half done.
+        return await shielded(self._alter_offsets(request))
+
+    async def DeleteShareGroupOffsets(
+        self, request: pb.DeleteShareGroupOffsetsRequest, _context: Any
+    ) -> pb.DeleteShareGroupOffsetsResponse:
+        """Kafka: DeleteShareGroupOffsets (92)."""
+        return await shielded(self._delete_offsets(request))
+
+    # Heartbeats
 
     async def _decided(self, heartbeat: Heartbeat) -> HeartbeatReply:
-        deciding = self._shards.submit(heartbeat, heartbeat.group_id)
+        deciding = self._host.of(heartbeat.group_id).submit(heartbeat)
         if deciding.done():  # no record was written, as for most heartbeats
             return self._begun(deciding.result())
         # If the caller is cancelled, the state that the decision recorded must be initialised nevertheless.
@@ -76,66 +154,41 @@ class Membership:
         return self._begun(await deciding)
 
     def _begun(self, reply: Reply) -> HeartbeatReply:
-        if not isinstance(reply, HeartbeatReply):
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The reply to a heartbeat is {reply!r}.")
+        reply = expected(reply, HeartbeatReply)
         if reply.initialize is not None:
             self._states.begin(reply.initialize)
         return reply
 
+    # Descriptions and administration
 
-def _repeated(heartbeat: Heartbeat, reply: HeartbeatReply) -> Heartbeat:
-    """Returns the member's next heartbeat without changes; a member that joins may join again."""
-    if heartbeat.member_epoch == 0:
-        return heartbeat
-    return replace(heartbeat, member_epoch=reply.member_epoch, topics=None)
+    async def _describe(self, group_id: str) -> _Described:
+        try:
+            group = await self._host.request(group_id, DescribeGroup(group_id), GroupDescription)
+        except KafkaError as error:
+            return not_described(group_id, error)
+        return described(group, self._ports.view)
 
-
-_log = structlog.get_logger()
-
-StateChanged = Callable[[str, Collection[TopicIdPartition]], Awaitable[None]]
-"""Receives a group id and the partitions whose share state was replaced."""
-
-_AlteredTopic = pb.AlterShareGroupOffsetsResponse.Topic
-_AlteredPartition = pb.AlterShareGroupOffsetsResponse.Partition
-_DeletedTopic = pb.DeleteShareGroupOffsetsResponse.Topic
-_DeletedGroup = pb.DeleteGroupsResponse.DeletableGroupResult
-
-
-class Administration:
-    """Changes groups without members. Every method raises KafkaError for errors about the whole group.
-
-    `state_changed` makes leaders load replaced share state again.
-    """
-
-    def __init__(
-        self, shards: Shards, states: ShareStates, view: ClusterView, state_changed: StateChanged
-    ) -> None:
-        self._shards = shards
-        self._states = states
-        self._view = view
-        self._state_changed = state_changed
-
-    async def alter_offsets(
-        self, request: pb.AlterShareGroupOffsetsRequest
-    ) -> pb.AlterShareGroupOffsetsResponse:
-        """Kafka: AlterShareGroupOffsets (91)."""
-        # A cancelled caller must not leave the change half done.
-        return await shielded(self._alter_offsets(request))
-
-    async def delete_offsets(
-        self, request: pb.DeleteShareGroupOffsetsRequest
-    ) -> pb.DeleteShareGroupOffsetsResponse:
-        """Kafka: DeleteShareGroupOffsets (92)."""
-        return await shielded(self._delete_offsets(request))
-
-    async def delete_group(self, group_id: str, group_epoch: int | None) -> _DeletedGroup:
-        """Kafka: DeleteGroups (42), one group; returns errors in the result."""
+    async def _delete(self, group_id: str, group_epoch: int | None) -> _DeletedGroup:
         try:
             await shielded(self._delete_group(DeleteGroup(group_id, group_epoch)))
         except KafkaError as error:
             return _DeletedGroup(group_id=group_id, **refusal(error))
         _log.info("share group deleted", group=group_id)
         return _DeletedGroup(group_id=group_id)
+
+    async def _delete_group(self, command: DeleteGroup) -> None:
+        group_id = command.group_id
+        plan = await self._host.request(group_id, command, DeletePlan)
+        if not plan.partitions:
+            return
+        deleted, failures = await self._states.delete(group_id, plan, with_group=True)
+        await self._ports.state_changed(group_id, plan.partitions)
+        for error in failures.values():
+            raise error
+        if not deleted:
+            raise KafkaError(
+                ErrorCode.NON_EMPTY_GROUP, f"A member joined group {group_id} while it was being deleted."
+            )
 
     async def _alter_offsets(
         self, request: pb.AlterShareGroupOffsetsRequest
@@ -146,173 +199,115 @@ class Administration:
             for partition in topic.partitions
         }
         command = AlterOffsets(request.group_id, offsets, _epoch(request))
-        plan = await self._shards.request(command, request.group_id, AlterPlan)
+        plan = await self._host.request(request.group_id, command, AlterPlan)
         failures = await self._states.initialize(plan.initialize)
         if plan.initialize.start_offsets:
-            await self._state_changed(request.group_id, plan.initialize.start_offsets)
+            await self._ports.state_changed(request.group_id, plan.initialize.start_offsets)
         if altered := plan.initialize.start_offsets.keys() - failures.keys():
             _log.info("share group offsets altered", group=request.group_id, partitions=len(altered))
-        return pb.AlterShareGroupOffsetsResponse(
-            responses=[self._altered(topic, plan, failures) for topic in request.topics]
-        )
+        responses = [self._altered(topic, plan, failures) for topic in request.topics]
+        return pb.AlterShareGroupOffsetsResponse(responses=responses)
 
     def _altered(
         self, requested: pb.AlterShareGroupOffsetsRequest.Topic, plan: AlterPlan, failures: Failures
-    ) -> _AlteredTopic:
-        topic = self._view.topic(requested.topic_name)
-        altered = _AlteredTopic(topic_name=requested.topic_name, topic_id=topic.topic_id if topic else "")
-        for partition in requested.partitions:
-            error = plan.rejected.get((requested.topic_name, partition.partition)) or failures.get(
-                TopicIdPartition(altered.topic_id, partition.partition)
+    ) -> pb.AlterShareGroupOffsetsResponse.Topic:
+        name, topic_id = requested.topic_name, self._topic_id(requested.topic_name)
+        altered = pb.AlterShareGroupOffsetsResponse.Topic(topic_name=name, topic_id=topic_id)
+        for partition in (partition.partition for partition in requested.partitions):
+            error = plan.rejected.get((name, partition)) or failures.get(
+                TopicIdPartition(topic_id, partition)
             )
-            altered.partitions.append(_AlteredPartition(partition=partition.partition, **refusal(error)))
+            altered.partitions.add(partition=partition, **refusal(error))
         return altered
 
     async def _delete_offsets(
         self, request: pb.DeleteShareGroupOffsetsRequest
     ) -> pb.DeleteShareGroupOffsetsResponse:
         command = DeleteOffsets(request.group_id, tuple(request.topic_names), _epoch(request))
-        plan = await self._shards.request(command, request.group_id, DeletePlan)
+        plan = await self._host.request(request.group_id, command, DeletePlan)
         failures: Failures = {}
         if plan.partitions:
             _, failures = await self._states.delete(request.group_id, plan)
-            await self._state_changed(request.group_id, plan.partitions)
+            await self._ports.state_changed(request.group_id, plan.partitions)
         by_topic = {topic_id: error for (topic_id, _), error in failures.items()}
-        results = [self._deleted(name, plan, by_topic) for name in dict.fromkeys(request.topic_names)]
-        if deleted := [result.topic_name for result in results if not result.error_code]:
+        response = pb.DeleteShareGroupOffsetsResponse()
+        for name in dict.fromkeys(request.topic_names):
+            topic_id = self._topic_id(name)
+            error = plan.rejected.get(name) or by_topic.get(topic_id)
+            response.responses.add(topic_name=name, topic_id=topic_id, **refusal(error))
+        if deleted := [result.topic_name for result in response.responses if not result.error_code]:
             _log.info("share group offsets deleted", group=request.group_id, topics=deleted)
-        return pb.DeleteShareGroupOffsetsResponse(responses=results)
+        return response
 
-    def _deleted(self, name: str, plan: DeletePlan, failures: dict[str, KafkaError]) -> _DeletedTopic:
-        topic = self._view.topic(name)
-        topic_id = topic.topic_id if topic else ""
-        error = plan.rejected.get(name) or failures.get(topic_id)
-        return _DeletedTopic(topic_name=name, topic_id=topic_id, **refusal(error))
+    def _topic_id(self, name: str) -> str:
+        topic = self._ports.view.topic(name)
+        return topic.topic_id if topic else ""
 
-    async def _delete_group(self, command: DeleteGroup) -> None:
-        group_id = command.group_id
-        plan = await self._shards.request(command, group_id, DeletePlan)
-        if not plan.partitions:
-            return
-        deleted, failures = await self._states.delete(group_id, plan, with_group=True)
-        await self._state_changed(group_id, plan.partitions)
-        for error in failures.values():
-            raise error
-        if not deleted:
-            raise KafkaError(
-                ErrorCode.NON_EMPTY_GROUP, f"A member joined group {group_id} while it was being deleted."
+
+def described(group: GroupDescription, view: ClusterView) -> _Described:
+    """Returns the description of a group; deleted topics are left out."""
+    members = [
+        _Member(
+            member_id=member_id,
+            member_epoch=member.epoch,
+            assignment=_named(member.assigned, view),
+            **_PROFILE.fields(member.profile),
+        )
+        for member_id, member in sorted(group.members.items())
+    ]
+    return _DESCRIPTION.message(
+        group, assignor_name="simple", members=members, authorized_operations=NO_OPERATIONS
+    )
+
+
+def not_described(group_id: str, error: KafkaError) -> _Described:
+    """Returns the error in place of a group's description."""
+    return _Described(group_id=group_id, authorized_operations=NO_OPERATIONS, **refusal(error))
+
+
+def _named(assignment: Assignment, view: ClusterView) -> pb.Assignment:
+    named = pb.Assignment()
+    for topic_id, partitions in sorted(assignment.items()):
+        if topic := view.topic_by_id(topic_id):
+            named.topic_partitions.add(
+                topic_id=topic_id, topic_name=topic.name, partitions=sorted(partitions)
             )
+    return named
+
+
+def _repeated(heartbeat: Heartbeat, reply: HeartbeatReply) -> Heartbeat:
+    """Returns the member's next heartbeat without changes; a member that joins may join again."""
+    if heartbeat.member_epoch == 0:
+        return heartbeat
+    return replace(heartbeat, member_epoch=reply.member_epoch, topics=None)
 
 
 def _epoch(request: pb.AlterShareGroupOffsetsRequest | pb.DeleteShareGroupOffsetsRequest) -> int | None:
     return request.group_epoch if request.HasField("group_epoch") else None
 
 
-NO_OPERATIONS = -(1 << 31)
-"""Kafka's value for authorized operations that were not requested, or of a server without ACLs."""
-
-SHARE: Final = "share"
-CLASSIC: Final = "classic"
-"""Kafka's names of group types."""
-
-Listed = pb.ListGroupsResponse.ListedGroup
-Described = pb.ShareGroupDescribeResponse.DescribedGroup
-
-
-def heartbeat_in(request: pb.ShareGroupHeartbeatRequest) -> Heartbeat:
-    """Returns the command of a heartbeat."""
-    return Heartbeat(
-        request.group_id,
-        request.member_id,
-        request.member_epoch,
-        tuple(request.subscribed_topic_names.names) if request.HasField("subscribed_topic_names") else None,
-        request.rack_id if request.HasField("rack_id") else None,
-        request.client_id,
-        request.client_host,
-        request.stream_id,
-    )
-
-
-def heartbeat_out(reply: HeartbeatReply) -> pb.ShareGroupHeartbeatResponse:
-    """Returns the response to a heartbeat."""
-    return pb.ShareGroupHeartbeatResponse(
-        member_id=reply.member_id,
-        member_epoch=reply.member_epoch,
-        heartbeat_interval_ms=reply.heartbeat_interval_ms,
-        assignment=None if reply.assignment is None else _assignment(reply.assignment),
-    )
-
-
-def described(group: GroupDescription, view: ClusterView) -> Described:
-    """Returns the description of a group; deleted topics are left out."""
-    return Described(
-        group_id=group.group_id,
-        group_state=group.state,
-        group_epoch=group.epoch,
-        assignment_epoch=group.assignment_epoch,
-        assignor_name="simple",
-        members=[
-            pb.ShareGroupDescribeResponse.Member(
-                member_id=member_id,
-                rack_id=member.profile.rack_id,
-                member_epoch=member.epoch,
-                client_id=member.profile.client_id,
-                client_host=member.profile.client_host,
-                subscribed_topic_names=sorted(member.profile.subscribed),
-                assignment=_named(member.assigned, view),
-            )
-            for member_id, member in sorted(group.members.items())
-        ],
-        authorized_operations=NO_OPERATIONS,
-    )
-
-
-def listed(
-    shared: Mapping[str, str], consumers: Mapping[str, tuple[str, str]], request: pb.ListGroupsRequest
-) -> list[Listed]:
-    """Returns the groups that match a request, sorted by id."""
-    found = [
-        *(
-            Listed(group_id=group_id, protocol_type=SHARE, group_state=state, group_type=SHARE)
-            for group_id, state in shared.items()
-        ),
-        *(
-            Listed(group_id=group_id, protocol_type=kind, group_state=state, group_type=CLASSIC)
-            for group_id, (state, kind) in consumers.items()
-        ),
-    ]
-    states = {state.lower() for state in request.states_filter}
-    types = {kind.lower() for kind in request.types_filter}
-    return [
-        group
-        for group in sorted(found, key=lambda group: group.group_id)
-        if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
-    ]
-
-
-def not_described(group_id: str, error: KafkaError) -> Described:
-    """Returns the error in place of a group's description."""
-    return Described(
-        group_id=group_id,
-        authorized_operations=NO_OPERATIONS,
-        **refusal(error),
-    )
-
-
-def _assignment(assignment: Assignment) -> pb.Assignment:
-    return pb.Assignment(
-        topic_partitions=[
-            pb.TopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
-            for topic_id, numbers in sorted(assignment.items())
+def _topics(assignment: Assignment) -> dict[str, Any]:
+    return {
+        "topic_partitions": [
+            {"topic_id": topic_id, "partitions": sorted(partitions)}
+            for topic_id, partitions in sorted(assignment.items())
         ]
-    )
+    }
 
 
-def _named(assignment: Assignment, view: ClusterView) -> pb.Assignment:
-    named = _assignment(
-        {topic_id: numbers for topic_id, numbers in assignment.items() if view.topic_by_id(topic_id)}
-    )
-    for entry in named.topic_partitions:
-        topic = view.topic_by_id(entry.topic_id)
-        entry.topic_name = topic.name if topic else ""
-    return named
+HEARTBEAT: Final = Conversion(
+    Heartbeat,
+    pb.ShareGroupHeartbeatRequest,
+    {"topics": Mapped("subscribed_topic_names", decode=lambda topics: tuple(topics.names))},
+)
+HEARTBEAT_REPLY: Final = Conversion(
+    HeartbeatReply, pb.ShareGroupHeartbeatResponse, {"assignment": Mapped(encode=_topics)}
+)
+_PROFILE: Final = Conversion(
+    Profile, _Member, {"subscribed": Mapped("subscribed_topic_names", encode=sorted)}
+)
+_DESCRIPTION: Final = Conversion(
+    GroupDescription,
+    _Described,
+    {"state": "group_state", "epoch": "group_epoch"},
+)

@@ -17,7 +17,7 @@ from sharebroker_server.group_coordinator.core.share_groups.commands import (
     StateDeleted,
     StateInitialized,
 )
-from sharebroker_server.group_coordinator.service.shards import Shards
+from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.persister.port import Persister
 
 _log = structlog.get_logger()
@@ -28,14 +28,14 @@ Failures = Mapping[TopicIdPartition, KafkaError]
 class ShareStates:
     """Changes share state; `timeout` bounds in seconds all attempts at the change of one partition."""
 
-    def __init__(self, persister: Persister, shards: Shards, timeout: float) -> None:
+    def __init__(self, persister: Persister, host: Host, timeout: float) -> None:
         self._persister = persister
-        self._shards = shards
+        self._host = host
         self._timeout = timeout
         self._running: dict[str, set[asyncio.Task[None]]] = {}
 
     def begin(self, plan: InitializeState) -> None:
-        """Starts an initialisation in the background; `wait_until_idle` waits for its end."""
+        """Starts an initialisation in the background; `wait` waits for its end."""
         task = asyncio.create_task(
             self._initialize_and_log(plan), name=f"initialise state of {plan.group_id}"
         )
@@ -43,15 +43,12 @@ class ShareStates:
         running.add(task)
         task.add_done_callback(lambda _: self._ended(plan.group_id, task))
 
-    def busy(self, group_id: str) -> bool:
-        """Returns whether an initialisation for the group runs in the background."""
-        return group_id in self._running
-
-    async def wait_until_idle(self, group_id: str, timeout: float) -> None:
-        """Waits for the initialisations of the group that run in the background, up to `timeout` seconds."""
+    async def wait(self, group_id: str, timeout: float) -> bool:
+        """Waits up to `timeout` seconds for the initialisations of a group; returns whether any ran."""
         running = self._running.get(group_id)
         if running:
             await asyncio.wait(running, timeout=timeout)
+        return running is not None
 
     async def close(self) -> None:
         """Cancels what runs in the background; the next owner of the shard initialises again."""
@@ -70,7 +67,8 @@ class ShareStates:
 
         done, failures = await self._each(plan.start_offsets, start)
         if plan.start_offsets:
-            await self._shards.send(StateInitialized(plan.group_id, done, frozenset(failures)), plan.group_id)
+            report = StateInitialized(plan.group_id, done, frozenset(failures))
+            await self._host.of(plan.group_id).submit(report)
         return failures
 
     async def delete(
@@ -85,10 +83,8 @@ class ShareStates:
             return self._persister.delete(SharePartitionKey(group_id, *partition), plan.state_epoch)
 
         done, failures = await self._each(plan.partitions, remove)
-        deleted = await self._shards.request(
-            StateDeleted(group_id, done, frozenset(failures), with_group), group_id, bool
-        )
-        return deleted, failures
+        report = StateDeleted(group_id, done, frozenset(failures), with_group)
+        return await self._host.request(group_id, report, bool), failures
 
     async def _each(
         self, partitions: Iterable[TopicIdPartition], change: Callable[[TopicIdPartition], Awaitable[None]]

@@ -28,14 +28,14 @@ _ATTEMPTS: Final = 3
 """Attempts: a checkpoint may be written, and the previous one trimmed, between reading memory and log."""
 
 
-async def inspect(shard: Shard, key: SharePartitionKey, timeout: float) -> pb.InspectShareGroupStateResponse:
+async def inspect(shard: Shard, key: SharePartitionKey) -> pb.InspectShareGroupStateResponse:
     """Returns the records, the replayed state and the state in memory.
 
     Raises:
         KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, CORRUPT_MESSAGE.
     """
     for _ in range(_ATTEMPTS):
-        live = cast("Inspection", await shard.write(Inspect(key), timeout=timeout))
+        live = cast("Inspection", await shard.submit(Inspect(key)))
         entries = await _entries(shard, key, live)
         replayed = _replay(key, entries)
         if replayed == live.state:

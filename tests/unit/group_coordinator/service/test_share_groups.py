@@ -12,13 +12,13 @@ from sharebroker_server.group_coordinator.core.share_groups.commands import (
     HeartbeatReply,
 )
 from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, Member, Profile
-from sharebroker_server.group_coordinator.service import share_groups
+from sharebroker_server.group_coordinator.service import servicer, share_groups
 from tests.unit.group_coordinator.harness import FakeView
 
 
 def test_absent_fields_of_a_heartbeat_are_unchanged() -> None:
     request = pb.ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=3)
-    assert share_groups.heartbeat_in(request) == Heartbeat("g", "m", 3)
+    assert share_groups.HEARTBEAT.value(request) == Heartbeat("g", "m", 3)
 
 
 def test_empty_fields_of_a_heartbeat_are_values() -> None:
@@ -31,7 +31,7 @@ def test_empty_fields_of_a_heartbeat_are_values() -> None:
         client_host="h",
         stream_id="s",
     )
-    assert share_groups.heartbeat_in(request) == Heartbeat("g", "m", 0, (), "", "c", "h", "s")
+    assert share_groups.HEARTBEAT.value(request) == Heartbeat("g", "m", 0, (), "", "c", "h", "s")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_empty_fields_of_a_heartbeat_are_values() -> None:
     ],
 )
 def test_assignment_is_sorted(assignment: Assignment, partitions: list[tuple[str, list[int]]]) -> None:
-    response = share_groups.heartbeat_out(HeartbeatReply("m", 3, 5000, assignment))
+    response = share_groups.HEARTBEAT_REPLY.message(HeartbeatReply("m", 3, 5000, assignment))
     assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("m", 3, 5000)
     assert response.HasField("assignment")
     found = response.assignment.topic_partitions
@@ -50,7 +50,7 @@ def test_assignment_is_sorted(assignment: Assignment, partitions: list[tuple[str
 
 
 def test_unchanged_assignment_is_absent() -> None:
-    assert not share_groups.heartbeat_out(HeartbeatReply("m", 3)).HasField("assignment")
+    assert not share_groups.HEARTBEAT_REPLY.message(HeartbeatReply("m", 3)).HasField("assignment")
 
 
 def test_description_leaves_out_deleted_topics() -> None:
@@ -95,12 +95,12 @@ def test_error_replaces_the_description() -> None:
 def test_groups_are_listed_by_state_and_type(states: list[str], types: list[str], found: list[str]) -> None:
     request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
     shared, consumers = {"c": "Empty", "b": "Stable"}, {"a": ("Stable", "consumer")}
-    listed = share_groups.listed(shared, consumers, request)
+    listed = servicer.listed(shared, consumers, request)
     assert [group.group_id for group in listed] == found
 
 
 def test_listed_groups_have_the_names_of_kafka() -> None:
-    listed = share_groups.listed({"b": "Empty"}, {"a": ("Stable", "connect")}, pb.ListGroupsRequest())
+    listed = servicer.listed({"b": "Empty"}, {"a": ("Stable", "connect")}, pb.ListGroupsRequest())
     assert [(group.protocol_type, group.group_type) for group in listed] == [
         ("connect", "classic"),
         ("share", "share"),

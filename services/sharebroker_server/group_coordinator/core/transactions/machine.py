@@ -28,17 +28,21 @@ the block, the deadlines, and the completions to request; the latter two follow 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.compaction.live_keys import LiveKeys
-from sharebroker_server.coordinator_runtime.machine import Decision, Effect, SoftChange
+from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core.deadlines import Deadlines
 from sharebroker_server.group_coordinator.core.transactions import commands as c
 from sharebroker_server.group_coordinator.core.transactions import (
     rules,
+)
+from sharebroker_server.group_coordinator.core.transactions.commands import (
+    CompletionRequested,
+    CompletionsRequested,
+    DeadlineMoved,
 )
 from sharebroker_server.group_coordinator.core.transactions.model import (
     ENDING,
@@ -60,29 +64,6 @@ from sharebroker_server.group_coordinator.core.view import ClusterView
 DUE_PER_DEADLINE: Final = 100
 
 _Decision = Decision[Record, c.Reply]
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlineMoved(SoftChange):
-    """The deadline of a transactional id, for its timeout or its expiry, moves; None removes it."""
-
-    expiry: bool
-    transactional_id: str
-    deadline: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionsRequested(SoftChange):
-    """The completion of these transactions was requested."""
-
-    transactional_ids: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionRequested(Effect):
-    """The transaction is decided: the service must write its markers."""
-
-    transactional_id: str
 
 
 class TransactionMachine:

@@ -138,7 +138,7 @@ async def test_topic_missing_from_the_cache_is_retriable(broker: Broker) -> None
 
 async def test_unknown_topic_counts_as_deleted(cluster: Cluster, broker: Broker) -> None:
     await commit(broker, "AQIDBAUGBwgJCgsMDQ4PEA", 7)
-    broker.groups._offsets_log._clock = lambda: 1e12
+    broker.groups._offsets_topic._clock = lambda: 1e12
     assert await records(broker) == []
 
 
