@@ -25,7 +25,7 @@ from sharebroker_server.broker.redis import RedisConnections, StateVerifier, Ver
 from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.coordinator_runtime.metrics import not_active, shard_families
+from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary

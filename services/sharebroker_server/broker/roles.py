@@ -24,7 +24,7 @@ from sharebroker_server.broker.redis import VerifyState
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.names import internal_partitions, partition_count
-from sharebroker_server.coordinator_runtime.metrics import AnyHost
+from sharebroker_server.coordinator_runtime.host import AnyHost
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
 from sharebroker_server.gateway.grpc.servicers import AdminServicer, PlanServicer, ProduceServicer
@@ -35,16 +35,15 @@ from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.gateway.metrics import gateway_families
 from sharebroker_server.gateway.share.acknowledge import SessionReaper
-from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
-from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
+from sharebroker_server.group_coordinator.clients.markers import AllMarkers, GroupMarkers, LeaderMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.service.catalog.servicer import CatalogServicer, make_catalog_host
+from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
-from sharebroker_server.group_coordinator.service.servicer import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
-from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
-from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.share_groups import Ports as GroupPorts
+from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import PortProbe
 from sharebroker_server.leases.port import LeaseStore
@@ -112,10 +111,10 @@ async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     base.rechecks.append(host.recheck)
     stack.push_async_callback(host.stop)
     interval = base.settings.config.share_coordinator_state_topic_prune_interval_ms / 1000
-    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval, config.write_timeout)
+    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval)
     cleanup.start()
     stack.push_async_callback(cleanup.stop)
-    servicer = ShareCoordinator(host, config, base.catalog.partition_exists, base.storage.keys.log)
+    servicer = ShareCoordinator(host, base.catalog.partition_exists, base.storage.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
     return [
         Service(

@@ -108,13 +108,13 @@ class History:
         values = range(self.next_value, self.next_value + step.records)
         self.next_value = values.stop
         with self.noting_refusals():
-            future = self.harness.shard.submit(Put(step.key, tuple(map(str, values))), timeout=60)
+            future = self.harness.shard.submit(Put(step.key, tuple(map(str, values))))
             self.writes.append((step.key, future))
             self.tried[step.key].update(values)
 
     def read(self, step: Read) -> None:
         with self.noting_refusals():
-            future = self.harness.shard.submit(Get(step.key), timeout=60)
+            future = self.harness.shard.submit(Get(step.key))
             self.reads.append((self.answered(step.key), future))
 
     @contextmanager
