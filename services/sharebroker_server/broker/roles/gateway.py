@@ -29,14 +29,13 @@ async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     base.drains.append(context.stop)
     base.observability.metrics.add(partial(gateway_families, context))
     if base.kafka is not None:
-        me, router = base.holder.member, base.router
         internal = internal_partitions(base.settings.config)
 
         def partitions(topic_id: str) -> int:
             return internal.get(topic_id) or base.catalog.partitions(topic_id)
 
-        live_members = LiveMembers(lambda: router.members, PortProbe().is_refused)
-        brokers = Brokers(live_members, me, base.leases, router.group_shard, partitions)
+        live_members = LiveMembers(partial(getattr, base.holder, "members"), PortProbe().is_refused)
+        brokers = Brokers(live_members, base.holder.member, base.leases, base.router.group_shard, partitions)
         kafka = KafkaListener(context, brokers, base.settings.features, APIS)
         base.kafka.open(kafka, base.settings.config)
         base.observability.metrics.add(kafka.families)
