@@ -1,4 +1,4 @@
-"""The context of all handlers of a gateway: sessions, clients of other services, streams, counts of fetches."""
+"""The context of all handlers: sessions, clients of other services, streams and counts of fetches."""
 
 from __future__ import annotations
 
