@@ -29,7 +29,7 @@ from sharebroker_server.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
-from sharebroker_server.compaction.live_keys import LiveKeys
+from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS, check_group
 from sharebroker_server.config.keys import Key, render, unknown

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Final
 
@@ -115,6 +115,11 @@ def internal_partitions(config: BrokerConfig) -> dict[str, int]:
         STATE_TOPIC_ID: config.share_coordinator_state_topic_num_partitions,
         OFFSETS_TOPIC_ID: config.offsets_topic_num_partitions,
     }
+
+
+def partition_count(internal: Mapping[str, int], in_catalog: Callable[[str], int], topic_id: str) -> int:
+    """Returns the number of partitions of a topic; `internal` contains those of internal topics."""
+    return internal.get(topic_id) or in_catalog(topic_id)
 
 
 def check_not_internal(name: str, topic_id: str = "") -> None:

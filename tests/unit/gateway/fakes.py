@@ -18,7 +18,7 @@ from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import GROUP_COORDINATOR, LEADER
 from sharebroker_server.rpc.errors import wire
-from sharebroker_server.stream_log.memory import MemoryStreamLog
+from tests.testkit.memory.stream_log import MemoryStreamLog
 
 TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
 

@@ -22,8 +22,8 @@ from sharebroker_server.gateway.log_fetch import (
     read_range,
 )
 from sharebroker_server.record_log.core.batch import assign, parse_headers
-from sharebroker_server.record_log.core.control import marker_batch
 from sharebroker_server.record_log.core.producers import Marker
+from sharebroker_server.record_log.core.transactions import marker_batch
 from sharebroker_server.rpc.errors import wire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness

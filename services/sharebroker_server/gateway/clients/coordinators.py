@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.aio.backoff import doubling
+from sharebroker_server.aio import doubling
 from sharebroker_server.routing.router import Router
 
 if TYPE_CHECKING:

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_protocol.membership.heartbeat import LEAVE_EPOCH, HeartbeatRequest, HeartbeatResponse
-from sharebroker_protocol.membership.machine import Membership, MembershipSettings
+from sharebroker_protocol.membership.machine import (
+    LEAVE_EPOCH,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Membership,
+    MembershipSettings,
+)
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.clients.coordinators import Coordinators, raise_moved
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
-from sharebroker_protocol.records.batch_builder import HEADER_BYTES, BatchBuilder, Header
-from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuilder, Header
 from sharebroker_protocol.records.partitioner import Partitioner
-from sharebroker_protocol.tracing import enabled
 from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.config import PUBLISH_BATCH_BYTES
@@ -24,7 +23,7 @@ from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.leader_calls.values import AppendResult
 
 if TYPE_CHECKING:
-    from sharebroker_protocol.tracing.publishing import BatchTraces, RecordTraces
+    from sharebroker_protocol.tracing.tracer import BatchTraces, RecordTraces
 
 _RECORD_OVERHEAD = 40  # limit of the bytes beside key, value and headers; also of each header
 
@@ -167,8 +166,8 @@ class PublishTraces:
 
 def publish_traces(topic: str) -> PublishTraces | None:
     """The traces of one Publish; None if this process does not trace."""
-    if enabled.on is None:
+    if tracing.on is None:
         return None
-    from sharebroker_protocol.tracing.publishing import RecordTraces  # imports OpenTelemetry
+    from sharebroker_protocol.tracing.tracer import RecordTraces  # imports OpenTelemetry
 
-    return PublishTraces(topic, RecordTraces(enabled.on))
+    return PublishTraces(topic, RecordTraces(tracing.on))
