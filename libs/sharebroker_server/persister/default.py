@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import structlog
 from typing_extensions import override
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_protocol.tracing.context import TraceContext
 from sharebroker_server.aio import doubling
 from sharebroker_server.persister.port import (
     Begun,
@@ -36,12 +40,6 @@ if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
 
     _Peer = Peer[ShareCoordinatorServiceAsyncStub]
 
-from contextlib import nullcontext
-
-import structlog
-
-from sharebroker_protocol import tracing
-from sharebroker_protocol.tracing.context import TraceContext
 
 RETRIABLE: Final = frozenset(
     {
