@@ -1,4 +1,4 @@
-"""The messages that wait to be sent on a client's stream."""
+"""The responses that wait to be sent on a stream of a client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 M = TypeVar("M")
 
 
-class SendQueue(Generic[M]):
+class ResponseQueue(Generic[M]):
     """A queue of at most `limit` messages that ends, or ends with an error.
 
     `put` waits for room, which passes the back-pressure of a slow client on.

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from sharebroker_server.gateway.send_queue import SendQueue
+from sharebroker_server.gateway.response_queue import ResponseQueue
 
 
 async def test_queue_ends_behind_its_messages() -> None:
-    queue: SendQueue[int] = SendQueue(3)
+    queue: ResponseQueue[int] = ResponseQueue(3)
     await queue.put(1)
     await queue.put(2)
     await queue.end()
@@ -18,7 +18,7 @@ async def test_queue_ends_behind_its_messages() -> None:
 
 
 async def test_put_waits_for_room() -> None:
-    queue: SendQueue[int] = SendQueue(1)
+    queue: ResponseQueue[int] = ResponseQueue(1)
     await queue.put(1)
     blocked = asyncio.ensure_future(queue.put(2))
     await asyncio.sleep(0)
@@ -30,7 +30,7 @@ async def test_put_waits_for_room() -> None:
 
 
 async def test_fail_drops_the_messages_and_raises() -> None:
-    queue: SendQueue[int] = SendQueue(1)
+    queue: ResponseQueue[int] = ResponseQueue(1)
     await queue.put(1)
     queue.fail(ValueError("broken"))
     with pytest.raises(ValueError, match="broken"):
