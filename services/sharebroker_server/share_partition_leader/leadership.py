@@ -33,15 +33,14 @@ from sharebroker_server.catalog.records import (
 )
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
-from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.ownership import LeaseOwnership
+from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
 from sharebroker_server.leases.port import LeasesUnavailable
 from sharebroker_server.persister.port import Persister
 from sharebroker_server.persister.write_batcher import WriteBatcher
 from sharebroker_server.record_log.core.producers import Verified
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import RecordStore
-from sharebroker_server.record_log.settings import LogSettings
+from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.share_partition_leader.config import (
     CATALOG_LAG,
     LONGEST_RETRY_DELAY,
