@@ -10,34 +10,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from sharebroker_protocol.model import AckBatch
-from sharebroker_protocol.model import AckType
-from sharebroker_protocol.model import RecordState
-from sharebroker_protocol.model import StateBatch
-from sharebroker_server.share_calls.values import Left
-from sharebroker_server.share_calls.values import LeftReason
-from sharebroker_server.share_partition_leader.core.acknowledge import invalid
-from sharebroker_server.share_partition_leader.core.acknowledge import validate_batches
-from sharebroker_server.share_partition_leader.core.in_flight import ACQUIRED
-from sharebroker_server.share_partition_leader.core.in_flight import ARCHIVED
-from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE
-from sharebroker_server.share_partition_leader.core.in_flight import Batch
-from sharebroker_server.share_partition_leader.core.in_flight import InFlight
-from sharebroker_server.share_partition_leader.core.in_flight import Lock
-from sharebroker_server.share_partition_leader.core.in_flight import Run
-from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.transitions import EVENT_OF_ACK
-from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS
-from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
-from sharebroker_server.share_partition_leader.core.transitions import after_failed_delivery
-from typing import NamedTuple
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import FieldViolation
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AcquiredRange
-from sharebroker_server.leader_calls.values import Left
-from sharebroker_server.leader_calls.values import LeftReason
 
+from sharebroker_protocol.model import AckBatch, AckType, RecordState, StateBatch
+from sharebroker_server.leader_calls.values import Left, LeftReason
+from sharebroker_server.share_partition_leader.core.acknowledge import invalid, validate_batches
+from sharebroker_server.share_partition_leader.core.in_flight import (
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    Batch,
+    InFlight,
+    Lock,
+    Run,
+    Transition,
+)
+from sharebroker_server.share_partition_leader.core.transitions import (
+    EVENT_OF_ACK,
+    TRANSITIONS,
+    RecordEvent,
+    after_failed_delivery,
+)
 
 _RELEASE: Final = int(AckType.RELEASE)
 _RENEW: Final = int(AckType.RENEW)

@@ -28,43 +28,37 @@ Order at the end: `finish` stops the delivery; `outputs` ends once every acknowl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from collections.abc import Coroutine
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any
-from typing import Final
-import structlog
-from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.aio.backoff import doubling
-from sharebroker_server.share_calls.values import DeliverInput
-from sharebroker_server.share_calls.values import DeliverOpen
-from sharebroker_server.share_calls.values import DeliverOutput
-from sharebroker_server.share_partition_leader.config import DEFAULT_BATCH_SIZE
-from sharebroker_server.share_partition_leader.config import LONGEST_RETRY_DELAY
-from sharebroker_server.share_partition_leader.config import REASON_LENGTH
-from sharebroker_server.share_partition_leader.config import RETRY_DELAY
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
-from sharebroker_server.share_partition_leader.core.events import LostLock
-from sharebroker_server.share_partition_leader.leadership import Leadership
-from sharebroker_server.share_partition_leader.requests.stream_messages import AckGroup
-from sharebroker_server.share_partition_leader.requests.stream_messages import AckRequest
-from sharebroker_server.share_partition_leader.requests.stream_messages import NextMessage
-from sharebroker_server.share_partition_leader.requests.stream_messages import coalesce
-from sharebroker_server.share_partition_leader.requests.stream_messages import group_acks
-from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
-from sharebroker_server.share_partition_leader.share_partition.reading import NotFetched
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import new_stream_holder
-from sharebroker_server.aio import doubling
-from sharebroker_server.leader_calls.values import DeliverInput
-from sharebroker_server.leader_calls.values import DeliverOpen
-from sharebroker_server.leader_calls.values import DeliverOutput
+from typing import Any, Final
 
+import structlog
+
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.aio import doubling
+from sharebroker_server.leader_calls.values import DeliverInput, DeliverOpen, DeliverOutput
+from sharebroker_server.share_partition_leader.config import (
+    DEFAULT_BATCH_SIZE,
+    LONGEST_RETRY_DELAY,
+    REASON_LENGTH,
+    RETRY_DELAY,
+)
+from sharebroker_server.share_partition_leader.core.events import AcquireRequest, LostLock
+from sharebroker_server.share_partition_leader.leadership import Leadership
+from sharebroker_server.share_partition_leader.requests.stream_messages import (
+    AckGroup,
+    AckRequest,
+    NextMessage,
+    coalesce,
+    group_acks,
+)
+from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+    new_stream_holder,
+)
 
 _log = structlog.get_logger()
 

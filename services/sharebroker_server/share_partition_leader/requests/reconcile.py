@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Set
+from collections.abc import Iterable, Iterator, Set
 from functools import partial
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
-from sharebroker_server.share_calls.values import Left
-from sharebroker_server.share_calls.values import ReconcileCall
-from sharebroker_server.share_calls.values import ReconcileResult
-from sharebroker_server.share_partition_leader.leadership import Leadership
-from sharebroker_server.share_partition_leader.leadership import LedPartition
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import member_holder
-from sharebroker_server.leader_calls.values import Left
-from sharebroker_server.leader_calls.values import ReconcileCall
-from sharebroker_server.leader_calls.values import ReconcileResult
+from sharebroker_server.leader_calls.values import Left, ReconcileCall, ReconcileResult
+from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+    member_holder,
+)
 
 
 async def reconcile(partitions: Leadership, call: ReconcileCall, timeout: float) -> list[ReconcileResult]:

@@ -3,52 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Final
-from typing import NamedTuple
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
+
 from sharebroker_protocol.clock import now
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AckBatch
-from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_protocol.model import StateWrite
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateWrite
+from sharebroker_server.leader_calls.values import Left
 from sharebroker_server.leases import names
 from sharebroker_server.persister.write_batcher import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.share_calls.values import Left
-from sharebroker_server.share_partition_leader.config import DELIVERY_BYTES
-from sharebroker_server.share_partition_leader.config import STOP_TIMEOUT
-from sharebroker_server.share_partition_leader.core.events import Acknowledge
-from sharebroker_server.share_partition_leader.core.events import Acquire
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
-from sharebroker_server.share_partition_leader.core.events import Configure
-from sharebroker_server.share_partition_leader.core.events import Effects
-from sharebroker_server.share_partition_leader.core.events import Event
-from sharebroker_server.share_partition_leader.core.events import Loaded
-from sharebroker_server.share_partition_leader.core.events import LostLock
-from sharebroker_server.share_partition_leader.core.events import MembersLeft
-from sharebroker_server.share_partition_leader.core.events import Reconcile
-from sharebroker_server.share_partition_leader.core.events import RenewAll
-from sharebroker_server.share_partition_leader.core.events import Reply
-from sharebroker_server.share_partition_leader.core.events import Retire
-from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.events import Stop
-from sharebroker_server.share_partition_leader.core.events import TimerFired
-from sharebroker_server.share_partition_leader.core.events import UndoAcquire
-from sharebroker_server.share_partition_leader.core.events import WriteCompleted
+from sharebroker_server.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
+from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
+    Acquire,
+    AcquireRequest,
+    Configure,
+    Effects,
+    Event,
+    Loaded,
+    LostLock,
+    MembersLeft,
+    Reconcile,
+    RenewAll,
+    Reply,
+    Retire,
+    SharePartitionSettings,
+    Stop,
+    TimerFired,
+    UndoAcquire,
+    WriteCompleted,
+)
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
-from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
-from sharebroker_server.share_partition_leader.share_partition.reading import NotFetched
-from sharebroker_server.share_partition_leader.share_partition.reading import bytes_of
-from sharebroker_server.share_partition_leader.share_partition.reading import hidden_spans
-from sharebroker_server.share_partition_leader.share_partition.reading import translated
-from sharebroker_server.share_partition_leader.share_partition.reading import visible_end
-from sharebroker_server.leader_calls.values import Left
-
+from sharebroker_server.share_partition_leader.share_partition.reading import (
+    Fetched,
+    NotFetched,
+    bytes_of,
+    hidden_spans,
+    translated,
+    visible_end,
+)
 
 _WRITTEN: Final = WriteCompleted(None)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
-from sharebroker_server.share_calls.values import Left
+from sharebroker_server.leader_calls.values import Left
 from sharebroker_server.share_partition_leader.core.durability import build_write
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,

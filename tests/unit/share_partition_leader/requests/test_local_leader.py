@@ -4,45 +4,41 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AckBatch
-from sharebroker_protocol.model import TopicIdPartition
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_calls.messages import await_request
-from sharebroker_server.share_calls.values import AcknowledgeCall
-from sharebroker_server.share_calls.values import AckPart
-from sharebroker_server.share_calls.values import AckResult
-from sharebroker_server.share_calls.values import AcquireCall
-from sharebroker_server.share_calls.values import AppendCall
-from sharebroker_server.share_calls.values import AppendPart
-from sharebroker_server.share_calls.values import DeliverInput
-from sharebroker_server.share_calls.values import DeliverOpen
-from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
-from sharebroker_server.share_partition_leader.requests.local_leader import _check_renewal
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
+from sharebroker_server.leader_calls.messages import await_request
+from sharebroker_server.leader_calls.values import (
+    AcknowledgeCall,
+    AckPart,
+    AckResult,
+    AcquireCall,
+    AppendCall,
+    AppendPart,
+    DeliverInput,
+    DeliverOpen,
+)
+from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch, _check_renewal
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.harness import ACCEPT
-from tests.unit.share_partition_leader.harness import GROUP
-from tests.unit.share_partition_leader.harness import REJECT
-from tests.unit.share_partition_leader.harness import RELEASE
-from tests.unit.share_partition_leader.harness import RENEW
-from tests.unit.share_partition_leader.harness import TOPIC
-from tests.unit.share_partition_leader.harness import Harness
-from tests.unit.share_partition_leader.harness import code
+from tests.unit.share_partition_leader.harness import (
+    ACCEPT,
+    GROUP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    TOPIC,
+    Harness,
+    code,
+)
 from tests.unit.share_partition_leader.harness import harness as started
 from tests.unit.share_partition_leader.virtual_time import settle
-from sharebroker_server.leader_calls.messages import await_request
-from sharebroker_server.leader_calls.values import AcknowledgeCall
-from sharebroker_server.leader_calls.values import AckPart
-from sharebroker_server.leader_calls.values import AckResult
-from sharebroker_server.leader_calls.values import AcquireCall
-from sharebroker_server.leader_calls.values import AppendCall
-from sharebroker_server.leader_calls.values import AppendPart
-from sharebroker_server.leader_calls.values import DeliverInput
-from sharebroker_server.leader_calls.values import DeliverOpen
 
 
 def acquired(answer: pb.AcquireRecordsResponse.Partition) -> list[tuple[int, int, int]]:
