@@ -6,43 +6,55 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
+from typing import Final
 from unittest.mock import patch
-
 from sharebroker_protocol import clock
-from sharebroker_protocol.model import AckBatch, RecordState, StateBatch
+from sharebroker_protocol.model import AckBatch
+from sharebroker_protocol.model import RecordState
+from sharebroker_protocol.model import StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.machine import Decision
-from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
+from sharebroker_server.coordinator_runtime.pending import Pending
+from sharebroker_server.coordinator_runtime.pending import Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.share_coordinator.core import checkpointing, machine
-from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
-from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
+from sharebroker_server.share_coordinator.core import checkpointing
+from sharebroker_server.share_coordinator.core import machine
+from sharebroker_server.share_coordinator.core.commands import Initialize
+from sharebroker_server.share_coordinator.core.commands import Inspect
+from sharebroker_server.share_coordinator.core.commands import Inspection
+from sharebroker_server.share_coordinator.core.commands import Write
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
+from sharebroker_server.share_coordinator.core.state import ShareState
 from sharebroker_server.share_partition_leader import leadership
 from sharebroker_server.share_partition_leader.config import share_partition_settings
-from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, record_states
-from sharebroker_server.share_partition_leader.core.events import (
-    Acknowledge,
-    Effects,
-    Event,
-    LoadedState,
-    LostLock,
-    Reply,
-    SharePartitionSettings,
-)
-from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Locks, Transition
+from sharebroker_server.share_partition_leader.core import acknowledge
+from sharebroker_server.share_partition_leader.core import in_flight
+from sharebroker_server.share_partition_leader.core import record_states
+from sharebroker_server.share_partition_leader.core.events import Acknowledge
+from sharebroker_server.share_partition_leader.core.events import Effects
+from sharebroker_server.share_partition_leader.core.events import Event
+from sharebroker_server.share_partition_leader.core.events import LoadedState
+from sharebroker_server.share_partition_leader.core.events import LostLock
+from sharebroker_server.share_partition_leader.core.events import Reply
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.in_flight import Locks
+from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 from sharebroker_server.share_partition_leader.share_partition.reading import load_state
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
-    ShareGroupPartition,
-)
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.stream_log.port import LogNotWritten
 from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
@@ -50,6 +62,11 @@ from tests.testkit.checker.invariants import Invariant
 from tests.testkit.memory.stream_log import FencedMemory
 from tests.testkit.simulator.network import Network
 from tests.testkit.simulator.store import SimulatedRecordStore
+from sharebroker_server.group_coordinator.service.share_groups import lag
+from sharebroker_server.share_coordinator.core import checks
+from sharebroker_server.share_coordinator.core import recording
+from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
+from sharebroker_server.share_partition_leader.core import share_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +104,8 @@ def answer_before_write(self: SharePartition, event: Event, now: float) -> Effec
     return effects
 
 
-def no_roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:
-    return []
+def no_roll_back(runs: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:
+    pass
 
 
 def no_timer(self: ShareGroupPartition, deadline: float) -> None:
@@ -106,7 +123,7 @@ def no_holder_compare(
     self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
 ) -> None:
     first = batches[0].first
-    for lock in self.core.held():
+    for lock in self.core.in_flight.held():
         if lock.first <= first <= lock.last:
             holder, batches = lock.member, [batch._replace(token=None) for batch in batches]
     _acknowledge(self, holder, batches, reply, delay)
@@ -262,14 +279,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a failed state write is not rolled back",
-        lambda: [_on(record_states, "roll_back", no_roll_back)],
+        lambda: [_on(share_partition, "roll_back", no_roll_back)],
     ),
     Mutant("the lock timer is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
         "the delivery limit is not enforced",
         lambda: [
             _on(module, "after_failed_delivery", no_limit)
-            for module in (acknowledge, in_flight, record_states)
+            for module in (acknowledge, in_flight, share_partition)
         ],
         (Invariant.COUNT_LIMIT,),
     ),

@@ -1,15 +1,15 @@
-"""Queries of the record states: splitting by run, holders, and throttled records."""
+"""Queries of the records in flight: splitting by run, holders, and throttled records."""
 
 from __future__ import annotations
 
 import pytest
 
 from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import ACCEPT, RELEASE, ack, acks, done, fetch, opened
 
 
-def _window() -> RecordStates:
+def _window() -> SteppedPartition:
     """10-19 acquired, 20-29 not in the log, 30-34 acquired, 35 available, 36-39 acquired."""
     share = opened(10)
     fetch(share, "10-19")
@@ -36,7 +36,7 @@ def _window() -> RecordStates:
     ],
 )
 def test_split_by_run(first: int, last: int, parts: str) -> None:
-    found = _window().split_by_run(first, last)
+    found = _window().in_flight.split_by_run(first, last)
     assert " ".join(f"{a}-{b}" for a, b in found) == parts
 
 
@@ -44,21 +44,21 @@ def test_split_by_run(first: int, last: int, parts: str) -> None:
 def test_an_empty_window_splits_only_at_its_start_offset(
     first: int, last: int, parts: list[tuple[int, int]]
 ) -> None:
-    assert opened(10).split_by_run(first, last) == parts
+    assert opened(10).in_flight.split_by_run(first, last) == parts
 
 
 def test_holds() -> None:
     share = opened(10)
-    assert not share.holds("m1")
+    assert not share.in_flight.holds("m1")
     fetch(share, "10-19", member="m1")
     fetch(share, "30-39", member="m2")
     transition = share.acknowledge("m1", acks("10-19", ACCEPT), 0.0)
     assert transition is not None
-    assert share.holds("m1")  # until it is durable
+    assert share.in_flight.holds("m1")  # until it is durable
     done(share, transition)
-    assert not share.holds("m1")
+    assert not share.in_flight.holds("m1")
     ack(share, "31-39", RELEASE, member="m2")
-    assert share.holds("m2")
+    assert share.in_flight.holds("m2")
 
 
 @pytest.mark.parametrize(
