@@ -6,26 +6,22 @@ import time
 from collections.abc import Callable
 from statistics import median
 from typing import Final
-from sharebroker_protocol.model import AckBatch
-from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_protocol.model import StateBatch
+
+from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.core.commands import Initialize
-from sharebroker_server.share_coordinator.core.commands import Write
+from sharebroker_server.share_coordinator.core.commands import Initialize, Write
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
-from sharebroker_server.share_partition_leader.core.events import LoadedState
-from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
-from sharebroker_server.share_coordinator.core.records import ShareRecord
-from sharebroker_server.share_partition_leader.core.events import Acknowledge
-from sharebroker_server.share_partition_leader.core.events import Acquire
-from sharebroker_server.share_partition_leader.core.events import WriteCompleted
+from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
+    Acquire,
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+    WriteCompleted,
+)
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
-
 
 RECORDS: Final = 500
 LOG_BATCH: Final = 100

@@ -17,12 +17,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from tests.property.share_partition_leader.core.model import (
-    ACQUIRED,
-    AVAILABLE,
-    Model,
-    RefusedError,
-)
+from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, RefusedError
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import Store, check, compact
 

@@ -26,13 +26,7 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
 )
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
-from tests.unit.share_partition_leader.harness import (
-    ACCEPT,
-    RELEASE,
-    RENEW,
-    TOPIC,
-    Harness,
-)
+from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, RENEW, TOPIC, Harness
 from tests.unit.share_partition_leader.virtual_time import now, settle
 
 RESOURCE = f"partition:{TOPIC}:0"
