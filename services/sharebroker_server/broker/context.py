@@ -98,7 +98,7 @@ async def build_context(
     redis = await open_redis(settings, stack)
     observability.observe_redis(redis.by_purpose)
     keys = Keys.of_cluster(settings.config.cluster_id)
-    storage = open_storage(redis, keys, observability.appends if settings.watched else None)
+    storage = open_storage(redis, keys, observability.appends)
     identity = node_identity(settings, address)
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
     catalog = MetadataCache(storage.log, settings.config)

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from sharebroker_server.broker.redis_connections import RedisConnections
 from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.leases.redis import RedisLeaseStore
-from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.stream_log.metered import MeteredStreamLog
 from sharebroker_server.stream_log.port import StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
 from sharebroker_server.telemetry.process import Appends
@@ -27,11 +25,11 @@ class Storage:
     leases: LeaseStore
 
 
-def open_storage(redis: RedisConnections, keys: Keys, appends: Appends | None) -> Storage:
-    """Opens the stores; `appends` measures appends if metrics are served or exported."""
-    log = RedisStreamLog(redis.reads, keys, writes=redis.writes)
-    records = RedisRecordStore(redis.reads, keys, writes=redis.writes)
-    leases = RedisLeaseStore(redis.reads, keys, writes=redis.writes)
-    if appends is None:
-        return Storage(keys, log, records, leases)
-    return Storage(keys, MeteredStreamLog(log, appends), MeteredRecordStore(records, appends), leases)
+def open_storage(redis: RedisConnections, keys: Keys, appends: Appends) -> Storage:
+    """Opens the stores; `appends` measures appends."""
+    return Storage(
+        keys,
+        RedisStreamLog(redis.reads, keys, writes=redis.writes, appends=appends),
+        RedisRecordStore(redis.reads, keys, writes=redis.writes, appends=appends),
+        RedisLeaseStore(redis.reads, keys, writes=redis.writes),
+    )

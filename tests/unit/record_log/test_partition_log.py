@@ -445,7 +445,7 @@ async def test_idle_producers_expire_unless_they_are_writing(harness: Harness) -
     assert await log.expire_producers(now_ms + 1) == 1
     harness.store.release()
     await again
-    assert list(log.transactions.producers()) == [7]
+    assert list(log.transactions.producers) == [7]
     assert set(await harness.store.snapshots(NAME)) == {"p7"}
     harness.store.away = True
     assert await code_of(log.expire_producers(now_ms + 1)) is ErrorCode.KAFKA_STORAGE_ERROR
