@@ -13,9 +13,8 @@ from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.broker import roles
-from sharebroker_server.broker.context import BrokerContext
+from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.storage import Storage
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.config.broker import BrokerConfig

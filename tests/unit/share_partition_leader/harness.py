@@ -36,9 +36,11 @@ from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host
-from sharebroker_server.share_partition_leader.leadership.leadership import Leadership, Ports
-from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
+from sharebroker_server.share_partition_leader.leadership import Leadership, Ports
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
@@ -310,8 +312,8 @@ async def harness(make: Callable[[], Harness] = Harness) -> AsyncIterator[Harnes
     clocks = [
         patch(f"sharebroker_server.share_partition_leader.{module}.now", virtual_time.now)
         for module in (
-            "partition.share_group_partition",
-            "partition.persisted_state",
+            "share_partition.share_group_partition",
+            "share_partition.reading",
             "log.retention",
         )
     ]
