@@ -56,16 +56,20 @@ from sharebroker_server.leases.membership import FailureDetector, Membership
 from sharebroker_server.leases.names import kind_of
 from sharebroker_server.leases.observe import OutageLog, log_expired
 from sharebroker_server.leases.placement import Placement, ResourceKind, succeeds
-from sharebroker_server.leases.port import Holder, Lease, LeaseStore, LeasesUnavailable, Member, Ownership
+from sharebroker_server.leases.port import (
+    Holder,
+    Lease,
+    LeaseLost,
+    LeaseStore,
+    LeasesUnavailable,
+    Member,
+    Ownership,
+)
 
 _log = structlog.get_logger()
 
 _TAKEOVER_DELAY: Final = 0.2
 """Fraction of the interval after which a pending takeover is checked again."""
-
-
-class LeaseLost(Exception):
-    """Another owner holds the lease now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,10 @@ class LeasesUnavailable(Exception):
     """The store did not respond. The request may have been executed; repeating it is harmless."""
 
 
+class LeaseLost(Exception):
+    """Another owner holds the lease now."""
+
+
 class LeaseStore(Protocol):
     """Leases by resource name, and announcements of members. Every method raises LeasesUnavailable."""
 

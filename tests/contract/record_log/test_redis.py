@@ -11,10 +11,10 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable
 from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.record_log.core.batch import TimedOffset
 from sharebroker_server.record_log.core.log_state import Limits, Segment
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.lifecycle import LogPhase
-from sharebroker_server.record_log.offset_for_time import TimedOffset
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import Bounds, RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings
