@@ -19,7 +19,7 @@ from sharebroker_server.group_coordinator.service.transactions.servicer import T
 from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
-from sharebroker_server.rpc.local import LocalContext
+from sharebroker_server.rpc.stubs import LocalContext
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
 

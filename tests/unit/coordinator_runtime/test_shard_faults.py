@@ -15,15 +15,7 @@ from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
-from tests.unit.coordinator_runtime.harness import (
-    SHARD,
-    Get,
-    Harness,
-    Intending,
-    LedgerCodec,
-    Put,
-    outcome,
-)
+from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Intending, LedgerCodec, Put, outcome
 
 Logs = list[MutableMapping[str, Any]]
 

@@ -17,7 +17,7 @@ from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import
 from sharebroker_server.coordinator_runtime.hashing import shard_of
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.persister.port import Begun, Changes
-from sharebroker_server.rpc.partition_errors import refusal
+from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.shard_topic.reading import fetch, find_offset
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.core.commands import (

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, RecordState, StateBatch
-from sharebroker_server.share_calls.values import Left, LeftReason
+from sharebroker_server.leader_calls.values import Left, LeftReason
 from sharebroker_server.share_partition_leader.core.acknowledge import validate_batches
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,

@@ -38,7 +38,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import doubling
-from sharebroker_server.share_calls.values import DeliverInput, DeliverOpen, DeliverOutput
+from sharebroker_server.leader_calls.values import DeliverInput, DeliverOpen, DeliverOutput
 from sharebroker_server.share_partition_leader.config import (
     DEFAULT_BATCH_SIZE,
     LONGEST_RETRY_DELAY,

@@ -9,7 +9,7 @@ from functools import partial
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
-from sharebroker_server.share_calls.values import Left, ReconcileCall, ReconcileResult
+from sharebroker_server.leader_calls.values import Left, ReconcileCall, ReconcileResult
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, Protocol
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateWrite
+from sharebroker_server.leader_calls.values import Left
 from sharebroker_server.leases import names
 from sharebroker_server.persister.write_batcher import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.share_calls.values import Left
 from sharebroker_server.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,

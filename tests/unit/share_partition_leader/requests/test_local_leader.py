@@ -10,8 +10,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_calls.messages import await_request
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.messages import await_request
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
     AckResult,

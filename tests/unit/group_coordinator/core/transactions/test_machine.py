@@ -24,14 +24,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
     Transaction,
     TransactionState,
 )
-from tests.unit.group_coordinator.transaction_harness import (
-    MINUTE,
-    P0,
-    P1,
-    P2,
-    TransactionHarness,
-    aborting,
-)
+from tests.unit.group_coordinator.transaction_harness import MINUTE, P0, P1, P2, TransactionHarness, aborting
 
 S = TransactionState
 V2 = 2
