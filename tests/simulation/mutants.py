@@ -26,11 +26,7 @@ from sharebroker_server.share_coordinator.core.commands import Initialize, Inspe
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
 from sharebroker_server.share_partition_leader.config import share_partition_settings
-from sharebroker_server.share_partition_leader.core import (
-    acknowledge,
-    in_flight,
-    share_partition,
-)
+from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, share_partition
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Effects,

@@ -35,7 +35,6 @@ from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.port import NoOpPersister
-from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import link_families, unreachable
@@ -43,7 +42,6 @@ from sharebroker_server.routing.router import GATEWAY, ROLES, Router, in_the_cle
 from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
-from sharebroker_server.stream_log.metered import MeteredStreamLog
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
 from sharebroker_server.telemetry.process import Appends, release
@@ -151,7 +149,7 @@ class Process:
         observability.metrics.add(partial(link_families, links))
         observability.health.checks += [partial(unreachable, link) for link in links.values()]
         keys = Keys.of_cluster(settings.config.cluster_id)
-        storage = open_storage(redis, keys, observability.appends if settings.watched else None)
+        storage = open_storage(redis, keys, observability.appends)
         identity = node_identity(settings, self.address)
         settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
         catalog = MetadataCache(storage.log, settings.config)
@@ -218,14 +216,14 @@ class Process:
         self._stack.callback(path.unlink, missing_ok=True)
 
 
-def open_storage(redis: RedisConnections, keys: Keys, appends: Appends | None) -> Storage:
-    """Opens the stores; `appends` measures appends if metrics are served or exported."""
-    log = RedisStreamLog(redis.reads, keys, writes=redis.writes)
-    records = RedisRecordStore(redis.reads, keys, writes=redis.writes)
-    leases = RedisLeaseStore(redis.reads, keys, writes=redis.writes)
-    if appends is None:
-        return Storage(keys, log, records, leases)
-    return Storage(keys, MeteredStreamLog(log, appends), MeteredRecordStore(records, appends), leases)
+def open_storage(redis: RedisConnections, keys: Keys, appends: Appends) -> Storage:
+    """Opens the stores; `appends` measures appends."""
+    return Storage(
+        keys,
+        RedisStreamLog(redis.reads, keys, writes=redis.writes, appends=appends),
+        RedisRecordStore(redis.reads, keys, writes=redis.writes, appends=appends),
+        RedisLeaseStore(redis.reads, keys, writes=redis.writes),
+    )
 
 
 def node_identity(settings: ServeSettings, address: str) -> Identity:
