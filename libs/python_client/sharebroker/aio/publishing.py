@@ -325,7 +325,7 @@ class Publishing:
         await self._sender.wait_for_room()
 
     async def flush(self) -> None:
-        """Waits until the outcome of every appended record is known."""
+        """Sends all records at once and waits until the outcome of each is known."""
         await self._sender.flush()
 
     @property
