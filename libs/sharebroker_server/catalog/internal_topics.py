@@ -5,7 +5,7 @@ The catalog does not contain them: their partitions are the coordinators' shards
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -51,6 +51,11 @@ def internal_partitions(config: BrokerConfig) -> dict[str, int]:
         STATE_TOPIC_ID: config.share_coordinator_state_topic_num_partitions,
         OFFSETS_TOPIC_ID: config.offsets_topic_num_partitions,
     }
+
+
+def partition_count(internal: Mapping[str, int], in_catalog: Callable[[str], int], topic_id: str) -> int:
+    """Returns the number of partitions of a topic; `internal` contains those of internal topics."""
+    return internal.get(topic_id) or in_catalog(topic_id)
 
 
 def check_not_internal(name: str, topic_id: str = "") -> None:

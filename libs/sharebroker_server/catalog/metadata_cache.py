@@ -117,6 +117,11 @@ class MetadataCache:
         topic = self.catalog.topic_by_id(topic_id)
         return topic.partitions if topic is not None else 0
 
+    def partition_exists(self, topic_id: str, partition: int) -> bool:
+        """Returns whether the topic with this id has the partition."""
+        topic = self.catalog.topic_by_id(topic_id)
+        return topic is not None and 0 <= partition < topic.partitions
+
     def is_deleted(self, topic_id: str) -> bool:
         """Returns whether the topic was deleted."""
         return self.catalog.is_deleted(topic_id)
