@@ -1,4 +1,4 @@
-"""None"""
+"""Output of commands: tables, cells, one-line error messages."""
 
 from __future__ import annotations
 
