@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -21,23 +21,23 @@ from tests.unit.client.batches import batch
 from tests.unit.client.fake_gateway import FakeGateway
 
 NO_ADDRESS = ["", " ", "localhost", "localhost:", ":9090", "localhost:port", "host name:9090"]
+
+
 ADDRESS = ["localhost:9090", "127.0.0.1:0", "[::1]:9090", "dns:///broker.example:9090", "unix:/run/broker"]
+
+
 MAKERS: list[Callable[[str], object]] = [
     sharebroker.Admin,
     sharebroker.Producer,
     lambda address: sharebroker.ShareConsumer(address, "group", ["flights"]),
 ]
+
+
 AIO_MAKERS: list[Callable[[str], object]] = [
     Admin,
     Producer,
     lambda address: ShareConsumer(address, "group", ["flights"]),
 ]
-
-
-@pytest.fixture
-async def gateway() -> AsyncIterator[FakeGateway]:
-    async with FakeGateway() as fake:
-        yield fake
 
 
 @pytest.mark.parametrize("address", NO_ADDRESS)
