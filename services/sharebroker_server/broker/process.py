@@ -25,8 +25,7 @@ from sharebroker_server.broker.redis import RedisConnections, StateVerifier, Ver
 from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.cluster.router import GATEWAY, ROLES, Router, in_the_clear
-from sharebroker_server.coordinator_runtime.metrics import not_active, shard_families
+from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary
@@ -40,7 +39,8 @@ from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import link_families, unreachable
-from sharebroker_server.rpc.limits import CallLimits
+from sharebroker_server.routing.router import GATEWAY, ROLES, Router, in_the_clear
+from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
 from sharebroker_server.stream_log.metered import MeteredStreamLog

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
-from tests.testkit.memory.stream_log import Fault, MemoryStreamLog
-from tests.unit.coordinator_runtime.harness import Get, Harness, Put
+from tests.testkit.memory.stream_log import Fault
+from tests.testkit.memory.stream_log import MemoryStreamLog
+from tests.unit.coordinator_runtime.harness import Get
+from tests.unit.coordinator_runtime.harness import Harness
+from tests.unit.coordinator_runtime.harness import Put
+from sharebroker_protocol.errors import DESCRIPTIONS
 
 
 class Event(Enum):
@@ -108,13 +113,13 @@ class History:
         values = range(self.next_value, self.next_value + step.records)
         self.next_value = values.stop
         with self.noting_refusals():
-            future = self.harness.shard.submit(Put(step.key, tuple(map(str, values))), timeout=60)
+            future = self.harness.shard.submit(Put(step.key, tuple(map(str, values))))
             self.writes.append((step.key, future))
             self.tried[step.key].update(values)
 
     def read(self, step: Read) -> None:
         with self.noting_refusals():
-            future = self.harness.shard.submit(Get(step.key), timeout=60)
+            future = self.harness.shard.submit(Get(step.key))
             self.reads.append((self.answered(step.key), future))
 
     @contextmanager

@@ -25,7 +25,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     GroupOffsets,
     MemberIdentity,
 )
-from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
     UnverifiedError as UnverifiedOffsetsError,
 )
 from sharebroker_server.group_coordinator.core.transactions import model, rules

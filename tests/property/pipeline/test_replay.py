@@ -11,10 +11,14 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.pipeline.core.replay import Entry, Kind, OffsetStatus, Run, replay
 from sharebroker_server.pipeline.core.verification import check
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Command
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta, ShareRecord
-from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_coordinator.core.state import (
+    ShareCheckpoint,
+    ShareDelta,
+    ShareRecord,
+    ShareState,
+)
 from tests.property.share_coordinator.commands import KEYS, commands
 from tests.unit.share_coordinator.harness import Shard
 

@@ -9,12 +9,7 @@ from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.offset_for_time import TimedOffset
 from sharebroker_server.record_log.record_validation import LogSettings
 from tests.unit.record_log.batches import batch
-from tests.unit.record_log.harness import (
-    NOW,
-    SIZE,
-    Harness,
-    offset_since,
-)
+from tests.unit.record_log.harness import NOW, SIZE, Harness, offset_since
 
 
 @pytest.mark.parametrize("codec", [0, 2, 4])

@@ -32,7 +32,6 @@ from sharebroker_server.broker.core.diagnosis import (
     of_versions,
 )
 from sharebroker_server.broker.settings import parse_config
-from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeaseStore, Member
@@ -42,6 +41,7 @@ from sharebroker_server.redis_link.link import LinkSettings
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.redis_link.port import Link, RedisError, RedisRefused
 from sharebroker_server.redis_link.server import Server
+from sharebroker_server.routing.router import GATEWAY, ROLES
 
 if TYPE_CHECKING:
     from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerAsyncStub
