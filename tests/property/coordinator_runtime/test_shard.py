@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
-from tests.testkit.memory.stream_log import Fault, MemoryStreamLog
-from tests.unit.coordinator_runtime.harness import Get, Harness, Put
+from tests.testkit.memory.stream_log import Fault
+from tests.testkit.memory.stream_log import MemoryStreamLog
+from tests.unit.coordinator_runtime.harness import Get
+from tests.unit.coordinator_runtime.harness import Harness
+from tests.unit.coordinator_runtime.harness import Put
+from sharebroker_protocol.errors import DESCRIPTIONS
 
 
 class Event(Enum):
@@ -164,7 +169,7 @@ async def scenario(steps: list[object], group_records: int) -> None:
         assert found in history.tried[key] | {0}
     for known, read in history.reads:
         assert read.exception() or int(read.result() or 0) >= known
-    assert all(DESCRIPTIONS[code].retriable for code in history.refusals)
+    assert all(code.retriable for code in history.refusals)
     assert await owner.put("last") == "1"
     await owner.shard.close()
     assert owner.shard.state is ShardState.CLOSED

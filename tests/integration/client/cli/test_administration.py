@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from tests.integration.cli.conftest import Command
+from tests.integration.client.cli.conftest import Command
 
 
 def test_topic_from_creation_to_deletion(sharebroker: Command, group: str) -> None:

@@ -11,7 +11,7 @@ import redis
 
 from sharebroker import Record, ShareConsumer
 from sharebroker_protocol.storage.v1.share_state_pb2 import ShareStateRecord
-from tests.integration.cli.conftest import Command
+from tests.integration.client.cli.conftest import Command
 from tests.testkit.brokers import Cluster
 
 Change = Callable[[ShareStateRecord], bytes | None]
