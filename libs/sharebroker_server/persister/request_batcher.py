@@ -14,9 +14,9 @@ from typing import Any
 
 import structlog
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_protocol.tracing import enabled
 from sharebroker_protocol.tracing.context import TraceContext
 
 _log = structlog.get_logger()
@@ -49,8 +49,8 @@ class RequestBatcher:
             await asyncio.wait([self._waiting[key][1]])
         result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[key] = (payload, result)
-        if enabled.on is not None:
-            self._trace = self._trace or enabled.on.current()
+        if tracing.on is not None:
+            self._trace = self._trace or tracing.on.current()
         if self._sender is None:
             self._sender = asyncio.create_task(self._run(timeout))
         return await result
@@ -60,7 +60,7 @@ class RequestBatcher:
             while self._waiting:
                 requests, self._waiting = self._waiting, {}
                 # The trace of the first request, not that of the caller that started this task.
-                with nullcontext() if enabled.on is None else enabled.on.within(self._pop_trace()):
+                with nullcontext() if tracing.on is None else tracing.on.within(self._pop_trace()):
                     results = await self._results(requests, timeout)
                 for key, (_, result) in requests.items():
                     _resolve(result, results.get(key))

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.tracing.context import LENGTH, TraceContext, of_headers
-from sharebroker_protocol.tracing.limit import SpanLimit
+from sharebroker_protocol.tracing.sampling import SpanLimit
 from sharebroker_protocol.tracing.tracer import Tracer
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, Buffer, header_of
 

@@ -11,9 +11,9 @@ import grpc
 import structlog
 from typing_extensions import override
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
-from sharebroker_protocol.tracing import enabled
 from sharebroker_server.rpc.call_metrics import CANCELLED, OK, CallCounts, MethodCounts
 from sharebroker_server.rpc.deserializers import raising_kafka_errors, returning_errors
 from sharebroker_server.rpc.limits import CallLimits
@@ -98,11 +98,11 @@ def _unary(behaviour: Callable[..., Any], limits: CallLimits, counts: MethodCoun
 def _served(
     method: str, behaviour: Callable[..., Awaitable[Any]], request: Any, context: Any
 ) -> Awaitable[Any]:
-    if enabled.on is None:
+    if tracing.on is None:
         return behaviour(request, context)
     from sharebroker_server.telemetry.tracing import grpc_context  # imports OpenTelemetry's API
 
-    return grpc_context.serve(enabled.on, method, behaviour, request, context)
+    return grpc_context.serve(tracing.on, method, behaviour, request, context)
 
 
 def _size(request: Any) -> int:

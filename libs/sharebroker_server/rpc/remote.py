@@ -7,9 +7,9 @@ from typing import Any
 
 import grpc
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import from_rpc_error
-from sharebroker_protocol.tracing import enabled
 from sharebroker_server.rpc.deserializers import MAX_MESSAGE
 
 CHANNEL_OPTIONS = (
@@ -73,11 +73,11 @@ class RemoteStub:
 
 def _trace_metadata() -> dict[str, Any]:
     """Returns the trace context of a call as metadata."""
-    if enabled.on is None:
+    if tracing.on is None:
         return _NOTHING
     from sharebroker_server.telemetry.tracing import grpc_context  # imports OpenTelemetry's API
 
-    return {"metadata": grpc_context.outgoing(enabled.on)}
+    return {"metadata": grpc_context.outgoing(tracing.on)}
 
 
 def _start(callable_: Callable[..., Any], request: Any, **options: Any) -> Any:

@@ -12,8 +12,8 @@ from typing import Final
 
 import structlog
 
-from sharebroker_protocol.tracing import enabled
-from sharebroker_protocol.tracing.env_validation import invalid_variables
+from sharebroker_protocol import tracing
+from sharebroker_protocol.tracing.settings import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.cluster.router import ROLES
 from sharebroker_server.telemetry.appends import Appends
@@ -110,10 +110,10 @@ def start_tracing(settings: ServeSettings, address: str, stack: AsyncExitStack) 
         from sharebroker_protocol.tracing import setup  # imports OpenTelemetry's SDK
 
     exporting = setup.begin(settings.telemetry, attributes(settings.roles, address), log_export_failure)
-    enabled.turn(exporting.tracer)
+    tracing.turn(exporting.tracer)
 
     async def end() -> None:
-        enabled.turn(None)
+        tracing.turn(None)
         await asyncio.to_thread(exporting.stop)
 
     stack.push_async_callback(end)

@@ -15,9 +15,8 @@ from rich.console import Console
 
 from sharebroker import KafkaError
 from sharebroker.aio import Admin
-from sharebroker.cli.failures import explain
 from sharebroker.cli.options import DEFAULT_SERVER
-from sharebroker.cli.output import print_notice
+from sharebroker.cli.output import explain, print_notice
 from sharebroker_server.flights import dataset
 from sharebroker_server.flights.cluster import Cluster, Job
 from sharebroker_server.flights.core.statistics import Summary

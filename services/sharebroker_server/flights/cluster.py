@@ -10,7 +10,7 @@ from typing import Final
 
 from sharebroker import ErrorCode, KafkaError, TopicPartition
 from sharebroker.aio import Admin, Producer
-from sharebroker_protocol.records.murmur2 import partition_of
+from sharebroker_protocol.records.partitioner import partition_of
 from sharebroker_server.flights.core.flight import Flight
 from sharebroker_server.flights.core.ledger import PartitionState, RecordId, finished_records
 

@@ -11,7 +11,7 @@ import pytest
 from sharebroker.aio.admin import Admin
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
-from sharebroker_protocol.records.murmur2 import partition_of
+from sharebroker_protocol.records.partitioner import partition_of
 from sharebroker_server.flights import cluster as module
 from sharebroker_server.flights.cluster import Cluster, Job, Publisher, unpublished
 from sharebroker_server.flights.core.flight import Flight

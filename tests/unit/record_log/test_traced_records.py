@@ -7,11 +7,9 @@ from collections.abc import Sequence
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from sharebroker_protocol.records.batch_builder import BatchBuilder, Header
-from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder, Header
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_protocol.tracing.limit import SpanLimit
-from sharebroker_protocol.tracing.sampling import Sampling
+from sharebroker_protocol.tracing.sampling import Sampling, SpanLimit
 from sharebroker_protocol.tracing.tracer import Tracer
 from sharebroker_server.record_log.traced_records import DECODED_BYTES_PER_SECOND, TraceFinder
 from sharebroker_server.telemetry.tracing.traced_offsets import TracedOffsets, TracedRecordLimit

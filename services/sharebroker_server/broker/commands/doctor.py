@@ -11,9 +11,8 @@ import typer
 
 from sharebroker.aio.admin import Admin
 from sharebroker.aio.connection import call
-from sharebroker.cli.failures import FAILED
 from sharebroker.cli.options import AsJson, examples
-from sharebroker.cli.output import Column, print_notice, print_rows
+from sharebroker.cli.output import FAILED, Column, print_notice, print_rows
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError

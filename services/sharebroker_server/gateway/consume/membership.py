@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_protocol.membership.heartbeat import LEAVE_EPOCH, HeartbeatRequest, HeartbeatResponse
-from sharebroker_protocol.membership.machine import Membership, MembershipSettings
+from sharebroker_protocol.membership.machine import (
+    LEAVE_EPOCH,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Membership,
+    MembershipSettings,
+)
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.clients.coordinators import Coordinators
 from sharebroker_server.gateway.clients.deadline import Deadline, raise_moved

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from uuid import uuid4
 
-from sharebroker_protocol.membership.heartbeat import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatRequest
+from sharebroker_protocol.membership.machine import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatRequest
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT

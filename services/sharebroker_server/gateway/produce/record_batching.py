@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
-from sharebroker_protocol.records.batch_builder import HEADER_BYTES, BatchBuilder, Header
-from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuilder, Header
 from sharebroker_protocol.records.partitioner import Partitioner
 from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
 from sharebroker_server.catalog.records import Topic

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
-from sharebroker_protocol.records.batch_builder import Header
-from sharebroker_protocol.tracing import enabled
+from sharebroker_protocol.records.batches import Header
 from sharebroker_server.share_calls.values import AppendResult
 
 if TYPE_CHECKING:
-    from sharebroker_protocol.tracing.publishing import BatchTraces, RecordTraces
+    from sharebroker_protocol.tracing.tracer import BatchTraces, RecordTraces
 
 
 @dataclass(slots=True)
@@ -74,8 +74,8 @@ class PublishTraces:
 
 def publish_traces(topic: str) -> PublishTraces | None:
     """The traces of one Publish; None if this process does not trace."""
-    if enabled.on is None:
+    if tracing.on is None:
         return None
-    from sharebroker_protocol.tracing.publishing import RecordTraces  # imports OpenTelemetry
+    from sharebroker_protocol.tracing.tracer import RecordTraces  # imports OpenTelemetry
 
-    return PublishTraces(topic, RecordTraces(enabled.on))
+    return PublishTraces(topic, RecordTraces(tracing.on))

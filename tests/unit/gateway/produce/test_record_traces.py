@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
-from sharebroker_protocol.tracing import enabled
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.produce.requests import refused
-from tests.unit.protocol.tracing.test_publishing import Told
+from tests.unit.protocol.tracing.test_tracer import Told
 
 
 async def test_spans_of_a_cancelled_publish_end_with_an_error(
@@ -19,7 +19,7 @@ async def test_spans_of_a_cancelled_publish_end_with_an_error(
 ) -> None:
     """Its trace goes on where it is appended, below the span that made it."""
     reported = Told(1.0)
-    monkeypatch.setattr(enabled, "on", reported.tracer)
+    monkeypatch.setattr(tracing, "on", reported.tracer)
     harness.leader.answer = lambda _: asyncio.Event().wait()
     some = [pb.PublishRecord(value=b"x", partition=index) for index in (0, 1)]
     call = harness.produce.Publish(pb.PublishRequest(topic="flights", records=some))

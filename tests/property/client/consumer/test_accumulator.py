@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker.acks.accumulator import Accumulator, AckBatch
 from sharebroker.client_errors import ConnectionLostError
+from sharebroker.consumer.accumulator import Accumulator, AckBatch
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.records.decode import decode
+from sharebroker_protocol.records.batches import decode
 from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 from tests.unit.client.batches import acquisition, batch
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sharebroker import ErrorCode, IllegalStateError, KafkaError, ProducerConfig
-from sharebroker.aio import Producer, sender
+from sharebroker.aio import Producer, publishing
 from sharebroker.blocking.producer import Producer as BlockingProducer
 from tests.testkit.waiting import eventually
 from tests.unit.client.fake_gateway import FakeGateway
@@ -46,7 +46,7 @@ async def test_send_waits_for_new_topic(gateway: FakeGateway) -> None:
 async def test_missing_topic_is_not_awaited_for_long(
     gateway: FakeGateway, max_block_ms: int, appears_within: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sender, "_APPEARS_WITHIN", appears_within)
+    monkeypatch.setattr(publishing, "_APPEARS_WITHIN", appears_within)
     gateway.topic_partitions = 0
     async with producing(gateway, max_block_ms=max_block_ms) as producer:
         with pytest.raises(KafkaError) as caught:

@@ -1,16 +1,120 @@
-"""Of a delivery only acquired offsets become records; every other acquired offset is accounted for."""
+"""Compression in the framings that Kafka's clients read."""
 
 from __future__ import annotations
 
+import random
 import struct
 
+import cramjam
 import pytest
+from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
+from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_protocol.records.decode import Decoded, decode
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder, Decoded, Header, decode, lz4, snappy
 from sharebroker_protocol.records.record import AcknowledgeType
 from tests.unit.client.batches import acquisition, batch, control_batch, sealed
+
+RANDOM = random.Random(7)
+READERS = {
+    "none": bytes,
+    "gzip": gzip_decode,
+    "snappy": snappy_decode,
+    "lz4": lz4_decode,
+    "zstd": zstd_decode,
+}
+CONTENTS = {
+    "short": b"a",
+    "repeated": b"ab" * 100_000,
+    "random": RANDOM.randbytes(200_000),
+    "one block": RANDOM.randbytes(65_536),
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS)
+@pytest.mark.parametrize("codec", CODECS)
+def test_an_independent_reader_returns_the_content(codec: str, content: str) -> None:
+    data = CONTENTS[content]
+    assert bytes(READERS[codec](CODECS[codec].compress(data))) == data
+
+
+def test_codec_numbers_are_those_of_batch_attributes() -> None:
+    assert [(name, codec.number) for name, codec in CODECS.items()] == [
+        ("none", 0),
+        ("gzip", 1),
+        ("snappy", 2),
+        ("lz4", 3),
+        ("zstd", 4),
+    ]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_repeated_content_becomes_smaller(codec: str) -> None:
+    assert len(CODECS[codec].compress(CONTENTS["repeated"])) < 20_000
+
+
+def test_snappy_has_the_header_of_xerial_and_blocks_of_32_kib() -> None:
+    framed = snappy(bytes(33_000))
+    assert framed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
+    size = int.from_bytes(framed[16:20], "big")
+    assert len(bytes(cramjam.snappy.decompress_raw(framed[20 : 20 + size]))) == 32_768
+
+
+def test_lz4_blocks_are_independent_and_stored_when_they_do_not_shrink() -> None:
+    frame = lz4(RANDOM.randbytes(100_000))
+    assert frame[:4] == bytes.fromhex("04224d18")
+    assert frame[4] & 0x20, "Kafka's reader refuses linked blocks"
+    assert int.from_bytes(frame[7:11], "little") == 65_536 | 0x8000_0000
+
+
+SEEDED = random.Random(932)
+PAYLOADS = {
+    "text": [b'{"flight":"UA%d","delay":null}' % n for n in range(3000)],
+    "noise": [SEEDED.randbytes(200) for _ in range(1000)],
+}
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("compression", CODECS)
+def test_round_trip(compression: str, payload: str) -> None:
+    builder = BatchBuilder(CODECS[compression], 1 << 20)
+    headers: list[Header] = [("trace", b"1"), ("trace", None)]
+    for n, value in enumerate(PAYLOADS[payload]):
+        assert builder.append(1_700_000_000_000 + n, b"k%d" % n, value, headers)
+    assert builder.count == len(PAYLOADS[payload])
+    batch = DefaultRecordBatch(builder.build())
+    assert batch.magic == 2
+    assert batch.validate_crc()
+    assert (batch.compression_type, batch.base_offset) == (CODECS[compression].number, 0)
+    records = list(batch)
+    assert [record.value for record in records] == PAYLOADS[payload]
+    assert records[7].timestamp == 1_700_000_000_007
+    assert (records[7].key, records[7].headers) == (b"k7", headers)
+
+
+def test_key_and_value_may_be_absent() -> None:
+    builder = BatchBuilder(CODECS["none"], 1000)
+    assert builder.append(0, None, None)
+    (record,) = DefaultRecordBatch(builder.build())
+    assert (record.key, record.value, record.headers) == (None, None, [])
+
+
+def test_full_batch_rejects_records() -> None:
+    builder = BatchBuilder(CODECS["none"], 300)
+    added = 0
+    while builder.append(0, None, b"x" * 50):
+        added += 1
+    assert builder.count == added == 4
+    assert builder.size <= 300
+    assert len(list(DefaultRecordBatch(builder.build()))) == 4
+
+
+def test_one_record_larger_than_a_batch_makes_a_batch() -> None:
+    builder = BatchBuilder(CODECS["none"], 300)
+    assert builder.append(0, None, b"x" * 1000)
+    assert not builder.append(0, None, b"y")
+
 
 GAP, RELEASE, REJECT = AcknowledgeType.GAP, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker.acks.accumulator import Accumulator
-from sharebroker.consumer.poll_batch import PollBatch
+from sharebroker.consumer.accumulator import Accumulator
+from sharebroker.consumer.steps import PollBatch
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.records.decode import decode
+from sharebroker_protocol.records.batches import decode
 from sharebroker_protocol.records.record import AcknowledgeType, Record
 from tests.unit.client.batches import acquisition, batch
 

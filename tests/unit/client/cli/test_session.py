@@ -1,9 +1,11 @@
+"""None"""
+
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sharebroker.acks.accumulator import Accumulator
-from sharebroker.cli.records import document, environment, place
+from sharebroker.cli.session import document, environment, place
+from sharebroker.consumer.accumulator import Accumulator
 from sharebroker_protocol.records.record import Acquisition, Record
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sharebroker.tracing.finished_span import FinishedSpan, SpanName, of_jaeger
-from sharebroker.tracing.record_history import details, elsewhere, lines, title
+from sharebroker.cli.jaeger import FinishedSpan, SpanName, of_jaeger
+from sharebroker.cli.trace import details, elsewhere, lines, title
 from sharebroker_protocol.tracing import names
-from tests.unit.client.tracing.test_finished_span import DOCUMENT, TRACE
+from tests.unit.client.cli.test_jaeger import DOCUMENT, TRACE
 
 
 def test_hihistory_is_a_tree_ordered_by_time() -> None:
