@@ -16,7 +16,7 @@ from sharebroker_server.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
-from sharebroker_server.compaction.live_keys import LiveKeys
+from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
 

@@ -100,7 +100,7 @@ def _served(
 ) -> Awaitable[Any]:
     if tracing.on is None:
         return behaviour(request, context)
-    from sharebroker_server.telemetry.tracing import grpc_context  # imports OpenTelemetry's API
+    from sharebroker_server.telemetry import grpc_context  # imports OpenTelemetry's API
 
     return grpc_context.serve(tracing.on, method, behaviour, request, context)
 

@@ -75,7 +75,7 @@ def _trace_metadata() -> dict[str, Any]:
     """Returns the trace context of a call as metadata."""
     if tracing.on is None:
         return _NOTHING
-    from sharebroker_server.telemetry.tracing import grpc_context  # imports OpenTelemetry's API
+    from sharebroker_server.telemetry import grpc_context  # imports OpenTelemetry's API
 
     return {"metadata": grpc_context.outgoing(tracing.on)}
 

@@ -27,27 +27,26 @@ from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import GATEWAY, ROLES, Router, in_the_clear
 from sharebroker_server.coordinator_runtime.metrics import not_active, shard_families
-from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
-from sharebroker_server.leases.failure_detector import FailureDetector
+from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary
+from sharebroker_server.leases.membership import FailureDetector
 from sharebroker_server.leases.observe import MembershipLogger, lease_families
 from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.persister.default import DefaultPersister
-from sharebroker_server.persister.no_op import NoOpPersister
+from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.metrics import link_families, unreachable
+from sharebroker_server.redis_link.links import link_families, unreachable
 from sharebroker_server.rpc.limits import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
 from sharebroker_server.stream_log.metered import MeteredStreamLog
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.telemetry.appends import Appends
-from sharebroker_server.telemetry.process import release
+from sharebroker_server.telemetry.process import Appends, release
 
 _log = structlog.get_logger()
 

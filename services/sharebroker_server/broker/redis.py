@@ -11,15 +11,12 @@ from typing import Final
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.aio.backoff import doubling
-from sharebroker_server.aio.tasks import Tasks
+from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.redis_link.embedded.server import EmbeddedRedis
-from sharebroker_server.redis_link.link.errors import RedisError
-from sharebroker_server.redis_link.link.link import LinkSettings
-from sharebroker_server.redis_link.link.port import Link
-from sharebroker_server.redis_link.link.replicas import Replicas
-from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.redis_link.embedded import EmbeddedRedis
+from sharebroker_server.redis_link.link import LinkSettings, Replicas
+from sharebroker_server.redis_link.links import connect
+from sharebroker_server.redis_link.port import Link, RedisError
 from sharebroker_server.stream_log.port import LogUnavailable
 
 _log = structlog.get_logger()

@@ -33,11 +33,10 @@ from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
 from sharebroker_server.gateway.grpc.plan_servicer import PlanServicer
 from sharebroker_server.gateway.grpc.produce_servicer import ProduceServicer
 from sharebroker_server.gateway.grpc.share_servicer import ShareServicer
-from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers
-from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
-from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
-from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
-from sharebroker_server.gateway.kafka.dispatch.call import KafkaListener
+from sharebroker_server.gateway.kafka.api_table import APIS
+from sharebroker_server.gateway.kafka.call import KafkaListener
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
+from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.gateway.metrics import gateway_families
 from sharebroker_server.gateway.share.session_reaper import SessionReaper
 from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
@@ -50,11 +49,11 @@ from sharebroker_server.group_coordinator.service.servicer import Ports as Group
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
 from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
 from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
-from sharebroker_server.leases.failure_detector import PortProbe
 from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.membership import PortProbe
 from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.persister.default import DefaultPersister
-from sharebroker_server.persister.no_op import NoOpPersister
+from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.server import Service
@@ -62,10 +61,10 @@ from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
 from sharebroker_server.share_coordinator.service.servicer import make_host as make_share_host
-from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
-from sharebroker_server.share_partition_leader.leadership.leadership import Ports as LeaderPorts
+from sharebroker_server.share_partition_leader.leadership import Leadership
+from sharebroker_server.share_partition_leader.leadership import Ports as LeaderPorts
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
-from sharebroker_server.share_partition_leader.metrics.exhausted_records_log import ExhaustedRecordsLogger
+from sharebroker_server.share_partition_leader.metrics.counters import ExhaustedRecordsLogger
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 from sharebroker_server.stream_log.port import StreamLog

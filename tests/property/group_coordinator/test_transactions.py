@@ -43,10 +43,14 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
     RENEWS_EPOCH,
     Transaction,
 )
-from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import parse_headers
 from sharebroker_server.record_log.core.producers import Marker, UnverifiedError, Verified
-from sharebroker_server.record_log.core.transactions import Draft, Transactions
+from sharebroker_server.record_log.core.transactions import (
+    Draft,
+    Transactions,
+    load_snapshots,
+    snapshots_of_draft,
+)
 from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
 from tests.unit.group_coordinator.transaction_harness import TransactionHarness
 from tests.unit.record_log.batches import LIMIT, batch
@@ -84,7 +88,7 @@ class Partition:
 
     def restart(self) -> None:
         """Another leader opens the log."""
-        self.transactions = producer_snapshots.load(self.kept)
+        self.transactions = load_snapshots(self.kept)
 
     def committed(self) -> Iterator[tuple[Tag, bool]]:
         """Each transaction that has a record here, and whether that one is committed."""
@@ -93,7 +97,7 @@ class Partition:
             yield tag, producer_id not in {one.producer_id for one in aborted}
 
     def _commit(self, draft: Draft) -> None:
-        self.kept |= producer_snapshots.of_draft(draft)
+        self.kept |= snapshots_of_draft(draft)
         self.transactions.commit(draft)
         self.end += 1
 

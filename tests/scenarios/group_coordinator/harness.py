@@ -21,11 +21,11 @@ from sharebroker_server.group_coordinator.service.catalog.servicer import Catalo
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator, Ports
 from sharebroker_server.group_coordinator.service.shards import make_host
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.port import Changes, SharePartitionState, StateSummary
 from sharebroker_server.rpc.local import LocalContext
-from sharebroker_server.stream_log.memory import MemoryStreamLog
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.stream_log import MemoryStreamLog
 
 CONTEXT = LocalContext()
 MOVED = (

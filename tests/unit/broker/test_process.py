@@ -16,10 +16,10 @@ from sharebroker_server.broker.redis import RedisConnections
 from sharebroker_server.broker.settings import ServeSettings, parse_config
 from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.topology.connect import connect
-from sharebroker_server.redis_link.topology.redis_url import Target
+from sharebroker_server.redis_link.links import connect
+from sharebroker_server.redis_link.server import Target
 from sharebroker_server.stream_log.metered import MeteredStreamLog
-from sharebroker_server.telemetry.appends import Appends
+from sharebroker_server.telemetry.process import Appends
 from tests.testkit.servers import running
 from tests.testkit.waiting import eventually
 

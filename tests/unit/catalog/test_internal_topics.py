@@ -26,7 +26,7 @@ from sharebroker_server.catalog.internal_topics import (
 )
 from sharebroker_server.catalog.records import ConfigResource, ResourceType
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.kafka_wire.topic_ids import id_bytes
+from sharebroker_server.kafka_wire.message_classes import id_bytes
 
 RESOURCE = ConfigResource(ResourceType.TOPIC, STATE_TOPIC)
 

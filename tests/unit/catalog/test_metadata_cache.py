@@ -22,8 +22,8 @@ from sharebroker_server.catalog.records import (
     TopicRecord,
 )
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import Entry
+from tests.testkit.memory.stream_log import MemoryStreamLog
 
 GROUP = ConfigResource(ResourceType.GROUP, "g")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_server.catalog.topic_ids import new_topic_id, topic_id_text
-from sharebroker_server.kafka_wire.topic_ids import id_bytes
+from sharebroker_server.kafka_wire.message_classes import id_bytes
 
 
 def test_topic_ids_are_kafkas_text() -> None:

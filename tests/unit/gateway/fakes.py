@@ -18,7 +18,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.stream_log.memory import MemoryStreamLog
+from tests.testkit.memory.stream_log import MemoryStreamLog
 
 TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
 

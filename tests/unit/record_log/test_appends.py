@@ -6,8 +6,8 @@ import asyncio
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.record_log.appends import Appended
-from sharebroker_server.record_log.settings import LogSettings
-from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.record_log.record_validation import LogSettings
+from tests.testkit.memory.stream_log import Fault
 from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import (
     NAME,

@@ -38,11 +38,10 @@ from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.link.errors import RedisError, RedisRefused
-from sharebroker_server.redis_link.link.link import LinkSettings
-from sharebroker_server.redis_link.link.port import Link
-from sharebroker_server.redis_link.topology.connect import connect
-from sharebroker_server.redis_link.topology.redis_url import Server
+from sharebroker_server.redis_link.link import LinkSettings
+from sharebroker_server.redis_link.links import connect
+from sharebroker_server.redis_link.port import Link, RedisError, RedisRefused
+from sharebroker_server.redis_link.server import Server
 
 if TYPE_CHECKING:
     from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerAsyncStub

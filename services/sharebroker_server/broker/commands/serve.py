@@ -27,7 +27,7 @@ from sharebroker_server.broker.settings import (
     parse_roles,
     parse_tls,
 )
-from sharebroker_server.gateway.kafka.dispatch.features import parse_features
+from sharebroker_server.gateway.kafka.call import parse_features
 
 _EXAMPLES = (
     "sharebroker serve",

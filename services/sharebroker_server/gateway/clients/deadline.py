@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from sharebroker_protocol.clock import monotonic
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.aio.backoff import doubling
+from sharebroker_server.aio import doubling
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 
 T = TypeVar("T")

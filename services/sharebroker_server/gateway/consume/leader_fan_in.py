@@ -26,8 +26,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
-from sharebroker_server.aio.backoff import doubling
-from sharebroker_server.aio.tasks import Tasks
+from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.gateway.clients.leaders import moved
 from sharebroker_server.gateway.config import CLOSE_TIMEOUT, REBALANCE_INTERVAL, UNSENT_MESSAGES
 from sharebroker_server.gateway.consume.decode import OWN_ID, decoded

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
-from sharebroker_server.aio.tasks import Tasks
+from sharebroker_server.aio import Tasks
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import IN_FLIGHT_BYTES, REQUEST_TIMEOUT, UNSENT_MESSAGES
 from sharebroker_server.gateway.context import Gateway

@@ -19,7 +19,7 @@ from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import
     GroupCoordinatorServiceServicer,
 )
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as log_pb
-from sharebroker_server.aio.tasks import Tasks
+from sharebroker_server.aio import Tasks
 from sharebroker_server.cluster.transaction_check import TransactionCheck
 from sharebroker_server.coordinator_runtime.machine import Effect
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnds

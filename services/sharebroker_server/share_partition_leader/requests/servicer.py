@@ -33,12 +33,12 @@ from sharebroker_server.share_calls.messages import (
 )
 from sharebroker_server.share_calls.values import DeliverStream
 from sharebroker_server.share_partition_leader.config import ACKNOWLEDGE_TIMEOUT
-from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
+from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests
+from sharebroker_server.share_partition_leader.log.append import TransactionalAppends
 from sharebroker_server.share_partition_leader.log.fetch import LogFetch
-from sharebroker_server.share_partition_leader.log.transaction_verification import TransactionalAppends
-from sharebroker_server.share_partition_leader.requests.inspection import inspect_records
-from sharebroker_server.share_partition_leader.requests.local_calls import LocalLeader
+from sharebroker_server.share_partition_leader.log.requests import inspect_records
+from sharebroker_server.share_partition_leader.requests.local_leader import LocalLeader
 
 LONGEST_WAIT_MS: Final = 60_000
 """Limit of the wait of AwaitRecords."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sharebroker_protocol import tracing
 from sharebroker_protocol.clock import monotonic
-from sharebroker_server.share_partition_leader.partition.listeners import Observer
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import Observer
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.tracing.partition_traces import (

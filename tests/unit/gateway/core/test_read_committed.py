@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sharebroker_server.gateway.core.read_committed import committed_batches, headers_of
 from sharebroker_server.record_log.core.batch import assign, parse_headers
-from sharebroker_server.record_log.core.control import marker_batch
 from sharebroker_server.record_log.core.producers import Marker
+from sharebroker_server.record_log.core.transactions import marker_batch
 from tests.unit.record_log.batches import LIMIT, batch
 
 

@@ -11,10 +11,14 @@ from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin.cluster import cluster_id
 from sharebroker_server.gateway.admin.topics import create_on_demand
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers import authorized_operations
-from sharebroker_server.gateway.kafka.helpers.topics import is_internal, topic_of, topics
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.topics import (
+    cluster_operations,
+    is_internal,
+    topic_of,
+    topic_operations,
+    topics,
+)
 from sharebroker_server.kafka_wire.messages import MetadataRequest, MetadataResponse
 
 _BY_ID: Final = 12
@@ -37,7 +41,7 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
         cluster_id=await cluster_id(call.gateway, call.deadline()) or None,
         controller_id=min(call.view.brokers),
         topics=await _topics(call),
-        cluster_authorized_operations=authorized_operations.of_cluster(
+        cluster_authorized_operations=cluster_operations(
             requested=call.request.include_cluster_authorized_operations
         ),
     )
@@ -75,7 +79,7 @@ def _topic(call: Call[MetadataRequest], topic: Topic) -> _Topic:
         topic_id=topic.topic_id,
         is_internal=is_internal(topic),
         partitions=[_partition(call, topic, index) for index in range(topic.partitions)],
-        topic_authorized_operations=authorized_operations.of_topic(
+        topic_authorized_operations=topic_operations(
             requested=call.request.include_topic_authorized_operations
         ),
     )

@@ -13,7 +13,7 @@ from sharebroker_server.share_calls.values import (
     ReconcileCall,
     ReconcileResult,
 )
-from sharebroker_server.share_partition_leader.requests.records_watch import LocalWatch
+from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
 
 
 class FakeShareCalls:

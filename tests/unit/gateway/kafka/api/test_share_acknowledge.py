@@ -12,7 +12,7 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
     SharePartitionLeaderServiceStub,
 )
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.gateway.kafka.dispatch import call
+from sharebroker_server.gateway.kafka import call
 from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from sharebroker_server.share_calls.values import AckResult
 from tests.unit.gateway.fakes import TOPIC, Leader
