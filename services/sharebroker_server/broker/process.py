@@ -103,7 +103,7 @@ class Process:
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         start_tracing(self._settings, self.address, self._stack)
         observability.export(self._settings, self.address, self._stack)
-        kafka = self._bind_kafka(self.address, tls)
+        kafka = self._bind_kafka(tls)
         context = await self._build_context(observability, kafka, tls)
         follow_level(context.catalog)
         membership_log = MembershipLogger(context.holder)
@@ -128,14 +128,14 @@ class Process:
         """Returns a host that peers can connect to: a wildcard host names no machine."""
         return socket.gethostname() if self._settings.redis and host in WILDCARD_HOSTS else host
 
-    def _bind_kafka(self, address: str, tls: Tls | None) -> KafkaServer | None:
+    def _bind_kafka(self, tls: Tls | None) -> KafkaServer | None:
         if not self._settings.opens_kafka:
             return None
         host, requested = parse_address(self._settings.kafka, "--kafka")
         server = KafkaServer(None if tls is None else tls.context)
         self._stack.callback(server.close)
         port = server.bind(host, requested)
-        name = address.rpartition(":")[0] if host in WILDCARD_HOSTS else host
+        name = self.address.rpartition(":")[0] if host in WILDCARD_HOSTS else host
         server.address = self._settings.kafka_advertise or f"{name}:{port}"
         return server
 
@@ -212,7 +212,9 @@ class Process:
             "pid": os.getpid(),
             "roles": sorted(self._settings.roles),
         }
-        _replace(path, orjson.dumps(content))
+        temporary = _temporary(path)
+        temporary.write_bytes(orjson.dumps(content))
+        temporary.replace(path)
         self._stack.callback(path.unlink, missing_ok=True)
 
 
@@ -292,13 +294,6 @@ def _prepare_ready_file(path: Path) -> None:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"The ready file {path} cannot be written: {failure.strerror}."
         ) from failure
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replaces the file atomically."""
-    temporary = _temporary(path)
-    temporary.write_bytes(content)
-    temporary.replace(path)
 
 
 def _temporary(path: Path) -> Path:

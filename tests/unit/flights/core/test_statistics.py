@@ -1,9 +1,13 @@
+"""The progress of a run, and delays by carrier and route."""
+
 from __future__ import annotations
 
 import json
 
+import pytest
+
 from sharebroker_server.flights.core.flight import Acknowledgement
-from sharebroker_server.flights.core.summary import Delays, Summary
+from sharebroker_server.flights.core.statistics import Delays, Progress, Rate, Summary
 
 
 def summary(*flights: tuple[str, str, int]) -> Summary:
@@ -46,3 +50,22 @@ def test_longest_delays_come_first() -> None:
     assert found.worst_routes(2) == []
     assert found.by_carrier()[0][1].mean_arrival == 20
     assert found.by_carrier()[0][1].mean_departure == 19
+
+
+def test_line_names_every_number() -> None:
+    shown = Progress(1000, 900, 5, 10, 3, 90, 1234.5).line()
+    assert shown == (
+        "published 1,000  accepted 900  released 5  rejected 10  locks lost 3  lag 90  records/s 1,234"
+    )
+
+
+def test_lag_may_be_unknown() -> None:
+    assert ("lag", "-") in Progress().cells()
+
+
+def test_rate_looks_at_the_last_moments() -> None:
+    rate = Rate(span=2.0)
+    assert rate.sample(0, 0.0) == 0.0
+    assert rate.sample(100, 1.0) == pytest.approx(100.0)
+    assert rate.sample(100, 2.5) == pytest.approx(0.0)
+    assert rate.sample(100, 9.0) == 0.0

@@ -1,12 +1,60 @@
-"""Delays by carrier and by route; partial sums can be added."""
+"""The figures of a run: its progress, and the delays by carrier and by route."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from sharebroker_server.flights.core.flight import Acknowledgement
+
+LABELS: Final = {
+    "published": "published",
+    "accepted": "accepted",
+    "released": "released",
+    "rejected": "rejected",
+    "locks_lost": "locks lost",
+    "lag": "lag",
+    "rate": "records/s",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Counts of records; `lag` is the group's, None if unknown, `rate` covers the last seconds."""
+
+    published: int = 0
+    accepted: int = 0
+    released: int = 0
+    rejected: int = 0
+    locks_lost: int = 0
+    lag: int | None = None
+    rate: float = 0.0
+
+    def cells(self) -> list[tuple[str, str]]:
+        """Returns names and values for a table."""
+        values = [(label, getattr(self, name)) for name, label in LABELS.items()]
+        return [(label, "-" if value is None else f"{value:,.0f}") for label, value in values]
+
+    def line(self) -> str:
+        """Returns all values in one line."""
+        return "  ".join(f"{label} {value}" for label, value in self.cells())
+
+
+class Rate:
+    """The rate per second over the last `span` seconds, from sampled totals."""
+
+    __slots__ = ("_samples", "_span")
+
+    def __init__(self, span: float = 3.0) -> None:
+        self._span = span
+        self._samples: list[tuple[float, int]] = []
+
+    def sample(self, total: int, now: float) -> float:
+        """Samples the total at `now` (seconds) and returns the rate."""
+        self._samples = [(at, count) for at, count in self._samples if at > now - self._span]
+        self._samples.append((now, total))
+        first_at, first = self._samples[0]
+        return (total - first) / (now - first_at) if now > first_at else 0.0
 
 
 @dataclass(slots=True)
@@ -47,19 +95,15 @@ class Summary:
         self, acknowledgement: Acknowledgement, carrier: str, route: str, minutes: tuple[int, int]
     ) -> None:
         """Counts one finished flight; `minutes` are its (departure, arrival) delays."""
-        if acknowledgement is Acknowledgement.REJECT:
-            delays = Delays(rejected=1)
-        else:
-            delays = Delays(flights=1, departure=minutes[0], arrival=minutes[1])
-        self.carriers.setdefault(carrier, Delays()).add(delays)
-        self.routes.setdefault(route, Delays()).add(delays)
+        rejected = acknowledgement is Acknowledgement.REJECT
+        delays = Delays(rejected=1) if rejected else Delays(1, *minutes)
+        self.add(Summary({carrier: delays}, {route: delays}))
 
     def add(self, other: Summary) -> None:
         """Adds another summary to this one."""
-        for name, delays in other.carriers.items():
-            self.carriers.setdefault(name, Delays()).add(delays)
-        for name, delays in other.routes.items():
-            self.routes.setdefault(name, Delays()).add(delays)
+        for sums, others in ((self.carriers, other.carriers), (self.routes, other.routes)):
+            for name, delays in others.items():
+                sums.setdefault(name, Delays()).add(delays)
 
     @property
     def finished(self) -> int:
@@ -80,10 +124,7 @@ class Summary:
         return asdict(self)
 
     @staticmethod
-    def of_dict(plain: dict[str, Any]) -> Summary:
+    def of_dict(plain: dict[str, dict[str, dict[str, int]]]) -> Summary:
         """Returns the summary of plain values."""
-        return Summary(dict(_read(plain["carriers"])), dict(_read(plain["routes"])))
-
-
-def _read(table: dict[str, dict[str, int]]) -> Iterator[tuple[str, Delays]]:
-    return ((name, Delays(**sums)) for name, sums in table.items())
+        tables = {name: {key: Delays(**sums) for key, sums in table.items()} for name, table in plain.items()}
+        return Summary(**tables)

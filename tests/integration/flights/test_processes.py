@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.flights.server import NotServingError, serving
+from sharebroker_server.flights.processes import NotServingError, serving
 from tests.architecture.sources import ROOT
 
 ROWS = 12_000

@@ -8,12 +8,12 @@ from asyncio.subprocess import PIPE, Process
 
 import pytest
 
-from sharebroker_server.flights.core import report
+from sharebroker_server.flights.cluster import Job
 from sharebroker_server.flights.core.flight import Acknowledgement
-from sharebroker_server.flights.core.ledger import Delivery, Ledger
-from sharebroker_server.flights.fleet import Fleet, Job
+from sharebroker_server.flights.core.ledger import Delivery, Ledger, delivered
+from sharebroker_server.flights.processes import Fleet
 
-REPORT = report.delivered(1, 2.0, [Delivery(0, 5, 1, Acknowledgement.ACCEPT, "UA", "EWR-IAH", 1, 2)])
+REPORT = delivered(1, 2.0, [Delivery(0, 5, 1, Acknowledgement.ACCEPT, "UA", "EWR-IAH", 1, 2)])
 
 
 class ScriptedFleet(Fleet):
@@ -34,7 +34,7 @@ def ledger() -> Ledger:
 
 @pytest.fixture
 def fleet(ledger: Ledger) -> ScriptedFleet:
-    return ScriptedFleet(Job("s", "g", "t"), ledger)
+    return ScriptedFleet(Job("s", "t", 1, "g", 10), ledger)
 
 
 def reporting(line: bytes, then: str = "sys.stdin.read()") -> str:

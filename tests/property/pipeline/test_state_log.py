@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
-from sharebroker_server.pipeline.core.replay import Entry, Kind, OffsetStatus, Run, replay
-from sharebroker_server.pipeline.core.verification import check
+from sharebroker_server.pipeline.core.state_log import Entry, Kind, OffsetStatus, Run, check, replay
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Command
 from sharebroker_server.share_coordinator.core.state import (

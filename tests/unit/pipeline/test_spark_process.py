@@ -1,10 +1,47 @@
-"""What Spark says, and what is made of it."""
+"""Spark's environment, and the progress in Spark's output."""
 
 from __future__ import annotations
 
-from sharebroker_server.pipeline.core.events import Run, cause
+from pathlib import Path
 
-SAID = """\
+import pytest
+
+from sharebroker_server.pipeline.spark_process import NoSparkError, Run, cause, find_spark, variables
+
+
+def environment(folder: Path) -> Path:
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").touch()
+    (folder / ".ready").touch()
+    (folder / "spark-home").mkdir()
+    return folder
+
+
+def test_existing_environment_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark = environment(tmp_path / ".venv-spark")
+    assert find_spark(spark) == spark
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "nowhere" / ".venv"))
+    assert find_spark(None) == spark
+    (spark / ".ready").unlink()
+    with pytest.raises(NoSparkError, match="`make spark` installs it"):
+        find_spark(None)
+
+
+def test_environment_variables_are_not_inherited(tmp_path: Path) -> None:
+    inherited = {
+        "PYTHONPATH": "/here",
+        "VIRTUAL_ENV": "/v",
+        "SPARK_REMOTE": "sc://x",
+        "JAVA_HOME": "/j",
+        "A": "b",
+    }
+    found = variables(tmp_path, tmp_path / "code", tmp_path / "conf", inherited)
+    assert (found["A"], found["JAVA_HOME"], found["PYTHONPATH"]) == ("b", "/j", str(tmp_path / "code"))
+    assert not {"VIRTUAL_ENV", "SPARK_REMOTE"} & found.keys()
+
+
+OUTPUT = """\
 2026-01-01 08:00:00: Creating Spark session...
 2026-01-01 08:00:01: Registering graph elements...
 2026-01-01 08:00:02: Starting run...
@@ -15,7 +52,7 @@ SAID = """\
 
 def test_a_run_goes_through_its_stages() -> None:
     run, stages = Run(), []
-    for line in SAID:
+    for line in OUTPUT:
         run.parse_line(line)
         stages.append(run.stage)
     assert stages == ["starting Spark", "reading the definitions", "planning", "planning", "planning"]
