@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
+from tests.support.examples import scaled
 from tests.unit.coordinator_runtime.harness import Get, Harness, Put
 
 
@@ -170,7 +171,7 @@ async def scenario(steps: list[object], group_records: int) -> None:
     assert owner.shard.state is ShardState.CLOSED
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(steps, st.sampled_from([2, 100]))
 def test_no_acknowledged_write_is_lost(steps: list[object], group_records: int) -> None:
     asyncio.run(scenario(steps, group_records))

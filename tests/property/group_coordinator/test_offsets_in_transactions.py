@@ -30,6 +30,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import CommittedOffsets, OffsetRecord
 from sharebroker_server.group_coordinator.core.consumer_groups.pending import Place
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
+from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
 
 GROUPS, PRODUCERS = ("g", "h"), (1, 2, 3)
@@ -128,4 +129,4 @@ class Offsets(RuleBasedStateMachine):
 
 
 TestOffsets = Offsets.TestCase
-TestOffsets.settings = settings(stateful_step_count=40, max_examples=150)
+TestOffsets.settings = settings(stateful_step_count=40, max_examples=scaled(150))

@@ -47,6 +47,7 @@ from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import parse_headers
 from sharebroker_server.record_log.core.producers import Marker, UnverifiedError, Verified
 from sharebroker_server.record_log.core.transactions import Draft, Transactions
+from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
 from tests.unit.group_coordinator.transaction_harness import TransactionHarness
 from tests.unit.record_log.batches import LIMIT, batch
@@ -410,4 +411,4 @@ def at(partition: int) -> frozenset[TopicIdPartition]:
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(stateful_step_count=60, max_examples=150)
+TestCluster.settings = settings(stateful_step_count=60, max_examples=scaled(150))

@@ -24,6 +24,7 @@ from tests.property.share_partition_leader.core.model import (
     Model,
     RefusedError,
 )
+from tests.support.examples import scaled
 from tests.unit.share_partition_leader.core.support import Store, check, compact
 
 MEMBERS = st.sampled_from(["m1", "m2", "m3"])
@@ -362,4 +363,4 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
 
 TestSharePartition = SharePartitionMachine.TestCase
-TestSharePartition.settings = profile(max_examples=100, stateful_step_count=50, deadline=None)
+TestSharePartition.settings = profile(max_examples=scaled(100), stateful_step_count=50, deadline=None)

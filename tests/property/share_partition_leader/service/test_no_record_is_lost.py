@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.leases import names
+from tests.support.examples import scaled
 from tests.unit.share_partition_leader.harness import (
     ACCEPT,
     REJECT,
@@ -231,7 +232,7 @@ _EVENTS = st.one_of(
 
 
 @given(st.lists(_EVENTS, min_size=15, max_size=60))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 def test_no_record_is_lost_and_none_comes_again(events: list[Step]) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner, capture_logs():
         runner.run(_play(events))

@@ -20,6 +20,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     Sync,
     Synced,
 )
+from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import AT, REBALANCE, SESSION, ConsumerHarness
 
 
@@ -286,7 +287,7 @@ Steps = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(Steps)
 def test_every_request_gets_one_reply_and_a_generation_one_leader(
     steps: list[tuple[str, object, object]],
