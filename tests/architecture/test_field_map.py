@@ -79,7 +79,7 @@ def _section(rpc: str) -> list[str]:
 
 
 def _mapped(lines: list[str], arrow: str) -> Iterator[str]:
-    """Yields the proto fields of a section: those of a line of unchanged fields, and a row's second column."""
+    """Yields the proto fields of a section: a line of unchanged fields, or a row's second column."""
     for line in lines:
         if line.startswith(arrow):
             yield from _QUOTED.findall(line)

@@ -24,9 +24,7 @@ def test_no_file_names_a_home_folder() -> None:
 
 def test_no_file_names_the_index_that_packages_came_from() -> None:
     hosts = {urlsplit(url).hostname for url in _index_urls()} - _PUBLIC
-    found = [
-        f"{name(path)}: {host}" for path in files() for host in hosts if str(host) in content(path)
-    ]
+    found = [f"{name(path)}: {host}" for path in files() for host in hosts if str(host) in content(path)]
     assert not found
 
 

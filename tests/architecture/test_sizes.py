@@ -18,9 +18,7 @@ CORES = [path for path in python("services", "libs") if is_core(path)]
 
 
 def test_core_files_are_short() -> None:
-    long = {
-        name(path): lines for path in CORES if (lines := len(content(path).splitlines())) > LONGEST_FILE
-    }
+    long = {name(path): lines for path in CORES if (lines := len(content(path).splitlines())) > LONGEST_FILE}
     assert not long
 
 
