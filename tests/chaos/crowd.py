@@ -12,7 +12,7 @@ from random import Random
 from tests.chaos.clients import GRPC, Member, Publisher
 from tests.chaos.history import History
 from tests.chaos.kafka_clients import KAFKA, JavaMember, KafkaMember, KafkaPublisher, Worker
-from tests.chaos.ports import Doors
+from tests.chaos.ports import Listeners
 
 _LAST_WORDS = 60.0
 
@@ -43,16 +43,18 @@ class Size:
 class Crowd:
     """Two producers over gRPC and one by Kafka's protocol; consumers of two groups."""
 
-    def __init__(self, history: History, doors: Doors, topic: str, size: Size, random: Random) -> None:
+    def __init__(
+        self, history: History, listeners: Listeners, topic: str, size: Size, random: Random
+    ) -> None:
         self._size = size
         self._over = asyncio.Event()
-        servers = doors.kafka
+        servers = listeners.kafka
         self._publishers = [
-            Publisher(history, f"p{n}", doors.address(n), topic, size.partitions) for n in (0, 1)
+            Publisher(history, f"p{n}", listeners.address(n), topic, size.partitions) for n in (0, 1)
         ]
         self._kafka_publisher = KafkaPublisher(history, "k0", servers, topic, size.partitions)
         self._members = [
-            Member(history, f"m{n}", doors.address(n % 2), topic, Random(random.random()))
+            Member(history, f"m{n}", listeners.address(n % 2), topic, Random(random.random()))
             for n in range(size.grpc)
         ]
         self._kafka_members = [

@@ -44,7 +44,7 @@ class Node:
 
     role: str
     serve: Serve
-    door: FaultProxy
+    listener: FaultProxy
     redis: FaultProxy
     machine: Machine | None = None
 
@@ -56,7 +56,7 @@ class Node:
     @property
     def address(self) -> str:
         """Where clients and other processes reach it."""
-        return f"{self.door.host}:{self.door.port}"
+        return f"{self.listener.host}:{self.listener.port}"
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; a process that has ended hears nothing."""
@@ -66,7 +66,7 @@ class Node:
 
     async def kill(self) -> None:
         """SIGKILL: nobody listens any more, from the moment at which connections break."""
-        await self.door.refuse()
+        await self.listener.refuse()
         await asyncio.to_thread(self.serve.kill)
 
     async def stop(self) -> None:
@@ -75,13 +75,13 @@ class Node:
             code = await asyncio.to_thread(self.serve.stop)
         except subprocess.TimeoutExpired:
             code = -1
-        await self.door.refuse()
+        await self.listener.refuse()
         if code != 0:
             raise AssertionError(f"{self.name} ended with {code}:\n{self.serve.log[-4000:]}")
 
     async def start(self) -> None:
         """Start it where it was."""
-        await self.door.accept()
+        await self.listener.accept()
         await asyncio.to_thread(self.serve.start)
 
 
@@ -166,13 +166,13 @@ async def _node(
     role, number = name
     port, machine = free_port(), place.machine
     where = machine.address if machine is not None else place.here
-    door = await stack.enter_async_context(FaultProxy(port, host=place.here, upstream_host=where))
+    listener = await stack.enter_async_context(FaultProxy(port, host=place.here, upstream_host=where))
     redis = await stack.enter_async_context(FaultProxy(place.redis_port, host=place.here))
-    options = ["--redis", redis.url, "--roles", role, "--advertise", f"{place.here}:{door.port}"]
+    options = ["--redis", redis.url, "--roles", role, "--advertise", f"{place.here}:{listener.port}"]
     options += [word for pair in (*SETTINGS, *settings) for word in ("--set", pair)]
     prefix = machine.prefix if machine is not None else ()
     return Node(
-        role, Serve(folder, options, f"{role}-{number}", f"{where}:{port}", prefix), door, redis, machine
+        role, Serve(folder, options, f"{role}-{number}", f"{where}:{port}", prefix), listener, redis, machine
     )
 
 

@@ -73,7 +73,7 @@ class Fault:
             case "cut from Redis":
                 node.redis.black_hole()
             case "cut from others":
-                node.door.black_hole()
+                node.listener.black_hole()
             case "unplug" if node.machine is not None:
                 await asyncio.to_thread(node.machine.unplug)
 
@@ -90,7 +90,7 @@ class Fault:
             case "cut from Redis":
                 await _mend(node.redis)
             case "cut from others":
-                await _mend(node.door)
+                await _mend(node.listener)
             case "unplug" if node.machine is not None:
                 await asyncio.to_thread(node.machine.plug)
 

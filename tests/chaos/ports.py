@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from sharebroker_server.redis_link.keys import Keys
 
 
-class Doors(Protocol):
+class Listeners(Protocol):
     """Where clients go."""
 
     def address(self, first: int = 0) -> str:
@@ -18,7 +18,7 @@ class Doors(Protocol):
         """Where Kafka clients begin."""
 
 
-class Deployed(Doors, Protocol):
+class Deployed(Listeners, Protocol):
     """Something that serves, and the Redis it stands on."""
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.integration.kafka.world import World
+from tests.integration.kafka.harness import Harness
 from tests.support import kafka_client
 from tests.support.client import connected
 from tests.support.kafka_client import KafkaClient
@@ -14,10 +14,10 @@ from tests.testkit.brokers import Cluster
 
 
 @pytest.fixture
-async def world(cluster: Cluster) -> AsyncIterator[World]:
+async def harness(cluster: Cluster) -> AsyncIterator[Harness]:
     """What most tests need: one process, then four."""
     async with connected(cluster.address) as client:
-        yield World(client, cluster.kafka)
+        yield Harness(client, cluster.kafka)
 
 
 @pytest.fixture

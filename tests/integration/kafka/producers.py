@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import fetch_one
-from tests.integration.kafka.world import World
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
 from tests.unit.record_log.batches import batch
@@ -83,8 +83,8 @@ class Writer:
         return answer.last_stable_offset, answer.high_watermark
 
 
-async def writer(world: World, kafka: KafkaClient, *, transactional: bool = True) -> Writer:
-    topic, topic_id = await world.client.create(1)
+async def writer(harness: Harness, kafka: KafkaClient, *, transactional: bool = True) -> Writer:
+    topic, topic_id = await harness.client.create(1)
     made = Writer(kafka, topic, topic_id, unique("writer") if transactional else None)
     assert await made.init() is ErrorCode.NONE
     return made

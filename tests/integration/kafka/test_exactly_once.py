@@ -10,8 +10,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.test_consumer_groups import LONG, filled, librdkafka
-from tests.integration.kafka.world import World
 from tests.support.client import unique
 
 RECORDS, PARTITIONS = 40, 2
@@ -85,11 +85,11 @@ def read(address: str, topic: str, wanted: int) -> list[int]:
 
 
 @pytest.fixture
-async def names(world: World) -> tuple[str, str, str, str, str]:
+async def names(harness: Harness) -> tuple[str, str, str, str, str]:
     """Address, a topic with numbers, an empty topic, a group and a transactional id."""
-    target, _ = await world.client.create(PARTITIONS)
-    source = await filled(world, PARTITIONS, RECORDS)
-    return world.address, source, target, unique("group"), unique("worker")
+    target, _ = await harness.client.create(PARTITIONS)
+    source = await filled(harness, PARTITIONS, RECORDS)
+    return harness.address, source, target, unique("group"), unique("worker")
 
 
 async def test_what_was_aborted_is_read_again_and_counts_once(names: tuple[str, str, str, str, str]) -> None:

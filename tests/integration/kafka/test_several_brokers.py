@@ -11,7 +11,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC
 from sharebroker_server.coordinator_runtime.hashing import shard_of
-from tests.integration.kafka.world import World, acquire
+from tests.integration.kafka.harness import Harness, acquire
 from tests.support import kafka_client
 from tests.support.client import connected, unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs
@@ -29,9 +29,9 @@ def brokers() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-async def world(brokers: Cluster) -> AsyncIterator[World]:
+async def harness(brokers: Cluster) -> AsyncIterator[Harness]:
     async with connected(brokers.address) as client:
-        yield World(client, brokers.kafka)
+        yield Harness(client, brokers.kafka)
 
 
 @pytest.fixture
@@ -65,18 +65,18 @@ async def coordinator(client: KafkaClient, group: str) -> int:
 
 
 async def test_partitions_are_spread_and_all_say_the_same(
-    world: World, clients: dict[int, KafkaClient]
+    harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
-    topic, _ = await world.client.create(24)
+    topic, _ = await harness.client.create(24)
     seen = [await leaders(client, topic) for client in clients.values()]
     assert seen[0] == seen[1] == seen[2]
     assert set(seen[0].values()) == {*NODES}
 
 
 async def test_a_fetch_at_the_wrong_broker_is_sent_on(
-    world: World, clients: dict[int, KafkaClient], brokers: Cluster
+    harness: Harness, clients: dict[int, KafkaClient], brokers: Cluster
 ) -> None:
-    at = await world.readable(records=3)
+    at = await harness.readable(records=3)
     leader = (await leaders(clients[1], at.topic))[0]
     wrong, member = clients[leader % 3 + 1], unique("member")
     for version in (1, 2):
@@ -104,10 +104,10 @@ def check_sent_on(data: Any, answer: Any, leader: int, brokers: Cluster) -> None
     assert f"{there.host}:{there.port}" == brokers.processes[leader - 1].kafka
 
 
-async def test_one_session_at_each_broker(world: World, clients: dict[int, KafkaClient]) -> None:
-    at = await world.readable(records=0, partitions=12)
+async def test_one_session_at_each_broker(harness: Harness, clients: dict[int, KafkaClient]) -> None:
+    at = await harness.readable(records=0, partitions=12)
     for index in range(12):
-        await world.client.publish(at.topic, [f"of {index}"], partition=index)
+        await harness.client.publish(at.topic, [f"of {index}"], partition=index)
     by_node: dict[int, list[int]] = {}
     for index, node in (await leaders(clients[1], at.topic)).items():
         by_node.setdefault(node, []).append(index)
@@ -122,9 +122,9 @@ async def test_one_session_at_each_broker(world: World, clients: dict[int, Kafka
 
 
 async def test_groups_are_asked_for_at_their_coordinator(
-    world: World, clients: dict[int, KafkaClient]
+    harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
-    at = await world.readable(records=0)
+    at = await harness.readable(records=0)
     right = await coordinator(clients[2], at.group)
     wrong = clients[right % 3 + 1]
     code = ErrorCode.NOT_COORDINATOR
@@ -147,9 +147,9 @@ async def test_groups_are_asked_for_at_their_coordinator(
 
 
 async def test_each_broker_lists_the_groups_it_coordinates(
-    world: World, clients: dict[int, KafkaClient]
+    harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
-    groups = {(await world.readable(records=0)).group for _ in range(6)}
+    groups = {(await harness.readable(records=0)).group for _ in range(6)}
     listed = [
         {group.group_id for group in (await client.ask(16, 5, types_filter=["share"])).groups} & groups
         for client in clients.values()
@@ -161,9 +161,9 @@ async def test_each_broker_lists_the_groups_it_coordinates(
 
 
 async def test_a_disconnect_releases_at_every_leader(
-    world: World, clients: dict[int, KafkaClient], brokers: Cluster
+    harness: Harness, clients: dict[int, KafkaClient], brokers: Cluster
 ) -> None:
-    at = await world.readable(records=2)
+    at = await harness.readable(records=2)
     leader = (await leaders(clients[1], at.topic))[0]
     async with kafka_client.connected(brokers.processes[leader - 1].kafka) as leaving:
         assert await acquire(leaving, at, unique("leaving")) == [(0, 1, 1)]

@@ -13,6 +13,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.internal_topics import IDS, STATE_TOPIC, STATE_TOPIC_ID
 from sharebroker_server.coordinator_runtime.hashing import shard_of
+from tests.integration.kafka.harness import Harness, Readable
 from tests.integration.kafka.logs import (
     DELETE_RECORDS,
     FETCH,
@@ -22,7 +23,6 @@ from tests.integration.kafka.logs import (
     list_offset,
     values,
 )
-from tests.integration.kafka.world import Readable, World
 from tests.support.client import REJECT, unique
 from tests.support.client import connected as client_connected
 from tests.support.kafka_client import KafkaClient, connected, part
@@ -34,8 +34,8 @@ SHARDS = 50
 
 
 @pytest.fixture
-async def at(world: World) -> Readable:
-    return await world.readable()
+async def at(harness: Harness) -> Readable:
+    return await harness.readable()
 
 
 def shard(at: Readable) -> int:
@@ -57,16 +57,16 @@ async def records_of(kafka: KafkaClient, at: Readable, version: int = 18) -> lis
 
 @pytest.mark.parametrize("version", range(4, 19))
 async def test_what_is_read_folds_to_the_state(
-    kafka: KafkaClient, world: World, at: Readable, version: int
+    kafka: KafkaClient, harness: Harness, at: Readable, version: int
 ) -> None:
     member = unique("member")
-    held = await world.client.acquire_all(at.group, at.topic, 10, member)
-    await world.client.acknowledge(at.group, member, held[5:6], REJECT)
+    held = await harness.client.acquire_all(at.group, at.topic, 10, member)
+    await harness.client.acknowledge(at.group, member, held[5:6], REJECT)
     folded = fold(await records_of(kafka, at, version))[at.group, at.topic_id, 0]
     assert folded.offsets == {5: (1, 4)}
 
 
-async def test_a_fetch_waits_for_the_next_change(kafka: KafkaClient, world: World, at: Readable) -> None:
+async def test_a_fetch_waits_for_the_next_change(kafka: KafkaClient, harness: Harness, at: Readable) -> None:
     end = (await list_offset(kafka, STATE_TOPIC, -1, partition=shard(at))).offset
     partitions = [
         part(FETCH, "FetchPartition", partition=n, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -75,8 +75,8 @@ async def test_a_fetch_waits_for_the_next_change(kafka: KafkaClient, world: Worl
     ]
     topic = part(FETCH, "FetchTopic", topic_id=STATE_TOPIC_ID, partitions=partitions)
     waiting = asyncio.create_task(fetch(kafka, 18, topic, max_wait_ms=15_000))
-    held = await world.client.acquire_all(at.group, at.topic, 1, "somebody")
-    await world.client.acknowledge(at.group, "somebody", held)
+    held = await harness.client.acquire_all(at.group, at.topic, 1, "somebody")
+    await harness.client.acknowledge(at.group, "somebody", held)
     answered = (await waiting).responses[0].partitions
     news = {one.partition_index: one for one in answered if one.records}
     assert news
@@ -128,7 +128,7 @@ async def test_metadata_shows_it(kafka: KafkaClient, name: str, by: str) -> None
 async def test_offsets_outlive_a_restart() -> None:
     with one_process("--set", "share.coordinator.state.topic.num.partitions=1") as cluster:
         async with client_connected(cluster.address) as client:
-            await World(client, cluster.kafka).readable(records=1)
+            await Harness(client, cluster.kafka).readable(records=1)
         before = await _all_of_it(cluster.kafka)
         await asyncio.to_thread(cluster.processes[0].restart)
         after = await _all_of_it(cluster.kafka)
@@ -185,6 +185,6 @@ async def test_nobody_shares_it(kafka: KafkaClient, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", IDS)
-async def test_grpc_clients_do_not_meet_it(world: World, name: str) -> None:
+async def test_grpc_clients_do_not_meet_it(harness: Harness, name: str) -> None:
     with pytest.raises(Exception, match="internal"):
-        await world.client.publish(name, ["x"])
+        await harness.client.publish(name, ["x"])

@@ -28,7 +28,7 @@ _numbers = count()
 Runs = list[tuple[int, int]]
 
 
-class Door:
+class Connection:
     """A connection to the gateway."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -83,7 +83,7 @@ class Door:
 class Topic:
     """A topic of a test."""
 
-    door: Door
+    connection: Connection
     name: str
     topic_id: str
     partitions: int
@@ -92,7 +92,9 @@ class Topic:
         """Single-record batches, one call each, so that they stay single."""
         for number in range(records):
             record = produce_pb2.PublishRecord(text=str(number), partition=partition)
-            await self.door.produce.Publish(produce_pb2.PublishRequest(topic=self.name, records=[record]))
+            await self.connection.produce.Publish(
+                produce_pb2.PublishRequest(topic=self.name, records=[record])
+            )
 
 
 @dataclass
@@ -124,7 +126,7 @@ class Session:
             topics=topics if partitions else [],
             **usual | self.limits | more,
         )
-        response = await self.topic.door.share.ShareFetch(request)
+        response = await self.topic.connection.share.ShareFetch(request)
         self.epoch = used + 1 if used >= 0 else 0
         return response
 
@@ -154,7 +156,7 @@ class Session:
         request = share_pb2.ShareAcknowledgeRequest(
             group_id=self.group_id, member_id=self.member_id, share_session_epoch=used, topics=[topic]
         )
-        response = await self.topic.door.share.ShareAcknowledge(request)
+        response = await self.topic.connection.share.ShareAcknowledge(request)
         self.epoch = used + 1 if used >= 0 else 0
         return parts_of(response)[0]
 
@@ -182,10 +184,10 @@ def counts(response: Any, partition: int = 0) -> list[int]:
 
 
 @asynccontextmanager
-async def opened(address: str) -> AsyncIterator[Door]:
+async def connect(address: str) -> AsyncIterator[Connection]:
     """A connection."""
     async with grpc.aio.insecure_channel(address) as channel:
-        yield Door(channel)
+        yield Connection(channel)
 
 
 RECORD_LIMIT = delivery.ACQUIRE_MODE_RECORD_LIMIT

@@ -36,7 +36,7 @@ EVENTS = st.lists(
 )
 
 
-class World:
+class Harness:
     """The member, a coordinator that answers as told, and an application that runs callbacks when told."""
 
     def __init__(self, listener: bool) -> None:
@@ -88,25 +88,25 @@ class World:
 def test_reconciliation_reaches_last_assignment(
     events: list[tuple[str, object]], target: Partitions, listener: bool
 ) -> None:
-    world = World(listener)
+    harness = Harness(listener)
     for what, value in events:
-        world.step(what, value)
-    world.settle(target)
-    assert world.member.state is MemberState.STABLE
-    assert world.member.assigned == target
-    assert world.member.next_callback() is None
+        harness.step(what, value)
+    harness.settle(target)
+    assert harness.member.state is MemberState.STABLE
+    assert harness.member.assigned == target
+    assert harness.member.next_callback() is None
 
 
 @given(EVENTS, st.booleans())
 def test_unknown_error_is_fatal(events: list[tuple[str, object]], listener: bool) -> None:
-    world = World(listener)
+    harness = Harness(listener)
     for what, value in events:
-        world.step(what, value)
-    world.member.subscribe(frozenset({"c"}))
-    world.step("answer", None)
-    world.step("pass", 6.0)  # a member that is leaving has to be out before it is in again
-    world.member.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-    assert world.member.state is MemberState.FATAL
-    world.now += 1000
-    assert world.member.heartbeat(world.now) is None
-    assert world.member.assigned == frozenset()
+        harness.step(what, value)
+    harness.member.subscribe(frozenset({"c"}))
+    harness.step("answer", None)
+    harness.step("pass", 6.0)  # a member that is leaving has to be out before it is in again
+    harness.member.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert harness.member.state is MemberState.FATAL
+    harness.now += 1000
+    assert harness.member.heartbeat(harness.now) is None
+    assert harness.member.assigned == frozenset()

@@ -16,7 +16,7 @@ HELD = 4
 
 
 @dataclass(frozen=True)
-class World:
+class Harness:
     """`member` holds the first HELD of RECORDS records in the one partition of `topic`."""
 
     client: Client
@@ -45,15 +45,15 @@ class World:
 
 
 @asynccontextmanager
-async def undisturbed(client: Client) -> AsyncIterator[World]:
+async def undisturbed(client: Client) -> AsyncIterator[Harness]:
     """A world in which nothing may change; at the end what is held can still be accepted."""
     topic, topic_id = await client.create()
     group_id, member = await client.group(), unique("member")
     await client.publish(topic, map(str, range(RECORDS)))
     held = await client.acquire_all(group_id, topic, HELD, member)
-    world = World(client, topic, topic_id, group_id, member, held)
-    before = await world.facts()
-    yield world
-    assert await world.facts() == before
+    harness = Harness(client, topic, topic_id, group_id, member, held)
+    before = await harness.facts()
+    yield harness
+    assert await harness.facts() == before
     assert await client.acknowledge(group_id, member, held) == [0] * HELD
     assert await client.finished(group_id, topic_id) == set(range(HELD))

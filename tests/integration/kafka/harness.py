@@ -19,7 +19,7 @@ class Readable:
 
 
 @dataclass(frozen=True)
-class World:
+class Harness:
     """`client` arranges things over gRPC; `address` is where Kafka clients connect."""
 
     client: Client
