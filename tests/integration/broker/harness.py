@@ -1,4 +1,6 @@
-"""A topic with records, a group, and a member that holds some of them: what bad requests must not disturb."""
+"""A topic with records, a group, and a member that holds some of them: bad requests must not disturb
+these.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Harness:
     held: list[share.ShareRecord]
 
     async def facts(self) -> tuple[object, ...]:
-        """Everything stored: share state with its log, offsets, the end of the record log."""
+        """Returns everything stored: share state with its log, offsets, the end of the record log."""
         inspected = await self.client.inspect(self.group_id, self.topic_id)
         asked = groups.DescribeShareGroupOffsetsRequest.Group(group_id=self.group_id, all_topics=True)
         request = groups.DescribeShareGroupOffsetsRequest(groups=[asked])
@@ -46,7 +48,7 @@ class Harness:
 
 @asynccontextmanager
 async def undisturbed(client: Client) -> AsyncIterator[Harness]:
-    """A world in which nothing may change; at the end what is held can still be accepted."""
+    """Provides a harness in which nothing may change; at the end the held records can still be accepted."""
     topic, topic_id = await client.create()
     group_id, member = await client.group(), unique("member")
     await client.publish(topic, map(str, range(RECORDS)))

@@ -1,4 +1,4 @@
-"""Calls that are refused as a whole: gRPC status, ErrorInfo, the fields at fault; nothing changes."""
+"""Calls rejected as a whole: gRPC status, ErrorInfo, the invalid fields; nothing changes."""
 
 from __future__ import annotations
 

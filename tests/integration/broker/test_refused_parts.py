@@ -1,4 +1,4 @@
-"""What is refused in band, each part of a request by itself: code and text beside it; nothing changes."""
+"""Requests whose parts are rejected one by one, each with code and text; nothing changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNKNOWN_ID = "A" * 22
 
 
 def codes(parts: Iterable[Any]) -> list[ErrorCode]:
-    """The code of each part, all with a text where something is wrong."""
+    """Returns the code of each part; every error must have a text."""
     listed = list(parts)
     assert all(part.error_message for part in listed if part.error_code), listed
     return [ErrorCode(part.error_code) for part in listed]
@@ -129,7 +129,7 @@ async def test_late_lock_token_is_rejected_for_any_holder(client: Client, kind: 
     await client.publish(topic, ["a", "b"])
     late = await client.acquire_all(group_id, topic, 2, "slow")
     assert await client.acknowledge(group_id, "slow", late, RELEASE) == [0, 0]
-    for member in ("slow", "quick"):  # the same member's new lock is another one too
+    for member in ("slow", "quick"):  # the same member's new lock has another token
         current = await client.acquire_all(group_id, topic, 2, member)
         assert [record.delivery_count for record in current] == [2 if member == "slow" else 3] * 2
         assert await client.acknowledge(group_id, "slow", late, kind) == [ErrorCode.INVALID_RECORD_STATE] * 2
@@ -217,7 +217,7 @@ async def test_batches_for_unknown_partitions_are_rejected(client: Client) -> No
         ]
 
 
-# Topics and settings
+# Topics and configs
 
 BAD_TOPICS: Final[Mapping[str, tuple[dict[str, Any], ErrorCode]]] = {
     "no name": ({"name": ""}, ErrorCode.INVALID_TOPIC_EXCEPTION),

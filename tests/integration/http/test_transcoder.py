@@ -36,7 +36,7 @@ needs_envoy = pytest.mark.skipif(
 
 
 def configuration(server: str, port: int) -> dict[str, Any]:
-    """The one that is shipped, between free ports."""
+    """Returns the shipped configuration, with free ports."""
     text = (FOLDER / "envoy.yaml").read_text().replace("deploy/http/api.binpb", str(DESCRIPTORS))
     config: dict[str, Any] = yaml.safe_load(text)
     resources = config["static_resources"]
@@ -54,7 +54,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def address(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where Envoy listens, for the cluster."""
+    """Provides the address of Envoy's listener, for the cluster."""
     with envoy(cluster.address, tmp_path_factory.mktemp("envoy")) as address:
         until(lambda: curl(f"{address}/v1/metadata")[0] == 200, SECONDS)
         yield address
@@ -62,7 +62,7 @@ def address(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @contextmanager
 def envoy(server: str, folder: Path, tls: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Where Envoy listens, for a server; `tls` is what its cluster says of it."""
+    """Provides the address of Envoy's listener, for a server; `tls` is the TLS section of its cluster."""
     address, config = f"127.0.0.1:{free_port()}", folder / "envoy.yaml"
     said = configuration(server, int(address.rpartition(":")[2]))
     said["static_resources"]["clusters"][0] |= tls or {}
@@ -80,7 +80,7 @@ def envoy(server: str, folder: Path, tls: Mapping[str, Any] | None = None) -> It
 
 
 def curl(address: str, *words: str) -> tuple[int, Any]:
-    """Status and JSON."""
+    """Returns status and JSON."""
     command = ["curl", "-s", "-w", "\n%{http_code}", "--max-time", str(SECONDS), f"http://{address}", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * SECONDS)
     body, _, status = done.stdout.rpartition("\n")
@@ -134,7 +134,7 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, add
             "absent",
         ),
         ("/v1/groups/a/acquire", '{"topics": []}', 400, "INVALID_REQUEST", "topic"),
-        # What Envoy refuses.
+        # Requests that Envoy rejects.
         ("/v1/nothing", None, 404, "INVALID_REQUEST", "/v1/nothing"),
         ("/v1/metadata?nothing=1", None, 400, "INVALID_REQUEST", "nothing"),
         ("/v1/topics", "{", 400, "INVALID_REQUEST", ""),
@@ -190,7 +190,7 @@ def test_tls_server_is_reached_with_the_documented_settings(tmp_path: Path) -> N
 
 
 def reason_of(refusal: dict[str, Any]) -> str:
-    """What a refusal's ErrorInfo says."""
+    """Returns the reason in an error's ErrorInfo."""
     info = refusal["details"][0]
     assert (info["@type"], info["domain"]) == ("type.googleapis.com/google.rpc.ErrorInfo", "sharebroker")
     assert info["metadata"]["kafka_error_code"] == str(ErrorCode[info["reason"]].value)

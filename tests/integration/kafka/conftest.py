@@ -1,4 +1,4 @@
-"""Kafka clients at each running Sharebroker."""
+"""Kafka clients for each running Sharebroker."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.testkit.brokers import Cluster
 
 @pytest.fixture
 async def harness(cluster: Cluster) -> AsyncIterator[Harness]:
-    """What most tests need: one process, then four."""
+    """Provides the collaborators of most tests: on one process, then on four."""
     async with connected(cluster.address) as client:
         yield Harness(client, cluster.kafka)
 
 
 @pytest.fixture
 async def kafka(cluster: Cluster) -> AsyncIterator[KafkaClient]:
-    """A raw connection."""
+    """Provides a raw connection."""
     async with kafka_client.connected(cluster.kafka) as client:
         yield client

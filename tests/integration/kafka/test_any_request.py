@@ -1,4 +1,4 @@
-"""Requests that nobody means, in every API: each is answered, and none makes a handler fail."""
+"""Arbitrary requests, in every API: each gets a response, and none makes a handler fail."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("any request")
 
 PRODUCE: Final = 0
 REMOVING: Final = (20, 21, 37, 42, 92)
-"""These come last: the others are to find something."""
+"""These run last, since they delete what the others read."""
 
 SORTED: Final = sorted(APIS.values(), key=lambda api: (api.key in REMOVING, api.key))
 SECONDS: Final = 45.0
@@ -31,7 +31,7 @@ SECONDS: Final = 45.0
 
 @dataclass(frozen=True)
 class Harness:
-    """A server with a topic, a group and a member, and how requests name them."""
+    """A server with a topic, a group and a member, and their names in requests."""
 
     cluster: Cluster
     values: Values
@@ -86,7 +86,7 @@ def test_whatever_is_asked_is_answered(harness: Harness, api: Any, data: st.Data
     if hasattr(request, "max_wait_ms"):
         request.max_wait_ms = 1
     if api.key == PRODUCE:
-        request.acks = request.acks or 1  # 0 is what is not answered
+        request.acks = request.acks or 1  # version 0 gets no response
     assert asyncio.run(_ask(harness.cluster.kafka, api.key, version, request)) == 7
 
 

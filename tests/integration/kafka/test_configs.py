@@ -1,4 +1,4 @@
-"""Settings by Kafka's own requests: of topics, groups, one broker and all of them."""
+"""Configs by Kafka's own requests: of topics, groups, one broker and all brokers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEW = "share.auto.offset.reset"
 
 
 async def described(kafka: KafkaClient, kind: int, name: str, **fields: Any) -> Any:
-    """The one result of a DescribeConfigs."""
+    """Returns the one result of a DescribeConfigs."""
     version = fields.pop("version", 4)
     keys = fields.pop("keys", None)
     resource = part(
@@ -32,7 +32,7 @@ async def described(kafka: KafkaClient, kind: int, name: str, **fields: Any) -> 
 
 
 async def values(kafka: KafkaClient, kind: int, name: str) -> dict[str, str]:
-    """What is set on a resource itself."""
+    """Returns the configs that are set on the resource itself."""
     result = await described(kafka, kind, name)
     assert result.error_code == 0, result.error_message
     own = {TOPIC: 1, BROKER: 2 if name else 3, GROUP: 8}[kind]
@@ -65,7 +65,7 @@ async def replace(kafka: KafkaClient, kind: int, name: str, *configs: tuple[Any,
 
 
 async def node(kafka: KafkaClient) -> str:
-    """The broker that we talk to: with one gateway the only one."""
+    """Returns the id of the connected broker: with one gateway the only broker."""
     (broker,) = (await kafka.ask(3, 13, topics=[])).brokers
     return str(broker.node_id)
 
@@ -229,7 +229,7 @@ async def test_settings_are_described_with_where_they_come_from(
     assert [(one.name, list(one.synonyms), one.documentation) for one in plain.configs] == [
         ("segment.ms", [], None)
     ]
-    # No key is every key, whichever way a client says it.
+    # A missing and an empty list of keys both mean every key.
     no_key: tuple[list[str] | None, ...] = (None, [])
     every = [await described(kafka, TOPIC, topic, version=version, keys=keys) for keys in no_key]
     assert len(every[0].configs) > 20

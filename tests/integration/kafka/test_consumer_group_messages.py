@@ -1,4 +1,4 @@
-"""The messages of consumer groups, each in every version that is served."""
+"""The messages of consumer groups, each in every supported version."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, FORGET = 8, 9, 1
 CONSUMER_GROUP_HEARTBEAT = 68
 ALL_OF_A_GROUP, NOT_ASKED = 0b1101_0100_1000, -(1 << 31)
 LONG = 3 * TIMEOUT
-"""Seconds; on a busy machine members come to an agreement slowly."""
+"""Seconds; on a busy machine a rebalance takes long."""
 
 
 def joining(group: str, member: str = "", **more: Any) -> dict[str, Any]:
-    """The fields of a JoinGroup."""
+    """Returns the fields of a JoinGroup."""
     protocol = part(JOIN, "JoinGroupRequestProtocol", name="range", metadata=b"what I am")
     fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
     return {"group_id": group, "member_id": member, "protocols": [protocol], **fields, **more}
 
 
 async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
-    """A member, whatever that takes."""
+    """Returns a member that joined, after as many requests as that takes."""
     answer = await kafka.ask(JOIN, version, **joining(group))
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         answer = await kafka.ask(JOIN, version, **joining(group, answer.member_id))

@@ -1,4 +1,4 @@
-"""Kafka's consumer groups: consumers share partitions, commit how far they came, and go on from there."""
+"""Kafka's consumer groups: consumers share partitions, commit offsets, and resume from these."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tests.support.client import TIMEOUT, unique
 from tests.testkit.waiting import eventually
 
 LONG = 3 * TIMEOUT
-"""Seconds; on a busy machine members come to an agreement slowly."""
+"""Seconds; on a busy machine a rebalance takes long."""
 
 
 async def filled(harness: Harness, partitions: int, records: int) -> str:
-    """A topic with so many records, one by one in its partitions."""
+    """Creates a topic with this many records, spread over its partitions."""
     topic, _ = await harness.client.create(partitions)
     for number in range(partitions):
         values = [str(one) for one in range(number, records, partitions)]
@@ -48,7 +48,7 @@ def librdkafka(address: str, group: str, **settings: Any) -> confluent_kafka.Con
 
 
 def read(consumer: confluent_kafka.Consumer, wanted: int) -> list[str]:
-    """So many values."""
+    """Reads this many values."""
     found: list[str] = []
     while len(found) < wanted:
         messages = consumer.consume(wanted - len(found), LONG)
@@ -131,7 +131,9 @@ async def test_who_comes_next_goes_on_where_the_last_one_was(harness: Harness, c
 
 
 class Worker:
-    """A member that reads in a thread of its own: what it has `seen`, and how many partitions it `has`."""
+    """A member that reads in a thread of its own: the values it has `seen`, and the number of partitions
+    it `has`.
+    """
 
     def __init__(self, address: str, group: str, topic: str) -> None:
         self.seen: list[str] = []

@@ -1,4 +1,4 @@
-"""Consumers of other makers, unmodified, with a partition assigned: aiokafka, kafka-python, librdkafka."""
+"""Third-party consumers, unmodified, with a partition assigned: aiokafka, kafka-python, librdkafka."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_the_log_of_share_state(harness: Harness, consume: Consume) -> Non
 
 
 def state_offsets(address: str, partition: int) -> tuple[int, int]:
-    """Where the log of a shard begins and ends, as librdkafka finds it."""
+    """Returns the start and end of a shard's log, as librdkafka reports them."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "nobody"})
     try:
         at = confluent_kafka.TopicPartition(STATE_TOPIC, partition)

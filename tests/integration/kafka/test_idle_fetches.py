@@ -1,4 +1,4 @@
-"""Fetches that found nothing are asked again and again: that is cheap, and nothing is missed."""
+"""Fetches that found nothing are repeated: repetition is cheap, and no record is missed."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Idle:
             assert (answer.error_code, answer.responses) == (0, [])
 
     async def fetch(self, wanted: dict[str, Sequence[int]] | None = None, **fields: Any) -> Any:
-        """The next request of the session."""
+        """Sends the next request of the session."""
         epoch = next(self._epochs)
         return await self._kafka.share_fetch(self.at.group, self.member, epoch, wanted, **fields)
 
     def start(self, **fields: Any) -> asyncio.Task[Any]:
-        """The same without waiting for its answer."""
+        """Sends the request without waiting for its response."""
         return asyncio.create_task(self.fetch(**{"max_wait_ms": LONG, **fields}))
 
 

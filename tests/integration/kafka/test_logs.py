@@ -103,7 +103,7 @@ async def test_the_first_partition_may_use_up_the_bytes(kafka: KafkaClient, harn
 async def test_a_partition_that_cannot_be_served(
     kafka: KafkaClient, at: Readable, wrong: dict[str, Any], version: int, code: ErrorCode
 ) -> None:
-    """The others are, and nobody waits where the client is to ask elsewhere."""
+    """The others are served, and a partition of another leader does not delay the response."""
     named = {"topic": at.topic, "topic_id": at.topic_id, "fetch_offset": 0}
     bad = fetch_topic(version=version, **{**named, **wrong})
     good = fetch_topic(at.topic, at.topic_id, version, fetch_offset=10)

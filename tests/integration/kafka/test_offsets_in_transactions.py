@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn and TxnOffsetCommit as raw requests, each in every version that is served."""
+"""AddOffsetsToTxn and TxnOffsetCommit as raw requests, each in every supported version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ADD, COMMIT, FETCH, DESCRIBE, DELETE_GROUPS, LIST = 25, 28, 9, 65, 42, 16
 FINE = ErrorCode.NONE
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 EXPLICIT, IMPLICIT = 4, 5
-"""Versions of TxnOffsetCommit: the group is added before, or by its offsets."""
+"""Versions of TxnOffsetCommit: the group is added to the transaction before, or by its offsets."""
 
 
 async def add(one: Writer, group: str, version: int = 4) -> ErrorCode:
@@ -54,7 +54,7 @@ async def commit(
 
 
 async def fetch(one: Writer, group: str, version: int = 9, *, everything: bool = False) -> Any:
-    """Error and offset of each row; it asks for what is stable where the version can."""
+    """Returns error and offset of each row; requests stable offsets where the version can."""
     stable = {"require_stable": True} if version >= 7 else {}
     if version >= 8:
         topics = [part(FETCH, "OffsetFetchRequestTopics", name=one.topic, partition_indexes=[0])]
@@ -69,7 +69,7 @@ async def fetch(one: Writer, group: str, version: int = 9, *, everything: bool =
 
 
 async def settled(one: Writer, group: str, offset: int) -> None:
-    """Until the marker has come to the group."""
+    """Waits until the marker has reached the group."""
 
     async def has_come() -> bool:
         return bool(await fetch(one, group) == [(FINE, offset)])
@@ -179,7 +179,7 @@ async def test_a_group_that_is_deleted_commits_nothing(harness: Harness, kafka: 
     answer = await kafka.ask(DELETE_GROUPS, 2, groups_names=[group])
     assert [result.error_code for result in answer.results] == [0]
     assert await one.end(commit=True) is FINE
-    assert await one.init() is FINE  # which waits until every marker is there
+    assert await one.init() is FINE  # which waits until every marker is written
     assert await fetch(one, group) == [(FINE, -1)]
 
 

@@ -1,4 +1,6 @@
-"""The topic __consumer_offsets as Kafka clients see it: what consumer groups have committed, to be read."""
+"""The topic __consumer_offsets as Kafka clients see it: the committed offsets of consumer groups, to be
+read.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ async def read(kafka: KafkaClient, partition: int, offset: int, version: int = 1
 
 
 async def records_of(kafka: KafkaClient, group: str, version: int = 18) -> list[Record]:
-    """What a group has committed and forgotten."""
+    """Returns the offsets that a group has committed and deleted."""
     shard = shard_of(group, SHARDS)
     start = (await list_offset(kafka, OFFSETS_TOPIC, -2, partition=shard)).offset
     found = read_batches((await read(kafka, shard, start, version)).records)
@@ -138,7 +140,7 @@ async def test_its_settings_are_kafkas(kafka: KafkaClient) -> None:
     }
 
 
-# With one shard everything lies in it: records of share groups make holes.
+# With one shard all records are in it: records of share groups leave gaps.
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +156,7 @@ async def small(one_shard: Cluster) -> AsyncIterator[Harness]:
 
 
 Place = tuple[int, int]
-"""Where a consumer stands that has read all there was, and the offset it read then."""
+"""The position of a consumer that has read everything, and the offset it read then."""
 
 
 def with_librdkafka(address: str, commits: Callable[[], None]) -> Place:
@@ -226,7 +228,7 @@ async def test_consumers_get_past_what_is_not_shown(
     topic, _ = await small.client.create()
     async with small.connect() as kafka:
         await commit(kafka, "readers", topic, 1)
-        await small.readable(records=0)  # the group's own records are the last ones
+        await small.readable(records=0)  # the group's own records are the last
         end = (await list_offset(kafka, OFFSETS_TOPIC, -1)).offset
 
         def commits() -> None:

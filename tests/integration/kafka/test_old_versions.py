@@ -1,4 +1,4 @@
-"""Requests of old versions: what they may not carry, and errors that they do not know."""
+"""Requests of old versions: fields they must not carry, and errors that they do not define."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that a client sends without waiting for answers: served in order, answered in order."""
+"""Pipelined requests of one client: served in order, answered in order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ VERSION = 9
 
 
 def send(kafka: KafkaClient, topic: str, records: bytes, *, index: int = 0, acks: int = -1) -> int:
-    """A Produce request of one partition; its correlation id."""
+    """Sends a Produce request of one partition; returns its correlation id."""
     data = part(PRODUCE, "PartitionProduceData", index=index, records=records)
     topics = [part(PRODUCE, "TopicProduceData", name=topic, partition_data=[data])]
     return kafka.send(PRODUCE, VERSION, acks=acks, timeout_ms=20_000, topic_data=topics)
 
 
 async def appended(kafka: KafkaClient) -> tuple[int, int, int]:
-    """The next answer: its number, the error and the offset of its only partition."""
+    """Returns the next response: its correlation id, the error and the offset of its only partition."""
     answer: Any
     number, answer = await kafka.answer(PRODUCE, VERSION)
     (result,) = answer.responses[0].partition_responses

@@ -116,7 +116,7 @@ async def test_a_request_has_one_batch_for_a_partition(
 
 
 async def test_times_far_ahead_are_refused(harness: Harness, kafka: KafkaClient) -> None:
-    """Kafka: an hour is allowed, unless the topic says otherwise; how old a record is does not matter."""
+    """Kafka allows an hour unless the topic overrides it; the age of a record does not matter."""
     one = await writer(harness, kafka, transactional=False)
     now = round(clock.now() * 1000)
     assert await one.send(batch(1, time=now + 7_200_000)) == (ErrorCode.INVALID_TIMESTAMP, -1)

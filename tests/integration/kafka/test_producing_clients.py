@@ -1,4 +1,4 @@
-"""Producers of other makers, unmodified: what they send is what consumers of all makers get."""
+"""Third-party producers, unmodified: consumers of all libraries receive what they send."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.testkit.brokers import Cluster, one_process
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 CODECS: Final = {"snappy": "snappy", "lz4": "lz4", "zstd": "zstandard"}
-"""Packages without which kafka-python does not know a compression."""
+"""Packages that kafka-python needs for a compression."""
 
 RECORDS: Final = (
     Sent(b"all of it", b"key", (("one", b"1"), ("one", b"2"), ("empty", b""))),
@@ -46,7 +46,7 @@ RECORDS: Final = (
 )
 
 FRAME: Final = 72
-"""Bytes of a batch with one record without a key besides its value of some 100 KB."""
+"""Bytes of a batch beyond its value, for one record without a key and with some 100 KB."""
 
 TOO_LARGE: Final = (
     aiokafka.errors.MessageSizeTooLargeError,
@@ -59,13 +59,13 @@ one_process_only = pytest.mark.parametrize("cluster", ["one process"], indirect=
 
 
 def knows(client: Produce | Consume, compression: str) -> bool:
-    """Whether a client can compress and decompress so, as it is installed."""
+    """Returns whether the installed client supports a compression."""
     codec = CODECS.get(compression)
     return codec is None or not client.__name__.endswith("kafka_python") or find_spec(codec) is not None
 
 
 def like_librdkafka(produce: Produce, **settings: Any) -> dict[str, Any]:
-    """Settings by librdkafka's names as the maker has them."""
+    """Maps librdkafka's property names to those of the client."""
     if produce is produce_with_librdkafka:
         return settings
     if settings.get("compression_type") == "none":
@@ -78,7 +78,7 @@ def like_librdkafka(produce: Produce, **settings: Any) -> dict[str, Any]:
 
 
 def share_consumed(address: str, group: str, topic: str, count: int) -> list[Found]:
-    """What the Python client gets over gRPC."""
+    """Returns the records that the Python client receives over gRPC."""
     found: list[Found] = []
     with ShareConsumer(address, group, [topic]) as consumer:
         while len(found) < count:
@@ -91,7 +91,7 @@ def share_consumed(address: str, group: str, topic: str, count: int) -> list[Fou
 
 
 async def shared_by_librdkafka(harness: Harness, topic: str, count: int) -> list[Found]:
-    """What a share group of its own gets."""
+    """Returns the records that a share group of its own receives."""
     group = await harness.client.group()
     return await asyncio.to_thread(share_consume_with_librdkafka, harness.address, group, topic, count)
 
@@ -194,7 +194,7 @@ async def test_large_batches_to_many_partitions(harness: Harness, produce: Produ
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Cluster]:
-    """One that creates topics, and may be stopped."""
+    """Starts a server that creates topics on demand, for tests that stop it."""
     with one_process("--set", "auto.create.topics.enable=true", "--set", "num.partitions=3") as cluster:
         yield cluster
 
@@ -209,7 +209,7 @@ def test_a_topic_is_made_when_somebody_writes_to_it(server: Cluster, produce: Pr
 
 @each_producer
 def test_an_idempotent_producer_lives_through_a_restart(server: Cluster, produce: Produce) -> None:
-    """No record is lost, none is there twice, and their order stays."""
+    """No record is lost, none is duplicated, and their order stays."""
     topic = unique("restart")
     (serve,) = server.processes
     sent, stopped = Event(), Event()
@@ -221,7 +221,7 @@ def test_an_idempotent_producer_lives_through_a_restart(server: Cluster, produce
                 assert stopped.wait(TIMEOUT)
             yield Sent(str(number).encode())
 
-    # Small batches, so that some are under way, some answered and some not sent yet.
+    # Small batches, so that some are in flight, some acknowledged and some not sent yet.
     size = "max_batch_size" if produce is produce_with_aiokafka else "batch_size"
     with ThreadPoolExecutor() as threads:
         settings = {"enable_idempotence": True, size: 500}

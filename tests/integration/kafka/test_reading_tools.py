@@ -94,7 +94,7 @@ async def test_the_formatter_of_offsets_prints_commits_and_tombstones(
 
 
 def documents(text: str) -> list[dict[str, Any]]:
-    """JSON documents that stand one behind the other, as the formatter writes them."""
+    """Splits the consecutive JSON documents that the formatter writes."""
     decoder, found = json.JSONDecoder(), []
     while text := text.lstrip():
         document, end = decoder.raw_decode(text)

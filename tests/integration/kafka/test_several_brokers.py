@@ -1,4 +1,4 @@
-"""Three gateways as three brokers: who is asked at the wrong one, and what the client is told."""
+"""Three gateways as three brokers: requests to the wrong broker, and the addresses it returns."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def harness(brokers: Cluster) -> AsyncIterator[Harness]:
 
 @pytest.fixture
 async def clients(brokers: Cluster) -> AsyncIterator[dict[int, KafkaClient]]:
-    """A connection to each broker, by node id, once all know of each other."""
+    """Provides a connection to each broker, by node id, once every broker lists all others."""
     async with contextlib.AsyncExitStack() as stack:
         clients = {
             node: await stack.enter_async_context(kafka_client.connected(serve.kafka))
@@ -52,14 +52,14 @@ async def clients(brokers: Cluster) -> AsyncIterator[dict[int, KafkaClient]]:
 
 
 async def leaders(client: KafkaClient, topic: str) -> dict[int, int]:
-    """The leader of each partition."""
+    """Returns the leader of each partition."""
     name = part(3, "MetadataRequestTopic", name=topic)
     (found,) = (await client.ask(3, 12, topics=[name])).topics
     return {one.partition_index: one.leader_id for one in found.partitions}
 
 
 async def coordinator(client: KafkaClient, group: str) -> int:
-    """The node that coordinates a group."""
+    """Returns the node that coordinates a group."""
     (found,) = (await client.ask(10, 4, key_type=0, coordinator_keys=[group])).coordinators
     return int(found.node_id)
 
@@ -95,7 +95,7 @@ async def test_a_fetch_at_the_wrong_broker_is_sent_on(
 
 
 def check_sent_on(data: Any, answer: Any, leader: int, brokers: Cluster) -> None:
-    """The client is told where to go."""
+    """Checks that the response names the leader and its address."""
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert data.current_leader.leader_id == leader
     assert data.current_leader.leader_epoch > 0

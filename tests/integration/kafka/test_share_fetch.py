@@ -1,4 +1,4 @@
-"""What share consumers rely on beyond sessions: renewing, limits, waiting, and connections that go away."""
+"""Share fetches beyond sessions: renewal, limits, long polls, and connections that close."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ async def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_up(
 async def test_a_partition_that_stays_wrong_does_not_make_its_client_spin(
     kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
-    """Told once at once; after that a fetch waits for the others as if it were not there."""
+    """The error is returned once at once; after that a fetch waits for the other partitions."""
     at = await harness.readable(records=0)
     opened = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0, 7]}, max_wait_ms=15_000)
     assert answered(opened)[at.topic_id, 7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -172,7 +172,7 @@ async def test_a_partition_that_stays_wrong_does_not_make_its_client_spin(
     assert parts[at.topic_id, 7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-# Connections that go away
+# Connections that close
 
 
 @pytest.mark.parametrize("how", ["close", "abort"])
@@ -220,14 +220,14 @@ async def test_a_client_that_goes_away_while_it_waits_leaves_no_locks(
     await harness.client.publish(at.topic, ["for somebody else"], partition=0)
     ((first, last, deliveries),) = await acquire(kafka, at, unique("staying"))
     assert (first, last) == (0, 0)
-    # The one that left may have had the record just before: then it came back, and that counts.
+    # The closed connection may have acquired the record just before: then it was redelivered, which counts.
     assert deliveries in (1, 2)
 
 
 async def test_a_session_of_another_connection_is_left_alone(
     kafka: KafkaClient, harness: Harness, at: Readable, member: str
 ) -> None:
-    """A member that came back over a new connection keeps its session when the old one closes."""
+    """A member that reconnected keeps its session when the old connection closes."""
     async with harness.connect() as old:
         await acquire(old, at, member)
         await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=0)

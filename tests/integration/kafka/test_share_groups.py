@@ -24,7 +24,7 @@ def member() -> str:
 
 
 def assigned(answer: Any) -> dict[str, set[int]]:
-    """The partitions of a heartbeat's answer by topic id."""
+    """Returns the partitions of a heartbeat's response by topic id."""
     return {topic.topic_id: set(topic.partitions) for topic in answer.assignment.topic_partitions}
 
 
@@ -164,13 +164,13 @@ async def test_groups_that_do_not_exist_are_described_as_kafka_does(
 
 
 def topics_of(key: int, name: str, **partitions: Any) -> list[Any]:
-    """Topics of a request about offsets."""
+    """Returns the topics of a request about offsets."""
     shape = {OFFSETS: "DescribeShareGroupOffsetsRequestTopic", ALTER: "AlterShareGroupOffsetsRequestTopic"}
     return [part(key, shape[key], topic_name=name, **partitions)]
 
 
 def altered(topic: str, *offsets: tuple[int, int]) -> list[Any]:
-    """Topics of AlterShareGroupOffsets: partitions and their new start offsets."""
+    """Returns the topics of AlterShareGroupOffsets: partitions and their new start offsets."""
     shape = "AlterShareGroupOffsetsRequestPartition"
     parts = [part(ALTER, shape, partition_index=index, start_offset=offset) for index, offset in offsets]
     return topics_of(ALTER, topic, partitions=parts)
@@ -193,7 +193,7 @@ async def test_start_offsets_and_lag(kafka: KafkaClient, harness: Harness, membe
         assert (error, of_topic.topic_name, of_topic.topic_id) == (0, at.topic, at.topic_id)
         assert (of_part.partition_index, of_part.start_offset, of_part.lag) == (0, 4, 6)
     (of_topic,) = (await offsets(kafka, at.group, version=0)).topics
-    assert of_topic.partitions[0].lag == -1  # version 0 does not say
+    assert of_topic.partitions[0].lag == -1  # version 0 has no such field
     assert (await offsets(kafka, at.group, [])).topics == []
     unknown = await offsets(kafka, unique("nothing"))
     assert (unknown.error_code, unknown.topics) == (0, [])
@@ -256,7 +256,7 @@ async def test_a_group_with_members_is_not_changed(kafka: KafkaClient, harness: 
 
 
 async def test_who_coordinates_a_partitions_state(kafka: KafkaClient, harness: Harness) -> None:
-    """Kafka has it since version 6, for keys of group, topic id and partition."""
+    """Kafka supports this since version 6, for keys of group, topic id and partition."""
     group, topic_id = "a:b", (await harness.client.create(1))[1]
 
     async def found(key: str, version: int = 6) -> int:

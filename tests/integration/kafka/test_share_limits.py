@@ -1,4 +1,4 @@
-"""Servers of their own: share groups switched off, and as many sessions as there may be."""
+"""Servers with share groups disabled, and with the maximum number of sessions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def off(without_share: Cluster) -> AsyncIterator[KafkaClient]:
         yield client
 
 
-# Switched off
+# Disabled
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -1,4 +1,4 @@
-"""Share sessions on raw sockets: epochs, what an answer holds, and every refusal (Kafka: KIP-932)."""
+"""Share sessions on raw sockets: epochs, contents of responses, and every error (Kafka: KIP-932)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_a_forgotten_partition_is_not_fetched(
 async def test_a_topic_may_be_named_more_than_once(
     harness: Harness, kafka: KafkaClient, member: str, version: int
 ) -> None:
-    """librdkafka does not group the partitions it adds, and says acknowledgements by themselves."""
+    """librdkafka does not group the partitions it adds, and sends acknowledgements separately."""
     at = await harness.readable(records=6, partitions=2)
     await harness.client.publish(at.topic, ["b"], partition=1)
 
@@ -209,7 +209,7 @@ async def test_epoch_0_replaces_the_session_and_what_was_held_can_still_be_ackno
     assert answered(accepted)[at.topic_id, 0].error_code == 0
 
 
-# Members and groups that cannot be
+# Invalid members and groups
 
 NAMES: list[tuple[str | None, str | None]] = [
     ("", "member"),

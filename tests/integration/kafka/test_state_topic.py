@@ -1,6 +1,6 @@
-"""The topic __share_group_state as Kafka clients see it: there for everybody, to be read and nothing else.
+"""The topic __share_group_state as Kafka clients see it: visible to all, and read-only.
 
-What is shown and refused is the same for __consumer_offsets, the other internal topic.
+What is returned and rejected is the same for __consumer_offsets, the other internal topic.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ async def read(kafka: KafkaClient, partition: int, offset: int, version: int = 1
 
 
 async def records_of(kafka: KafkaClient, at: Readable, version: int = 18) -> list[Record]:
-    """All records of a share-partition that are still there."""
+    """Returns all stored records of a share-partition."""
     start = (await list_offset(kafka, STATE_TOPIC, -2, partition=shard(at))).offset
     found = list(read_batches((await read(kafka, shard(at), start, version)).records))
     return [record for record in found if record.key == (at.group, at.topic_id, 0)]
@@ -141,7 +141,7 @@ async def _all_of_it(address: str) -> list[Record]:
         return list(read_batches((await read(kafka, 0, 0)).records))
 
 
-# What is refused, of this topic as of __consumer_offsets
+# Rejected requests, for this topic and for __consumer_offsets
 
 
 @pytest.mark.parametrize("name", IDS)
@@ -179,7 +179,7 @@ async def test_nobody_makes_deletes_or_widens_it(kafka: KafkaClient, name: str) 
 
 @pytest.mark.parametrize("name", IDS)
 async def test_nobody_shares_it(kafka: KafkaClient, name: str) -> None:
-    """Kafka has nothing against it; here the topic is in no group's reach."""
+    """Kafka permits it; here no share group can subscribe to the topic."""
     joined = await kafka.heartbeat(unique("group"), unique("member"), 0, subscribed_topic_names=[name])
     assert (joined.error_code, joined.assignment.topic_partitions) == (0, [])
 

@@ -1,4 +1,4 @@
-"""Topics by Kafka's own requests, old versions and new: made, changed, described, deleted."""
+"""Topics by Kafka's own requests, old versions and new: create, alter, describe, delete."""
 
 from __future__ import annotations
 

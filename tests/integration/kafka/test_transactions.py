@@ -21,7 +21,7 @@ def producer(address: str, name: str) -> confluent_kafka.Producer:
 
 
 def write(to: confluent_kafka.Producer, topic: str, *values: str) -> None:
-    """Begin a transaction and have its records in the log."""
+    """Begins a transaction and waits until its records are in the log."""
     to.begin_transaction()
     for value in values:
         to.produce(topic, value.encode(), partition=0)
@@ -29,7 +29,7 @@ def write(to: confluent_kafka.Producer, topic: str, *values: str) -> None:
 
 
 def read(address: str, topic: str, isolation: str, count: int) -> list[str]:
-    """What a consumer finds from the beginning: `count` records, then nothing more for a moment."""
+    """Returns what a consumer reads from the start: `count` records, then nothing more for a moment."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": unique("reader"), "isolation.level": isolation}
     )
@@ -121,7 +121,7 @@ async def test_a_share_group_gets_what_its_isolation_level_says(
 
 
 def _merged(found: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Runs that touch as one."""
+    """Merges adjacent runs."""
     merged: list[tuple[int, int, int]] = []
     for first, last, count in found:
         if merged and merged[-1][1] + 1 == first and merged[-1][2] == count:

@@ -59,7 +59,7 @@ def harness(server: str) -> Iterator[BlockingHarness]:
 
 
 def poll(consumer: ShareConsumer) -> list[Record]:
-    """The first poll that finds records."""
+    """Returns the first poll that finds records."""
     deadline = monotonic() + TIMEOUT
     while not (records := consumer.poll(1.0)):
         assert monotonic() < deadline
@@ -141,7 +141,7 @@ def test_callbacks_run_in_the_applications_thread(harness: BlockingHarness) -> N
 
 
 def test_multiple_consumers_in_group_concurrent_consumption(harness: BlockingHarness) -> None:
-    """A consumer to each thread; records acknowledged one by one, by several threads more."""
+    """One consumer per thread; records are acknowledged one by one, by several more threads."""
     harness.produce(1000)
     taken: list[int] = []
 
