@@ -43,16 +43,16 @@ from tests.testkit.simulator.store import (
 )
 
 LEASE: Final = 3.0
-"""Seconds that a lease lasts."""
+"""Duration of a lease, in seconds."""
 
 LOCK: Final = 2.0
-"""Seconds that a record is locked."""
+"""Duration of an acquisition lock, in seconds."""
 
 ATTEMPTS: Final = 5
-"""Deliveries of a record, at most."""
+"""The delivery limit."""
 
 _PERSISTER: Final = PersisterSettings(request_timeout=1.0, longest_backoff=0.5)
-"""Short, as leases and locks are."""
+"""Short, like leases and locks."""
 
 _HAND_OVER: Final = 10.0
 _GRACE: Final = 3.0

@@ -1,4 +1,4 @@
-"""Offsets in and outside transactions, against a model that forgets nothing: the last one that counts stands.
+"""Offsets in and outside transactions, against a complete model: the last committed offset counts.
 
 `Shard.take` compares the replayed with the live state after every command.
 """
@@ -41,7 +41,7 @@ some = st.sets(st.sampled_from(PARTITIONS), min_size=1)
 
 @dataclass(frozen=True)
 class Written:
-    """An offset as it was written; `counts` is not known while its producer's transaction goes on."""
+    """A written offset; whether it `counts` is unknown while its producer's transaction is open."""
 
     producer: int | None
     place: Place
@@ -50,7 +50,7 @@ class Written:
 
 
 class Offsets(RuleBasedStateMachine):
-    """`written` has all that was written since it was last deleted, in order."""
+    """`written` has every offset since the last deletion, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Offsets(RuleBasedStateMachine):
     @rule(group=groups, partitions=st.none() | some)
     def delete(self, group: str, partitions: set[TopicIdPartition] | None) -> None:
         whole = DeleteGroup(group)
-        with contextlib.suppress(KafkaError):  # there may be no such group
+        with contextlib.suppress(KafkaError):  # the group may not exist
             self.shard.send(whole if partitions is None else ForgetOffsets(group, frozenset(partitions)))
         gone = {Place(group, one) for one in partitions or PARTITIONS}
         self.written = [one for one in self.written if one.place not in gone]

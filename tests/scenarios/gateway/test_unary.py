@@ -1,4 +1,4 @@
-"""Acquire and Acknowledge: what anybody can do with grpcurl alone."""
+"""Acquire and Acknowledge: the calls of users with grpcurl alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def acquire(topic: Topic, group_id: str, records: int = 10, **more: Any) -
 
 
 async def decide(topic: Topic, group_id: str, member_id: str, *decisions: Any) -> list[int]:
-    """The error code of each decision: (type, record), with other fields replaced by a third dict."""
+    """Returns the error code of each decision: (type, record), with other fields replaced by a third dict."""
     asked = [
         pb.AcknowledgeRequest.Decision(
             **{
@@ -74,15 +74,13 @@ async def test_publish_acquire_acknowledge(connection: Connection) -> None:
 
 async def test_a_group_nobody_has_heard_of_needs_no_heartbeat(connection: Connection) -> None:
     topic = await connection.topic()
-    group_id = await connection.group(
-        await connection.topic()
-    )  # has its settings; knows nothing of this topic
+    group_id = await connection.group(await connection.topic())  # has its configs; has no state of this topic
     await topic.publish(1)
     assert len((await acquire(topic, group_id)).records) == 1
     described = await connection.admin.ShareGroupDescribe(
         group.ShareGroupDescribeRequest(group_ids=[group_id])
     )
-    assert len(described.groups[0].members) <= 1  # who initialised leaves at once
+    assert len(described.groups[0].members) <= 1  # the initialising member leaves at once
 
 
 async def test_a_group_that_was_deleted_begins_anew_at_the_next_call(connection: Connection) -> None:
@@ -92,7 +90,7 @@ async def test_a_group_that_was_deleted_begins_anew_at_the_next_call(connection:
     got = await acquire(topic, group_id, 2, member_id="one")
     assert await decide(topic, group_id, "one", (ACCEPT, got.records[0])) == [0]
 
-    async def deleted() -> bool:  # the member that asked for the state may not have left yet
+    async def deleted() -> bool:  # the member that initialised the state may not have left yet
         answer = await connection.admin.DeleteGroups(group.DeleteGroupsRequest(group_ids=[group_id]))
         return bool(answer.results[0].error_code == 0)
 

@@ -1,4 +1,4 @@
-"""A member under any order of events: it never breaks, and ends with the coordinator's last word."""
+"""A member under any order of events: it never breaks, and ends with the coordinator's last assignment."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ EVENTS = st.lists(
 
 
 class Harness:
-    """The member, a coordinator that answers as told, and an application that runs callbacks when told."""
+    """The member, a coordinator that replies on request, and an application that runs callbacks on
+    request.
+    """
 
     def __init__(self, listener: bool) -> None:
         self.member = Membership(MembershipSettings(has_listener=listener))
@@ -45,7 +47,7 @@ class Harness:
         self.epoch = 0
         self.in_flight = False
         self.running: Callback | None = None
-        self.told: Partitions = frozenset()  # what the listener believes to hold
+        self.told: Partitions = frozenset()  # the partitions that the listener holds
 
     def step(self, what: str, value: object) -> None:
         member = self.member
@@ -75,7 +77,7 @@ class Harness:
             self.running = None
 
     def settle(self, target: Partitions) -> None:
-        """Let everything come to rest with `target` as the coordinator's last word."""
+        """Runs everything until it is idle, with `target` as the coordinator's last assignment."""
         self.member.subscribe(frozenset({"c"}))
         for _ in range(20):
             self.step("complete", None)
@@ -104,7 +106,7 @@ def test_unknown_error_is_fatal(events: list[tuple[str, object]], listener: bool
         harness.step(what, value)
     harness.member.subscribe(frozenset({"c"}))
     harness.step("answer", None)
-    harness.step("pass", 6.0)  # a member that is leaving has to be out before it is in again
+    harness.step("pass", 6.0)  # a member that is leaving has to be out before it joins again
     harness.member.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
     assert harness.member.state is MemberState.FATAL
     harness.now += 1000

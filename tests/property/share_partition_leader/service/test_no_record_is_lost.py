@@ -1,6 +1,6 @@
-"""Whatever streams, locks, writes and leases do: no record is lost, and none comes again once it is finished.
+"""For any streams, locks, writes and leases: no record is lost, and none is redelivered once finished.
 
-A story of random events runs on memory twins and virtual time; the harness ends when all is worked off.
+Random events run on stores in memory and virtual time; the harness ends when all records are finished.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Step = Callable[["Story"], object]
 
 @dataclass
 class Story:
-    """What happened so far. `finished`: told to be durable; `doubtful`: may be, but nobody was told."""
+    """The events so far. `finished`: known to be durable; `doubtful`: possibly durable, but unconfirmed."""
 
     harness: Harness
     stack: AsyncExitStack
@@ -57,7 +57,7 @@ class Story:
         return opened
 
     async def led(self) -> None:
-        """Until the partition is led; its log may have to be opened."""
+        """Waits until the partition is led; its log may have to be opened."""
         self.harness.records.open.set()
         for _ in range(100):
             with suppress(KafkaError):
@@ -70,7 +70,7 @@ class Story:
         self._said[speaker, ack_id] = (first, last, kind)
 
     async def break_off(self, leaving: Stream) -> None:
-        """The connection breaks: what was said and not answered may count or not."""
+        """Breaks the connection: unconfirmed requests may count or not."""
         await leaving.break_off()
         self.look()
         for (speaker, ack_id), (first, last, _) in self._said.items():
@@ -79,7 +79,7 @@ class Story:
                 self.doubtful |= set(range(first, last + 1)) - answered
 
     def look(self) -> None:
-        """Take in what the streams got; results first, for the server had made them durable before."""
+        """Reads the messages of the streams; results first, since the server had made them durable before."""
         for reader in self.streams:
             runs, results = self._seen.get(reader, (0, 0))
             self._seen[reader] = (len(reader.runs), len(reader.results))
@@ -112,7 +112,7 @@ def _publish(count: int) -> Step:
 def _acknowledge(
     who: int, where: int, length: int, kind: int, with_token: bool, delay_ms: int, unseen: bool
 ) -> Step:
-    """Something a stream was handed, held still or not; perhaps reaching over its end."""
+    """Acknowledges delivered records, held still or not; perhaps beyond their end."""
 
     def step(story: Story) -> None:
         speaker = story.streams[who % len(story.streams)]
@@ -137,7 +137,7 @@ def _grant(who: int, credit: int) -> Step:
 
 
 def _replace(who: int, credit: int, politely: bool, unseen: bool) -> Step:
-    """A stream ends, in good order or not, and another begins."""
+    """Ends a stream, in order or not, and starts another."""
 
     async def step(story: Story) -> None:
         leaving = story.streams[who % len(story.streams)]
@@ -157,7 +157,7 @@ def _pass(seconds: float) -> Step:
 
 
 def _break_write(code: ErrorCode, applied: bool) -> Step:
-    """Only a time-out leaves it open whether a write was applied."""
+    """Only after a timeout is it unknown whether a write was applied."""
 
     def step(story: Story) -> None:
         persister = story.harness.persister
@@ -180,7 +180,7 @@ async def _chill(story: Story) -> None:
 
 
 def _forget(story: Story) -> None:
-    """The state is loaded anew, under the same epoch: by then no write may be under way any more."""
+    """Loads the state again, under the same epoch: no write may be in flight then."""
     for led in story.harness.leadership.partitions():
         for loaded in led.loaded():
             if not loaded.core.writing:
@@ -266,7 +266,7 @@ async def _story() -> AsyncIterator[Story]:
 
 
 async def _work_off(story: Story) -> None:
-    """Nothing breaks any more: one stream accepts what comes until nothing is left."""
+    """Injects nothing more: one stream accepts every record until none remains."""
     ends = asyncio.get_running_loop().time() + 600
     persister = story.harness.persister
     persister.before.clear()

@@ -82,7 +82,7 @@ async def test_a_fetch_that_would_wait_longer_than_its_caller_is_answered_in_tim
     assert acquired(await connection.share.ShareFetch(asked, timeout=1.0)) == []
 
 
-# What is said of the first ten records, and what the next fetch gives then: offsets and delivery counts.
+# Acknowledgements of the first ten records, and the next fetch: offsets and delivery counts.
 DECISIONS = [
     (ACCEPT, [(10, 19)], [1]),
     (RELEASE, [(0, 9), (10, 19)], [2, 1]),
@@ -124,7 +124,7 @@ async def test_what_was_never_acquired_is_not_acknowledged(connection: Connectio
     await topic.publish(10)
     await session.first_fetch(0)
     assert (await session.acknowledge(ACCEPT, 5, 14)).error_code == ErrorCode.INVALID_REQUEST
-    assert (await session.acknowledge(ACCEPT, 0, 9)).error_code == 0  # all or nothing: nothing was done
+    assert (await session.acknowledge(ACCEPT, 0, 9)).error_code == 0  # all or nothing: no batch was applied
     other = Session(topic, session.group_id)
     await topic.publish(1)
     assert acquired(await other.first_fetch(0)) == [(10, 10)]
