@@ -142,7 +142,7 @@ async def test_trimming_keeps_positions(stores: Stores) -> None:
     await stores.log.append(SHARD, epoch, 1, [b"a", b"b", b"c"])
     await stores.log.trim(SHARD, epoch, 3)
     assert await stores.log.read(SHARD, 0, 10) == [Entry(3, b"c")]
-    await stores.log.trim(SHARD, epoch, 2)  # already gone: harmless
+    await stores.log.trim(SHARD, epoch, 2)  # already deleted: harmless
     await stores.log.append(SHARD, epoch, 4, [b"d"])
     assert [entry.position for entry in await stores.log.read(SHARD, 0, 10)] == [3, 4]
 
