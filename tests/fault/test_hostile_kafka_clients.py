@@ -9,31 +9,22 @@ import contextlib
 import random
 import resource
 import struct
-from collections.abc import AsyncIterator
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
-from typing import Final
+from typing import Any, Final
+
 import pytest
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.kafka.call import FETCH_MEMORY
-from sharebroker_server.kafka_wire.frames import codec_of
-from sharebroker_server.kafka_wire.frames import request_frame
-from sharebroker_server.kafka_wire.message_classes import message_class
-from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.schema import api_schema, message_class
 from tests.support import kafka_client
-from tests.support.client import connected
-from tests.support.client import unique
-from tests.support.kafka_client import KafkaClient
-from tests.support.kafka_client import part
-from tests.testkit.brokers import Cluster
-from tests.testkit.brokers import one_process
+from tests.support.client import connected, unique
+from tests.support.kafka_client import KafkaClient, part
+from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from sharebroker_server.kafka_wire.schema import message_class
-
 
 pytestmark = [
     pytest.mark.xdist_group("hostile-kafka"),  # one server for all tests

@@ -5,19 +5,15 @@ This module and `process` are the composition root: no other module imports seve
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
 from typing import Final
+
 from sharebroker_protocol.cluster.v1 import cluster_pb2_grpc
-from sharebroker_protocol.gateway.v1 import admin_pb2_grpc
-from sharebroker_protocol.gateway.v1 import plan_pb2_grpc
-from sharebroker_protocol.gateway.v1 import produce_pb2_grpc
-from sharebroker_protocol.gateway.v1 import share_pb2_grpc
+from sharebroker_protocol.gateway.v1 import admin_pb2_grpc, plan_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2_grpc
 from sharebroker_protocol.keda import externalscaler_pb2_grpc
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2_grpc
@@ -28,29 +24,22 @@ from sharebroker_server.broker.observability import Observability
 from sharebroker_server.broker.redis import VerifyState
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.names import internal_partitions
-from sharebroker_server.catalog.names import partition_count
+from sharebroker_server.catalog.names import internal_partitions, partition_count
 from sharebroker_server.coordinator_runtime.host import AnyHost
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
-from sharebroker_server.gateway.grpc.servicers import AdminServicer
-from sharebroker_server.gateway.grpc.servicers import PlanServicer
-from sharebroker_server.gateway.grpc.servicers import ProduceServicer
+from sharebroker_server.gateway.grpc.servicers import AdminServicer, PlanServicer, ProduceServicer
 from sharebroker_server.gateway.grpc.share import ShareServicer
 from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.call import KafkaListener
-from sharebroker_server.gateway.kafka.cluster_view import Brokers
-from sharebroker_server.gateway.kafka.cluster_view import LiveMembers
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.gateway.metrics import gateway_families
 from sharebroker_server.gateway.share.acknowledge import SessionReaper
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
-from sharebroker_server.group_coordinator.clients.markers import AllMarkers
-from sharebroker_server.group_coordinator.clients.markers import GroupMarkers
-from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
+from sharebroker_server.group_coordinator.clients.markers import AllMarkers, GroupMarkers, LeaderMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.service.catalog import CatalogServicer
-from sharebroker_server.group_coordinator.service.catalog import make_catalog_host
+from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
 from sharebroker_server.group_coordinator.service.shards import make_transaction_host
@@ -63,11 +52,7 @@ from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.routing.router import GATEWAY
-from sharebroker_server.routing.router import GROUP_COORDINATOR
-from sharebroker_server.routing.router import LEADER
-from sharebroker_server.routing.router import SHARE_COORDINATOR
-from sharebroker_server.routing.router import Router
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR, Router
 from sharebroker_server.routing.transaction_check import CoordinatorCheck
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
@@ -81,14 +66,6 @@ from sharebroker_server.share_partition_leader.metrics.counters import Exhausted
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 from sharebroker_server.stream_log.port import StreamLog
-from sharebroker_server.coordinator_runtime.metrics import AnyHost
-from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers
-from sharebroker_server.group_coordinator.clients.group_markers import GroupMarkers
-from sharebroker_server.group_coordinator.service.catalog.servicer import CatalogServicer
-from sharebroker_server.group_coordinator.service.catalog.servicer import make_catalog_host
-from sharebroker_server.group_coordinator.service.servicer import Ports as GroupPorts
-from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
-from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
 
 
 @dataclass(frozen=True, slots=True)

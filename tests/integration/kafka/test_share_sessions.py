@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
-import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.kafka_wire.message_classes import Message
-from tests.integration.kafka.harness import Harness
-from tests.integration.kafka.harness import Readable
-from tests.integration.kafka.harness import acquire
-from tests.support.client import unique
-from tests.support.kafka_client import KafkaClient
-from tests.support.kafka_client import answered
-from tests.support.kafka_client import part
-from tests.support.kafka_client import runs
-from sharebroker_server.kafka_wire.schema import Message
-from tests.integration.kafka.world import Readable
-from tests.integration.kafka.world import World
-from tests.integration.kafka.world import acquire
 
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.kafka_wire.schema import Message
+from tests.integration.kafka.harness import Harness, Readable, acquire
+from tests.support.client import unique
+from tests.support.kafka_client import KafkaClient, answered, part, runs
 
 ACCEPT, RELEASE, REJECT, RENEW = [1], [2], [3], [4]
 LOCK_MS = 30_000

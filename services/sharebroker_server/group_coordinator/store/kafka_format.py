@@ -10,18 +10,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from typing import Final
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.names import INTERNAL_TOPIC_NAMES
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
 from sharebroker_server.group_coordinator.core.machine import Record
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.kafka_wire.encoder import put_uvarint
-from sharebroker_server.kafka_wire.message_classes import id_bytes
-from sharebroker_server.shard_topic.batches import KafkaRecord
 from sharebroker_server.kafka_wire.schema import id_bytes
-
+from sharebroker_server.shard_topic.batches import KafkaRecord
 
 OFFSET_COMMIT: Final = 1
 _VERSION: Final = 4

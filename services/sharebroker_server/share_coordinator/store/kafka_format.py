@@ -9,28 +9,20 @@ and tagged fields. Kafka has no delta index and deletes with one tombstone; here
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from typing import Any
-from typing import Final
-from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_protocol.model import StateBatch
-from sharebroker_server.kafka_wire.encoder import put_uvarint
-from sharebroker_server.kafka_wire.message_classes import id_bytes
-from sharebroker_server.shard_topic.batches import KafkaRecord
-from sharebroker_server.share_coordinator.core.state import CheckpointTombstone
-from sharebroker_server.share_coordinator.core.state import DeltaTombstone
-from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
-from sharebroker_server.share_coordinator.core.state import ShareDelta
-from sharebroker_server.share_coordinator.core.state import ShareRecord
-from sharebroker_server.kafka_wire.schema import id_bytes
-from sharebroker_server.share_coordinator.core.records import CheckpointTombstone
-from sharebroker_server.share_coordinator.core.records import DeltaTombstone
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
-from sharebroker_server.share_coordinator.core.records import ShareDelta
-from sharebroker_server.share_coordinator.core.records import ShareRecord
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_server.kafka_wire.encoder import put_uvarint
+from sharebroker_server.kafka_wire.schema import id_bytes
+from sharebroker_server.shard_topic.batches import KafkaRecord
+from sharebroker_server.share_coordinator.core.state import (
+    CheckpointTombstone,
+    DeltaTombstone,
+    ShareCheckpoint,
+    ShareDelta,
+    ShareRecord,
+)
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1
