@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
-from sharebroker_server.gateway.core.share_sessions import (
-    SessionCache,
-    SessionKey,
-    begin_acknowledge,
-    begin_fetch,
-)
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import AcquiredRange
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.gateway.core.share_sessions import SessionCache
+from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.gateway.core.share_sessions import begin_acknowledge
+from sharebroker_server.gateway.core.share_sessions import begin_fetch
 from sharebroker_server.leader_calls.values import AcquireResult
+from sharebroker_server.gateway.core.share_sessions import FetchIntent
+from sharebroker_server.gateway.core.share_sessions import PartitionOutcome
+
 
 LIMIT = 2
 MEMBERS = st.sampled_from(["a", "b", "c"])
@@ -34,7 +35,7 @@ STEPS = st.lists(
 
 
 class Naive:
-    """Sessions as dicts: `order` and `fresh` (to be told in any case) hold indexes of partitions."""
+    """Sessions as dicts: `order` and `fresh` (returned in any case) hold indexes of partitions."""
 
     def __init__(self) -> None:
         self.sessions: list[dict[str, Any]] = []
