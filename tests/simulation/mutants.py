@@ -26,7 +26,7 @@ from sharebroker_server.share_coordinator.core.commands import Initialize, Inspe
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
 from sharebroker_server.share_partition_leader.config import share_partition_settings
-from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, record_states
+from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, share_partition
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Effects,
@@ -87,8 +87,8 @@ def answer_before_write(self: SharePartition, event: Event, now: float) -> Effec
     return effects
 
 
-def no_roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:
-    return []
+def no_roll_back(runs: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:
+    pass
 
 
 def no_timer(self: ShareGroupPartition, deadline: float) -> None:
@@ -106,7 +106,7 @@ def no_holder_compare(
     self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
 ) -> None:
     first = batches[0].first
-    for lock in self.core.held():
+    for lock in self.core.in_flight.held():
         if lock.first <= first <= lock.last:
             holder, batches = lock.member, [batch._replace(token=None) for batch in batches]
     _acknowledge(self, holder, batches, reply, delay)
@@ -262,14 +262,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a failed state write is not rolled back",
-        lambda: [_on(record_states, "roll_back", no_roll_back)],
+        lambda: [_on(share_partition, "roll_back", no_roll_back)],
     ),
     Mutant("the lock timer is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
         "the delivery limit is not enforced",
         lambda: [
             _on(module, "after_failed_delivery", no_limit)
-            for module in (acknowledge, in_flight, record_states)
+            for module in (acknowledge, in_flight, share_partition)
         ],
         (Invariant.COUNT_LIMIT,),
     ),

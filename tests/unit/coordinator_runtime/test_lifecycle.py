@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.coordinator_runtime.lifecycle import (
     REJECTIONS,
     TRANSITIONS,
@@ -49,7 +49,7 @@ def test_every_rejection_is_retriable(state: ShardState) -> None:
     if state is ShardState.ACTIVE:
         assert state not in REJECTIONS
     else:
-        assert DESCRIPTIONS[REJECTIONS[state]].retriable
+        assert REJECTIONS[state].retriable
 
 
 def test_only_a_closed_shard_is_not_coordinator() -> None:

@@ -19,14 +19,7 @@ from sharebroker_server.routing.router import LeaderPeer
 from sharebroker_server.rpc.errors import wire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
-from tests.unit.gateway.consume.requests import (
-    ack,
-    assignment,
-    consuming,
-    own_membership,
-    refusal,
-    stream_of,
-)
+from tests.unit.gateway.consume.requests import ack, assignment, consuming, own_membership, refusal, stream_of
 from tests.unit.gateway.fakes import TOPIC, Stream, member
 
 EVERYTHING = 2**63 - 1

@@ -32,15 +32,7 @@ from sharebroker_server.leader_calls.watches import BaseWatch
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, refusing
-from tests.unit.gateway.share.requests import (
-    ACCEPT,
-    RENEW,
-    acknowledge,
-    answered,
-    fetch,
-    records_of,
-    refused,
-)
+from tests.unit.gateway.share.requests import ACCEPT, RENEW, acknowledge, answered, fetch, records_of, refused
 
 
 async def test_share_session_from_open_to_close(harness: Harness) -> None:
