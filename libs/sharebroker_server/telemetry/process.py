@@ -6,7 +6,7 @@ import asyncio
 import os
 import resource
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -140,14 +140,11 @@ class Appends:
     """Appends to all kinds of logs; a kind is listed from its first append on."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, Appended] = {}
+        self._kinds: defaultdict[str, Appended] = defaultdict(Appended)
 
     def of(self, kind: str) -> Appended:
         """Returns the metrics of one kind."""
-        found = self._kinds.get(kind)
-        if found is None:
-            found = self._kinds[kind] = Appended()
-        return found
+        return self._kinds[kind]
 
     def families(self) -> Iterable[Family]:
         """Returns the metric families."""
