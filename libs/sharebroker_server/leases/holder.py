@@ -54,14 +54,7 @@ from sharebroker_server.aio import SerialExecutor
 from sharebroker_server.leases.membership import FailureDetector, Membership, OutageLog, log_expired
 from sharebroker_server.leases.names import kind_of
 from sharebroker_server.leases.placement import Placement, ResourceKind, succeeds
-from sharebroker_server.leases.port import (
-    Lease,
-    LeaseLost,
-    LeaseStore,
-    LeasesUnavailable,
-    Member,
-    Ownership,
-)
+from sharebroker_server.leases.port import Lease, LeaseLost, LeaseStore, LeasesUnavailable, Member, Ownership
 
 _log = structlog.get_logger()
 

@@ -1,43 +1,55 @@
-"""What every record store promises: the memory twin, and Redis streams on each server there is."""
+"""The guarantees of every record store: the store in memory, and Redis streams on each available server."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
-
+from collections.abc import AsyncIterator
+from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
+from dataclasses import field
 import pytest
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.leases.port import LeaseStore
+from sharebroker_server.leases.port import LeasesUnavailable
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.record_log.core.batch import TimedOffset
-from sharebroker_server.record_log.core.log_state import Limits, Segment
-from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.log_state import Limits
+from sharebroker_server.record_log.core.log_state import Segment
+from sharebroker_server.record_log.core.producers import Marker
+from sharebroker_server.record_log.core.producers import Verified
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.record_log.port import Bounds, RecordStore
+from sharebroker_server.record_log.port import Bounds
+from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.record_log.redis import RedisRecordStore
-from sharebroker_server.redis_link.link import LinkSettings, RedisLink
+from sharebroker_server.redis_link.link import LinkSettings
+from sharebroker_server.redis_link.link import RedisLink
 from sharebroker_server.redis_link.links import connect
-from sharebroker_server.stream_log.port import (
-    LogFenced,
-    LogNotWritten,
-    LogOutcomeUnknown,
-    LogOutOfOrder,
-    LogUnavailable,
-)
+from sharebroker_server.stream_log.port import LogFenced
+from sharebroker_server.stream_log.port import LogNotWritten
+from sharebroker_server.stream_log.port import LogOutcomeUnknown
+from sharebroker_server.stream_log.port import LogOutOfOrder
+from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.telemetry.metrics import Appends
 from tests.support.lease import Lease
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.proxy import FaultProxy
-from tests.testkit.servers import Server, binaries, kinds, running
-from tests.testkit.shared_servers import CLUSTER, Servers
+from tests.testkit.servers import Server
+from tests.testkit.servers import binaries
+from tests.testkit.servers import kinds
+from tests.testkit.servers import running
+from tests.testkit.shared_servers import CLUSTER
+from tests.testkit.shared_servers import Servers
 from tests.testkit.waiting import eventually
-from tests.unit.record_log.batches import batch, stored
+from tests.unit.record_log.batches import batch
+from tests.unit.record_log.batches import stored
+from sharebroker_server.telemetry.process import Appends
+
 
 NAME = "partition:7f3c:0"
 SIZE = len(stored(0).data)
@@ -53,11 +65,11 @@ class Stores:
     appends: Appends = field(default_factory=Appends)
 
     async def owned(self, owner: str = "1/1") -> int:
-        """Claim the partition and tell its epoch."""
+        """Claims the partition and returns its epoch."""
         return (await self.leases.claim(NAME, owner, 60.0, force=True)).epoch
 
     async def filled(self, count: int) -> int:
-        """`count` batches of three records from offset 0; tells the epoch."""
+        """Appends `count` batches of three records from offset 0; returns the epoch."""
         epoch = await self.owned()
         await self.records.append(NAME, epoch, [stored(3 * i) for i in range(count)])
         return epoch
@@ -67,7 +79,7 @@ class Stores:
 
 
 class StoredLease(Lease):
-    """A lease in Redis; `reclaimed` is called whenever its epoch was to be raised."""
+    """A lease in Redis; `reclaimed` is called whenever its epoch had to be raised."""
 
     def __init__(self, link: RedisLink, reclaimed: Callable[[], None] = lambda: None) -> None:
         super().__init__()
@@ -291,7 +303,7 @@ async def test_leader_opens_the_log_of_its_predecessor(stores: Stores) -> None:
 
 @pytest.fixture(params=sorted(binaries()))
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server of this test's own, on the append-only file."""
+    """Starts a server for one test, with an append-only file."""
     with running(request.param, "--appendonly", "yes", "--appendfsync", "always") as own:
         yield own
 

@@ -1,18 +1,27 @@
-"""The link to a Redis Cluster: commands find their node, also when that becomes another one."""
+"""The link to a Redis Cluster: commands reach the node of their slot, also after the slot moves."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Iterator
-
+from collections.abc import AsyncIterator
+from collections.abc import Iterator
 import pytest
-
-from sharebroker_server.redis_link.cluster import ClusterLink, slot_of
+from sharebroker_server.redis_link.cluster import ClusterLink
+from sharebroker_server.redis_link.cluster import slot_of
 from sharebroker_server.redis_link.links import connect
-from sharebroker_server.redis_link.port import Link, RedisError, RedisRefused, RedisUnavailable, within
-from tests.testkit.redis_cluster import RedisCluster, redis_cluster
-from tests.testkit.servers import binaries, free_port, running
-from tests.testkit.waiting import eventually, until
+from sharebroker_server.redis_link.port import Link
+from sharebroker_server.redis_link.port import RedisError
+from sharebroker_server.redis_link.port import RedisRefused
+from sharebroker_server.redis_link.port import RedisUnavailable
+from sharebroker_server.redis_link.port import within
+from tests.testkit.redis_cluster import RedisCluster
+from tests.testkit.redis_cluster import redis_cluster
+from tests.testkit.servers import binaries
+from tests.testkit.servers import free_port
+from tests.testkit.servers import running
+from tests.testkit.waiting import eventually
+from tests.testkit.waiting import until
+
 
 pytestmark = pytest.mark.xdist_group("redis-cluster")
 
@@ -36,7 +45,7 @@ async def link(cluster: RedisCluster) -> AsyncIterator[Link]:
 
 
 async def counted(link: Link, key: str) -> int | None:
-    """The next number, or None while that does not go."""
+    """Returns the next number, or None while the command fails."""
     try:
         return int(await link.call("INCR", key, timeout=1.0))
     except RedisRefused:

@@ -1,16 +1,20 @@
-"""The link against real servers: order, coalescing, deadlines, scripts, log-in."""
+"""The link against real servers: order, coalescing, deadlines, scripts, authentication."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-
 import pytest
-
 from sharebroker_server.redis_link.link import RedisLink
-from sharebroker_server.redis_link.port import RedisOutcomeUnknown, RedisRefused, RedisUnavailable, within
-from tests.testkit.servers import Server, binaries, free_port, running
+from sharebroker_server.redis_link.port import RedisOutcomeUnknown
+from sharebroker_server.redis_link.port import RedisRefused
+from sharebroker_server.redis_link.port import RedisUnavailable
+from sharebroker_server.redis_link.port import within
+from tests.testkit.servers import Server
+from tests.testkit.servers import binaries
+from tests.testkit.servers import free_port
+from tests.testkit.servers import running
 
 
 @pytest.fixture(params=sorted(binaries()))
@@ -20,7 +24,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 async def reads(link: RedisLink) -> int:
-    """How many times the server has read from its sockets."""
+    """Returns how many times the server has read from its sockets."""
     stats: bytes = await link.call("INFO", "stats", timeout=5.0)
     return next(
         int(line.partition(b":")[2]) for line in stats.splitlines() if line.startswith(b"total_reads")

@@ -1,29 +1,31 @@
-"""The link to a primary that sentinels tell of: real ones, and what they may answer."""
+"""The link to a primary that sentinels name: real sentinels, and all their possible replies."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-
 import pytest
 import redis
-
 from sharebroker_server.redis_link.link import RedisLink
 from sharebroker_server.redis_link.links import connect
-from sharebroker_server.redis_link.port import (
-    Link,
-    RedisError,
-    RedisMisconfigured,
-    RedisPrimaryUnknown,
-    RedisRefused,
-    RedisUnavailable,
-)
-from sharebroker_server.redis_link.sentinel import Sentinels, SentinelUrl
+from sharebroker_server.redis_link.port import Link
+from sharebroker_server.redis_link.port import RedisError
+from sharebroker_server.redis_link.port import RedisMisconfigured
+from sharebroker_server.redis_link.port import RedisPrimaryUnknown
+from sharebroker_server.redis_link.port import RedisRefused
+from sharebroker_server.redis_link.port import RedisUnavailable
+from sharebroker_server.redis_link.sentinel import Sentinels
+from sharebroker_server.redis_link.sentinel import SentinelUrl
 from sharebroker_server.redis_link.server import Target
 from tests.testkit.proxy import FaultProxy
-from tests.testkit.sentinels import NAME, Monitored, monitored
-from tests.testkit.servers import binaries, free_port
-from tests.testkit.waiting import eventually, until
+from tests.testkit.sentinels import NAME
+from tests.testkit.sentinels import Monitored
+from tests.testkit.sentinels import monitored
+from tests.testkit.servers import binaries
+from tests.testkit.servers import free_port
+from tests.testkit.waiting import eventually
+from tests.testkit.waiting import until
+
 
 pytestmark = [pytest.mark.xdist_group("redis-sentinel"), pytest.mark.timeout(300)]
 
@@ -39,7 +41,7 @@ def servers() -> Iterator[Monitored]:
 
 
 async def counted(link: Link) -> int | None:
-    """The next number, or None while that does not go."""
+    """Returns the next number, or None while the command fails."""
     try:
         return int(await link.call("INCR", "n", timeout=1.0))
     except RedisRefused:
@@ -49,7 +51,7 @@ async def counted(link: Link) -> int | None:
 
 
 async def told(sentinels: Sentinels) -> Target:
-    """What they say, as soon as one does so in time."""
+    """Returns the sentinels' target, as soon as one of them replies in time."""
     found: list[Target] = []
 
     async def done() -> bool:
@@ -134,7 +136,7 @@ async def test_a_login_that_sentinels_do_not_know_is_no_hindrance(servers: Monit
 
 
 class Places:
-    """Leads to each of these in turn, the last one for good: sentinels that learn of a promotion."""
+    """Resolves to each of these in turn, and then always to the last: sentinels that detect a promotion."""
 
     def __init__(self, *targets: Target) -> None:
         self._targets = list(targets)

@@ -1,4 +1,4 @@
-"""Every API in every version: what is written is what kio writes, and reads back as it was."""
+"""Every API in every version: encoded bytes equal kio's, and decode to the same values."""
 
 from __future__ import annotations
 

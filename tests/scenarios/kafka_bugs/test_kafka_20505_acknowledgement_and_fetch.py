@@ -1,4 +1,4 @@
-"""KAFKA-20505: an acknowledgement completed a waiting fetch, came back to its own lock, and stood still."""
+"""KAFKA-20505: an acknowledgement completed a waiting fetch, returned to its own lock, and deadlocked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_without_the_wake_up_the_fetch_stands_still(harness: Harness) -> N
 
 
 async def test_after_an_acknowledgement_its_member_may_acquire_at_once(harness: Harness) -> None:
-    """The way that stood still in Kafka: from the completion back into the share-partition."""
+    """The path that deadlocked in Kafka: from the completion back into the share-partition."""
     for _ in range(10):
         await harness.publish(1)
     share_partition = await harness.share_partition()

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 from pathlib import Path
 from typing import Any
-
 import pytest
 import uvloop
-
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.process import node_identity, open_storage, report
+from sharebroker_server.broker.process import node_identity
+from sharebroker_server.broker.process import open_storage
+from sharebroker_server.broker.process import report
 from sharebroker_server.broker.redis import RedisConnections
-from sharebroker_server.broker.settings import ServeSettings, parse_config
+from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.broker.settings import parse_config
 from sharebroker_server.leases.names import partition
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import connect
@@ -22,6 +23,8 @@ from sharebroker_server.telemetry.metrics import Appends
 from tests.testkit.servers import running
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.telemetry.process import Appends
 
 
 def test_failed_host_lookups_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -52,18 +55,18 @@ def test_other_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_node_id_overrides_the_address() -> None:
-    settings = ServeSettings(redis="redis://r", config=parse_config(["node.id=7"]))
+    settings = ServeSettings(redis="redis://r", config=BrokerConfig.parse(["node.id=7"]))
     assert node_identity(settings, "here:1").node_id == 7
 
 
 def test_brokers_at_one_address_have_one_node_id() -> None:
-    settings = ServeSettings(redis="redis://r", config=parse_config(()))
+    settings = ServeSettings(redis="redis://r", config=BrokerConfig.parse(()))
     assert node_identity(settings, "here:1").node_id == node_identity(settings, "here:1").node_id
     assert node_identity(settings, "here:1").node_id != node_identity(settings, "here:2").node_id
 
 
 def test_the_data_folder_keeps_the_identity(tmp_path: Path) -> None:
-    settings = ServeSettings(data=tmp_path, config=parse_config(()))
+    settings = ServeSettings(data=tmp_path, config=BrokerConfig.parse(()))
     first, second = node_identity(settings, "here:1"), node_identity(settings, "here:2")
     assert first.node_id == second.node_id
     assert first.incarnation < second.incarnation

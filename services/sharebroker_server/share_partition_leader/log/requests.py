@@ -166,7 +166,9 @@ async def inspect_records(leadership: Leadership, request: pb.InspectRecordsRequ
         response.log_start_offset, response.log_end_offset = led.log.log_start_offset, led.log.log_end_offset
         loaded = leadership.loaded(request.group_id, part.topic_id, part.partition)
         if loaded is not None:
-            response.in_delivery.extend(_range(lock.first, lock.last) for lock in loaded.core.held())
+            response.in_delivery.extend(
+                _range(lock.first, lock.last) for lock in loaded.core.in_flight.held()
+            )
         await _read(led.log, part.from_offset, response)
 
     return await each(leadership, request.partitions, Response, inspect)

@@ -98,7 +98,7 @@ class ShareGroupPartition:
 
     def release_member(self, member_id: str, session_id: str = "") -> None:
         """Releases what a member holds, also through its streams, or what one share session acquired."""
-        holders = {held.member for held in self.core.held()}
+        holders = {held.member for held in self.core.in_flight.held()}
         self._handle(MembersLeft([h for h in holders if member_of(h) == member_id], session_id))
 
     def add_listener(self, listener: AvailabilityListener) -> None:

@@ -34,7 +34,7 @@ STEPS = st.lists(
 
 
 class Naive:
-    """Sessions as dicts: `order` and `fresh` (to be told in any case) hold indexes of partitions."""
+    """Sessions as dicts: `order` and `fresh` (returned in any case) hold indexes of partitions."""
 
     def __init__(self) -> None:
         self.sessions: list[dict[str, Any]] = []
