@@ -3,53 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from collections.abc import Callable
-from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.leases.port import LeaseStore
-from sharebroker_server.leases.port import LeasesUnavailable
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.record_log.core.batch import TimedOffset
-from sharebroker_server.record_log.core.log_state import Limits
-from sharebroker_server.record_log.core.log_state import Segment
-from sharebroker_server.record_log.core.producers import Marker
-from sharebroker_server.record_log.core.producers import Verified
+from sharebroker_server.record_log.core.log_state import Limits, Segment
+from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.record_log.port import Bounds
-from sharebroker_server.record_log.port import RecordStore
+from sharebroker_server.record_log.port import Bounds, RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.record_log.redis import RedisRecordStore
-from sharebroker_server.redis_link.link import LinkSettings
-from sharebroker_server.redis_link.link import RedisLink
+from sharebroker_server.redis_link.link import LinkSettings, RedisLink
 from sharebroker_server.redis_link.links import connect
-from sharebroker_server.stream_log.port import LogFenced
-from sharebroker_server.stream_log.port import LogNotWritten
-from sharebroker_server.stream_log.port import LogOutcomeUnknown
-from sharebroker_server.stream_log.port import LogOutOfOrder
-from sharebroker_server.stream_log.port import LogUnavailable
+from sharebroker_server.stream_log.port import (
+    LogFenced,
+    LogNotWritten,
+    LogOutcomeUnknown,
+    LogOutOfOrder,
+    LogUnavailable,
+)
 from sharebroker_server.telemetry.metrics import Appends
 from tests.support.lease import Lease
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.proxy import FaultProxy
-from tests.testkit.servers import Server
-from tests.testkit.servers import binaries
-from tests.testkit.servers import kinds
-from tests.testkit.servers import running
-from tests.testkit.shared_servers import CLUSTER
-from tests.testkit.shared_servers import Servers
+from tests.testkit.servers import Server, binaries, kinds, running
+from tests.testkit.shared_servers import CLUSTER, Servers
 from tests.testkit.waiting import eventually
-from tests.unit.record_log.batches import batch
-from tests.unit.record_log.batches import stored
-from sharebroker_server.telemetry.process import Appends
-
+from tests.unit.record_log.batches import batch, stored
 
 NAME = "partition:7f3c:0"
 SIZE = len(stored(0).data)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
+
 import pytest
+
 from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.links import connect
-from sharebroker_server.stream_log.port import Entry
-from sharebroker_server.stream_log.port import LogFenced
-from sharebroker_server.stream_log.port import LogNotWritten
-from sharebroker_server.stream_log.port import LogOutOfOrder
-from sharebroker_server.stream_log.port import StreamLog
+from sharebroker_server.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
 from sharebroker_server.telemetry.metrics import Appends
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.servers import kinds
-from tests.testkit.shared_servers import CLUSTER
-from tests.testkit.shared_servers import Servers
-from sharebroker_server.telemetry.process import Appends
-
+from tests.testkit.shared_servers import CLUSTER, Servers
 
 SHARD = "share-coordinator:7"
 

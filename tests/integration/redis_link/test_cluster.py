@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
-from collections.abc import Iterator
-import pytest
-from sharebroker_server.redis_link.cluster import ClusterLink
-from sharebroker_server.redis_link.cluster import slot_of
-from sharebroker_server.redis_link.links import connect
-from sharebroker_server.redis_link.port import Link
-from sharebroker_server.redis_link.port import RedisError
-from sharebroker_server.redis_link.port import RedisRefused
-from sharebroker_server.redis_link.port import RedisUnavailable
-from sharebroker_server.redis_link.port import within
-from tests.testkit.redis_cluster import RedisCluster
-from tests.testkit.redis_cluster import redis_cluster
-from tests.testkit.servers import binaries
-from tests.testkit.servers import free_port
-from tests.testkit.servers import running
-from tests.testkit.waiting import eventually
-from tests.testkit.waiting import until
+from collections.abc import AsyncIterator, Iterator
 
+import pytest
+
+from sharebroker_server.redis_link.cluster import ClusterLink, slot_of
+from sharebroker_server.redis_link.links import connect
+from sharebroker_server.redis_link.port import Link, RedisError, RedisRefused, RedisUnavailable, within
+from tests.testkit.redis_cluster import RedisCluster, redis_cluster
+from tests.testkit.servers import binaries, free_port, running
+from tests.testkit.waiting import eventually, until
 
 pytestmark = pytest.mark.xdist_group("redis-cluster")
 

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
-from collections.abc import Iterator
-from contextlib import asynccontextmanager
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+
 import pytest
 import redis
-from sharebroker_server.redis_link.link import LinkSettings
-from sharebroker_server.redis_link.link import RedisLink
-from sharebroker_server.redis_link.port import RedisMisconfigured
-from sharebroker_server.redis_link.port import RedisOutcomeUnknown
-from sharebroker_server.redis_link.port import RedisRefused
-from sharebroker_server.redis_link.port import RedisTooOld
-from sharebroker_server.redis_link.port import RedisUnavailable
-from sharebroker_server.redis_link.port import within
-from tests.testkit.proxy import FaultProxy
-from tests.testkit.servers import Server
-from tests.testkit.servers import binaries
-from tests.testkit.servers import running
-from tests.testkit.waiting import eventually
 
+from sharebroker_server.redis_link.link import LinkSettings, RedisLink
+from sharebroker_server.redis_link.port import (
+    RedisMisconfigured,
+    RedisOutcomeUnknown,
+    RedisRefused,
+    RedisTooOld,
+    RedisUnavailable,
+    within,
+)
+from tests.testkit.proxy import FaultProxy
+from tests.testkit.servers import Server, binaries, running
+from tests.testkit.waiting import eventually
 
 QUICK = LinkSettings(stall=2.0, attempt=0.5, backoff=0.01, backoff_max=0.05)
 PATIENT = replace(QUICK, stall=600.0)

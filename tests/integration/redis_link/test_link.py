@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+
 import pytest
+
 from sharebroker_server.redis_link.link import RedisLink
-from sharebroker_server.redis_link.port import RedisOutcomeUnknown
-from sharebroker_server.redis_link.port import RedisRefused
-from sharebroker_server.redis_link.port import RedisUnavailable
-from sharebroker_server.redis_link.port import within
-from tests.testkit.servers import Server
-from tests.testkit.servers import binaries
-from tests.testkit.servers import free_port
-from tests.testkit.servers import running
+from sharebroker_server.redis_link.port import RedisOutcomeUnknown, RedisRefused, RedisUnavailable, within
+from tests.testkit.servers import Server, binaries, free_port, running
 
 
 @pytest.fixture(params=sorted(binaries()))

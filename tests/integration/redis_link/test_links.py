@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+
 import pytest
 import redis
+
 from sharebroker_server.redis_link.link import RedisLink
 from sharebroker_server.redis_link.links import connect
-from sharebroker_server.redis_link.port import Link
-from sharebroker_server.redis_link.port import RedisError
-from sharebroker_server.redis_link.port import RedisMisconfigured
-from sharebroker_server.redis_link.port import RedisPrimaryUnknown
-from sharebroker_server.redis_link.port import RedisRefused
-from sharebroker_server.redis_link.port import RedisUnavailable
-from sharebroker_server.redis_link.sentinel import Sentinels
-from sharebroker_server.redis_link.sentinel import SentinelUrl
+from sharebroker_server.redis_link.port import (
+    Link,
+    RedisError,
+    RedisMisconfigured,
+    RedisPrimaryUnknown,
+    RedisRefused,
+    RedisUnavailable,
+)
+from sharebroker_server.redis_link.sentinel import Sentinels, SentinelUrl
 from sharebroker_server.redis_link.server import Target
 from tests.testkit.proxy import FaultProxy
-from tests.testkit.sentinels import NAME
-from tests.testkit.sentinels import Monitored
-from tests.testkit.sentinels import monitored
-from tests.testkit.servers import binaries
-from tests.testkit.servers import free_port
-from tests.testkit.waiting import eventually
-from tests.testkit.waiting import until
-
+from tests.testkit.sentinels import NAME, Monitored, monitored
+from tests.testkit.servers import binaries, free_port
+from tests.testkit.waiting import eventually, until
 
 pytestmark = [pytest.mark.xdist_group("redis-sentinel"), pytest.mark.timeout(300)]
 

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 from pathlib import Path
 from typing import Any
+
 import pytest
 import uvloop
+
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.process import node_identity
-from sharebroker_server.broker.process import open_storage
-from sharebroker_server.broker.process import report
+from sharebroker_server.broker.process import node_identity, open_storage, report
 from sharebroker_server.broker.redis import RedisConnections
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.settings import parse_config
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases.names import partition
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import connect
@@ -23,8 +23,6 @@ from sharebroker_server.telemetry.metrics import Appends
 from tests.testkit.servers import running
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
-from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.telemetry.process import Appends
 
 
 def test_failed_host_lookups_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
