@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.events import AcquireRequest
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
-    ShareGroupPartition,
-)
-from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
-from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, Harness, code
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
+from tests.scenarios.kafka_bugs.safeguards import acquired
+from tests.scenarios.kafka_bugs.safeguards import fails_without
+from tests.unit.share_partition_leader.harness import ACCEPT
+from tests.unit.share_partition_leader.harness import RELEASE
+from tests.unit.share_partition_leader.harness import Harness
+from tests.unit.share_partition_leader.harness import code
 from tests.unit.share_partition_leader.virtual_time import settle
+from sharebroker_server.share_partition_leader.core.events import Acknowledge
 
 
 async def released_records_complete_a_waiting_fetch(harness: Harness) -> None:
@@ -51,7 +54,7 @@ async def test_after_an_acknowledgement_its_member_may_acquire_at_once(harness: 
             return
         offset = taken.acquired[0].first
         accepted.append(offset)
-        share_partition.acknowledge("m1", [AckBatch(offset, offset, (ACCEPT,))], done)
+        share_partition.handle(Acknowledge("m1", [AckBatch(offset, offset, (ACCEPT,))], done))
 
     done(None)
     async with asyncio.timeout(10.0):

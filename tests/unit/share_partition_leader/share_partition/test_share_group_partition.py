@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.events import (
-    AcquireRequest,
-    LostLock,
-    SharePartitionSettings,
-)
+from sharebroker_server.share_partition_leader.core.events import AcquireRequest
+from sharebroker_server.share_partition_leader.core.events import LostLock
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
-from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
-    ShareGroupPartition,
-    member_holder,
-    member_of,
-    new_stream_holder,
-)
+from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
+from sharebroker_server.share_partition_leader.share_partition.reading import NotFetched
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import member_holder
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import member_of
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import new_stream_holder
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
-from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, RENEW, TOPIC, Harness
-from tests.unit.share_partition_leader.virtual_time import now, settle
+from tests.unit.share_partition_leader.harness import ACCEPT
+from tests.unit.share_partition_leader.harness import RELEASE
+from tests.unit.share_partition_leader.harness import RENEW
+from tests.unit.share_partition_leader.harness import TOPIC
+from tests.unit.share_partition_leader.harness import Harness
+from tests.unit.share_partition_leader.virtual_time import now
+from tests.unit.share_partition_leader.virtual_time import settle
+from sharebroker_server.share_partition_leader.core.events import Acknowledge
+from sharebroker_server.share_partition_leader.core.events import Configure
+
 
 RESOURCE = f"partition:{TOPIC}:0"
 
@@ -82,7 +86,7 @@ def say(
     share_partition: ShareGroupPartition, who: Listener, first: int, last: int, kind: int = ACCEPT
 ) -> Outcome:
     outcome = Outcome()
-    share_partition.acknowledge(who.holder, [AckBatch(first, last, (kind,))], outcome)
+    share_partition.handle(Acknowledge(who.holder, [AckBatch(first, last, (kind,))], outcome))
     return outcome
 
 
@@ -136,7 +140,7 @@ async def test_a_rejected_acknowledgement_raises_and_does_not_reply(harness: Har
     share_partition = await held(harness, me)
     outcome = Outcome()
     with pytest.raises(KafkaError, match="INVALID_RECORD_STATE"):
-        share_partition.acknowledge("another", [AckBatch(0, 0, (ACCEPT,))], outcome)
+        share_partition.handle(Acknowledge("another", [AckBatch(0, 0, (ACCEPT,))], outcome))
     await settle()
     assert (outcome.told, harness.persister.writes) == ([], [])
 
@@ -274,7 +278,7 @@ async def test_lock_timeouts_are_reported_and_written(harness: Harness, me: List
 async def test_an_earlier_deadline_moves_the_timer(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     await harness.publish(5)
-    share_partition.configure(SharePartitionSettings(lock_duration=1.0))
+    share_partition.handle(Configure(SharePartitionSettings(lock_duration=1.0)))
     quick = Listener("quick")
     share_partition.join(quick)
     start = now()
