@@ -18,13 +18,14 @@ from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from sharebroker_protocol.membership.machine import (
+from sharebroker_protocol.membership import (
+    Callback,
     HeartbeatRequest,
     HeartbeatResponse,
     Membership,
     MembershipSettings,
+    Partitions,
 )
-from sharebroker_protocol.membership.reconciler import Callback, Partitions
 from sharebroker_protocol.model import TopicIdPartition, TopicPartition
 
 

@@ -17,7 +17,7 @@ from sharebroker.consumer.config import ConsumerConfig, LockLost
 from sharebroker_protocol.delivery.v1.delivery_pb2 import AcknowledgementResult, AcquireMode, Delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
-from sharebroker_protocol.membership.reconciler import Partitions
+from sharebroker_protocol.membership import Partitions
 from sharebroker_protocol.records.batches import Decoded, decode
 from sharebroker_protocol.records.record import AcknowledgeType, Acquisition
 
