@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from hypothesis import given
-from hypothesis import settings
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from tests.support.examples import scaled
-from tests.testkit.memory.stream_log import Fault
-from tests.testkit.memory.stream_log import MemoryStreamLog
-from tests.unit.coordinator_runtime.harness import Get
-from tests.unit.coordinator_runtime.harness import Harness
-from tests.unit.coordinator_runtime.harness import Put
+from tests.testkit.memory.stream_log import Fault, MemoryStreamLog
+from tests.unit.coordinator_runtime.harness import Get, Harness, Put
 
 
 class Event(Enum):

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.membership.machine import HeartbeatResponse
-from sharebroker_protocol.membership.machine import Membership
-from sharebroker_protocol.membership.machine import MembershipSettings
-from sharebroker_protocol.membership.machine import MemberState
-from sharebroker_protocol.membership.reconciler import Callback
-from sharebroker_protocol.membership.reconciler import Partitions
-from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_protocol.membership import Callback
-from sharebroker_protocol.membership import HeartbeatResponse
-from sharebroker_protocol.membership import Membership
-from sharebroker_protocol.membership import MembershipSettings
-from sharebroker_protocol.membership import MemberState
-from sharebroker_protocol.membership import Partitions
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.membership import (
+    Callback,
+    HeartbeatResponse,
+    Membership,
+    MembershipSettings,
+    MemberState,
+    Partitions,
+)
+from sharebroker_protocol.model import TopicIdPartition
 
 ASSIGNMENTS = st.frozensets(st.integers(0, 3).map(lambda n: TopicIdPartition("a", n)))
 CODES = st.sampled_from(

@@ -6,28 +6,21 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_protocol.membership.machine import LEAVE_EPOCH
-from sharebroker_protocol.membership.machine import HeartbeatRequest
-from sharebroker_protocol.membership.machine import HeartbeatResponse
-from sharebroker_protocol.membership.machine import Membership
-from sharebroker_protocol.membership.machine import MembershipSettings
+from sharebroker_protocol.membership import (
+    LEAVE_EPOCH,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Membership,
+    MembershipSettings,
+)
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.clients import Coordinators
-from sharebroker_server.gateway.clients import raise_moved
+from sharebroker_server.gateway.clients import Coordinators, raise_moved
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_protocol.membership import LEAVE_EPOCH
-from sharebroker_protocol.membership import HeartbeatRequest
-from sharebroker_protocol.membership import HeartbeatResponse
-from sharebroker_protocol.membership import Membership
-from sharebroker_protocol.membership import MembershipSettings
-from sharebroker_server.gateway.clients.coordinators import Coordinators
-from sharebroker_server.gateway.clients.coordinators import raise_moved
-
 
 if TYPE_CHECKING:
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (

@@ -8,37 +8,23 @@ assigned a partition, which happens once the state exists. See services/decision
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import Final
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
+
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.membership.machine import JOIN_EPOCH
-from sharebroker_protocol.membership.machine import LEAVE_EPOCH
-from sharebroker_protocol.membership.machine import HeartbeatRequest
-from sharebroker_protocol.model import AcquireMode
-from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.membership import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatRequest
+from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.clients import Backoff
-from sharebroker_server.gateway.clients import error_of
+from sharebroker_server.gateway.clients import Backoff, error_of
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
-from sharebroker_server.gateway.consume.membership import Identity
-from sharebroker_server.gateway.consume.membership import heartbeat
+from sharebroker_server.gateway.consume.membership import Identity, heartbeat
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.share.fetch import MultiLeaderFetch
-from sharebroker_server.leader_calls.values import AcquireCall
-from sharebroker_server.leader_calls.values import AcquireResult
-from sharebroker_protocol.membership import JOIN_EPOCH
-from sharebroker_protocol.membership import LEAVE_EPOCH
-from sharebroker_protocol.membership import HeartbeatRequest
-from sharebroker_server.gateway.clients.coordinators import Backoff
-from sharebroker_server.gateway.clients.leaders import error_of
-
+from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 
 _RETRY_SECONDS: Final = 1.0
 """Seconds beyond its wait for which an acquisition is retried."""
