@@ -19,15 +19,14 @@ from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.machine import Decision
 from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.group_coordinator.service.share_groups import lag
+from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.share_coordinator.core import checks, machine, recording
+from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
-from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
 from sharebroker_server.share_partition_leader.config import share_partition_settings
-from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, record_states
+from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, share_partition
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Effects,
@@ -88,8 +87,8 @@ def answer_before_write(self: SharePartition, event: Event, now: float) -> Effec
     return effects
 
 
-def no_roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:
-    return []
+def no_roll_back(runs: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:
+    pass
 
 
 def no_timer(self: ShareGroupPartition, deadline: float) -> None:
@@ -107,7 +106,7 @@ def no_holder_compare(
     self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
 ) -> None:
     first = batches[0].first
-    for lock in self.core.held():
+    for lock in self.core.in_flight.held():
         if lock.first <= first <= lock.last:
             holder, batches = lock.member, [batch._replace(token=None) for batch in batches]
     _acknowledge(self, holder, batches, reply, delay)
@@ -124,14 +123,17 @@ def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
     return None if lease is None else lease.epoch
 
 
+_check_write = machine.check_write
+
+
 def no_epoch_check(command: Write, state: ShareState | None) -> ShareState:
-    return state or checks.check_write(command, state)
+    return state or _check_write(command, state)
 
 
 def no_leader_epoch_check(command: Write, state: ShareState | None) -> ShareState:
     if state is not None:
         command = command._replace(leader_epoch=max(command.leader_epoch, state.leader_epoch))
-    return checks.check_write(command, state)
+    return _check_write(command, state)
 
 
 def no_initialize_check(command: Initialize, state: ShareState | None) -> None:
@@ -139,7 +141,7 @@ def no_initialize_check(command: Initialize, state: ShareState | None) -> None:
 
 
 def wiping_initialize(command: Initialize, state: ShareState | None, now: float) -> ShareCheckpoint:
-    kept = recording.first_checkpoint(command, state, now)
+    kept = checkpointing.first_checkpoint(command, state, now)
     return kept._replace(start_offset=command.start_offset, state_batches=(), delivery_complete_count=-1)
 
 
@@ -199,7 +201,7 @@ def side_by_side(
     return [batch for batch in (*runs, *added) if batch.first >= start_offset]
 
 
-def every_other_number(state: ShareState, rules: recording.CheckpointRules) -> int:
+def every_other_number(state: ShareState, rules: checkpointing.CheckpointRules) -> int:
     return state.last_delta_index + 2
 
 
@@ -260,14 +262,14 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a failed state write is not rolled back",
-        lambda: [_on(record_states, "roll_back", no_roll_back)],
+        lambda: [_on(share_partition, "roll_back", no_roll_back)],
     ),
     Mutant("the lock timer is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
         "the delivery limit is not enforced",
         lambda: [
             _on(module, "after_failed_delivery", no_limit)
-            for module in (acknowledge, in_flight, record_states)
+            for module in (acknowledge, in_flight, share_partition)
         ],
         (Invariant.COUNT_LIMIT,),
     ),
@@ -301,20 +303,21 @@ MUTANTS: Final = (
         ],
     ),
     Mutant(
-        "a checkpoint contains only the last write", lambda: [_on(recording, "combine", forgetful_checkpoint)]
+        "a checkpoint contains only the last write",
+        lambda: [_on(checkpointing, "combine", forgetful_checkpoint)],
     ),
     Mutant(
         "a failed append counts as successful", lambda: [_on(SimulatedRecordStore, "append", failure_ignored)]
     ),
     Mutant(
         "a delta index is skipped",
-        lambda: [_on(recording, "_next_delta_index", every_other_number)],
+        lambda: [_on(checkpointing, "_next_delta_index", every_other_number)],
     ),
     Mutant("the lag is too high by one", lambda: [_on(lag, "_row", lag_of_the_log)]),
     Mutant("locks time out too early", lambda: [_on(Locks, "expire", hasty_locks)]),
     Mutant("locks time out too late", lambda: [_on(ShareGroupPartition, "_arm", late_timer)]),
-    Mutant("a late write decreases the start offset", lambda: [_on(recording, "_advance", as_it_came)]),
-    Mutant("a checkpoint contains an offset twice", lambda: [_on(recording, "combine", side_by_side)]),
+    Mutant("a late write decreases the start offset", lambda: [_on(checkpointing, "_advance", as_it_came)]),
+    Mutant("a checkpoint contains an offset twice", lambda: [_on(checkpointing, "combine", side_by_side)]),
     Mutant(
         "the start offset in memory differs from the log",
         lambda: [_on(machine.ShareCoordinatorMachine, "_inspect", another_start)],

@@ -16,7 +16,6 @@ from sharebroker_server.broker import roles
 from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import FailureDetector
@@ -24,6 +23,7 @@ from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.rpc.server import Service
 from tests.simulation.history import History
 from tests.simulation.plan import Plan

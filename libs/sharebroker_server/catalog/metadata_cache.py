@@ -19,10 +19,9 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.codec import CatalogCodec
-from sharebroker_server.catalog.decide import effective_broker
-from sharebroker_server.catalog.machine import SHARD
+from sharebroker_server.catalog.machine import SHARD, effective_broker
 from sharebroker_server.catalog.records import (
+    CatalogCodec,
     CatalogRecord,
     ConfigRecord,
     ConfigResource,

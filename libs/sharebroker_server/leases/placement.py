@@ -5,7 +5,7 @@ which member should own each resource, computed from the members and cached unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -61,10 +61,15 @@ def _weight(resource: str, node_id: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """A kind of resources with the role that owns it; `resources` lists those to own at all times."""
+    """A kind of resources with the role that owns it; `resources` lists those to own at all times.
+
+    The callbacks belong to the code that works with the resources.
+    """
 
     resources: Callable[[], Iterable[str]]
     role: str
+    on_acquired: Callable[[str, int], Awaitable[None]]
+    on_lost: Callable[[str], Awaitable[None]]
 
 
 class Placement:

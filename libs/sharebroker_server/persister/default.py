@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import structlog
 from typing_extensions import override
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_protocol.tracing.context import TraceContext
 from sharebroker_server.aio import doubling
-from sharebroker_server.cluster.router import Peer
 from sharebroker_server.persister.port import (
     Begun,
     Changes,
@@ -28,6 +31,7 @@ from sharebroker_server.persister.port import (
     SharePartitionState,
     StateSummary,
 )
+from sharebroker_server.routing.router import Peer
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
@@ -36,12 +40,6 @@ if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
 
     _Peer = Peer[ShareCoordinatorServiceAsyncStub]
 
-from contextlib import nullcontext
-
-import structlog
-
-from sharebroker_protocol import tracing
-from sharebroker_protocol.tracing.context import TraceContext
 
 RETRIABLE: Final = frozenset(
     {
@@ -74,7 +72,7 @@ class PersisterSettings:
 
 
 class Coordinators(Protocol):
-    """Finds share coordinators (see `sharebroker_server.cluster.router`)."""
+    """Finds share coordinators (see `sharebroker_server.routing.router`)."""
 
     def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
         """The shard that stores a share-partition's state."""

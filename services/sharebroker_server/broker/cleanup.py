@@ -14,8 +14,8 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as s
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.aio import Tasks
 from sharebroker_server.catalog.records import CatalogRecord, TopicDeletedRecord
-from sharebroker_server.cluster.router import SHARE_COORDINATOR, Peer, Router
 from sharebroker_server.leases import names
+from sharebroker_server.routing.router import SHARE_COORDINATOR, Peer, Router
 
 _log = structlog.get_logger()
 

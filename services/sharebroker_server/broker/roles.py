@@ -23,33 +23,28 @@ from sharebroker_server.broker.cleanup import Cleanup
 from sharebroker_server.broker.observability import Observability
 from sharebroker_server.broker.redis import VerifyState
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.catalog.internal_topics import internal_partitions, partition_count
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR, Router
-from sharebroker_server.cluster.transaction_check import CoordinatorCheck
-from sharebroker_server.coordinator_runtime.metrics import AnyHost
+from sharebroker_server.catalog.names import internal_partitions, partition_count
+from sharebroker_server.coordinator_runtime.host import AnyHost
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.grpc.admin_servicer import AdminServicer
 from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
-from sharebroker_server.gateway.grpc.plan_servicer import PlanServicer
-from sharebroker_server.gateway.grpc.produce_servicer import ProduceServicer
-from sharebroker_server.gateway.grpc.share_servicer import ShareServicer
+from sharebroker_server.gateway.grpc.servicers import AdminServicer, PlanServicer, ProduceServicer
+from sharebroker_server.gateway.grpc.share import ShareServicer
 from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.call import KafkaListener
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.gateway.metrics import gateway_families
-from sharebroker_server.gateway.share.session_reaper import SessionReaper
-from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
+from sharebroker_server.gateway.share.acknowledge import SessionReaper
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
-from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
+from sharebroker_server.group_coordinator.clients.markers import AllMarkers, GroupMarkers, LeaderMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.service.catalog.servicer import CatalogServicer, make_catalog_host
+from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
-from sharebroker_server.group_coordinator.service.servicer import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
-from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
-from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.share_groups import Ports as GroupPorts
+from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import PortProbe
 from sharebroker_server.leases.port import LeaseStore
@@ -57,6 +52,8 @@ from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR, Router
+from sharebroker_server.routing.transaction_check import CoordinatorCheck
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
@@ -120,10 +117,10 @@ async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     base.rechecks.append(host.recheck)
     stack.push_async_callback(host.stop)
     interval = base.settings.config.share_coordinator_state_topic_prune_interval_ms / 1000
-    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval, config.write_timeout)
+    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval)
     cleanup.start()
     stack.push_async_callback(cleanup.stop)
-    servicer = ShareCoordinator(host, config, base.catalog.partition_exists, base.storage.keys.log)
+    servicer = ShareCoordinator(host, base.catalog.partition_exists, base.storage.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
     return [
         _service(

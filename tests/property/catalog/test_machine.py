@@ -10,17 +10,16 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_server import compaction
 from sharebroker_server.catalog import catalog as catalog_module
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.codec import CatalogCodec
-from sharebroker_server.catalog.commands import (
+from sharebroker_server.catalog.machine import (
     AlterConfigs,
     CatalogCommand,
+    CatalogMachine,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
     NameCluster,
 )
-from sharebroker_server.catalog.machine import CatalogMachine
-from sharebroker_server.catalog.records import ConfigResource, ResourceType
+from sharebroker_server.catalog.records import CatalogCodec, ConfigResource, ResourceType
 from sharebroker_server.config.broker import BrokerConfig
 
 names = st.sampled_from(["a", "b", "c", "d.e", "d_e"])

@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.pipeline.core.state_log import Entry, Kind, OffsetStatus, Run, check, replay
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Command
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta, ShareRecord
-from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_coordinator.core.state import (
+    ShareCheckpoint,
+    ShareDelta,
+    ShareRecord,
+    ShareState,
+)
 from tests.property.share_coordinator.commands import KEYS, commands
 from tests.unit.share_coordinator.harness import Shard
 

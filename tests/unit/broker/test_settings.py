@@ -15,8 +15,8 @@ from sharebroker_server.broker.settings import (
     parse_roles,
     parse_tls,
 )
-from sharebroker_server.cluster.router import ROLES
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.routing.router import ROLES
 
 
 def test_roles() -> None:

@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.codec import CatalogCodec
 from sharebroker_server.catalog.machine import SHARD
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
+    CatalogCodec,
     CatalogRecord,
     ConfigRecord,
     ConfigResource,

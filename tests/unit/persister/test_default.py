@@ -13,10 +13,10 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.cluster.router import Peer
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings, RequestBatcher
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
+from sharebroker_server.routing.router import Peer
 from tests.testkit.waiting import eventually
 
 KEY = SharePartitionKey("g", "T" * 22, 3)

@@ -9,14 +9,7 @@ from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.record_validation import LogSettings
 from tests.testkit.memory.stream_log import Fault
 from tests.unit.record_log.batches import batch
-from tests.unit.record_log.harness import (
-    NAME,
-    SIZE,
-    Harness,
-    code_of,
-    error_of,
-    settled,
-)
+from tests.unit.record_log.harness import NAME, SIZE, Harness, code_of, error_of, settled
 
 
 async def test_appends_that_arrive_meanwhile_go_together(harness: Harness) -> None:
@@ -85,5 +78,5 @@ async def test_a_group_that_failed_leaves_no_sequences(harness: Harness) -> None
     log = await harness.open()
     harness.store.fail_next_append(Fault.NOT_WRITTEN)
     assert await code_of(log.append(batch(3, producer=(7, 0, 0)))) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.transactions.producers() == {}
+    assert log.transactions.producers == {}
     assert await log.append(batch(3, producer=(7, 0, 0))) == Appended(0, 2, -1)

@@ -18,14 +18,7 @@ from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.stream_log.port import LogUnavailable
 from tests.testkit.memory.stream_log import Fault
 from tests.unit.record_log.batches import batch, stored
-from tests.unit.record_log.harness import (
-    NAME,
-    SIZE,
-    Harness,
-    code_of,
-    offsets,
-    until_open,
-)
+from tests.unit.record_log.harness import NAME, SIZE, Harness, code_of, offsets, until_open
 
 
 def test_every_phase_has_transitions_and_closed_is_final() -> None:

@@ -13,9 +13,9 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.codec import CatalogCodec
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
+    CatalogCodec,
     CatalogRecord,
     ConfigRecord,
     ConfigResource,
@@ -23,8 +23,6 @@ from sharebroker_server.catalog.records import (
     Topic,
     TopicRecord,
 )
-from sharebroker_server.cluster.router import Peer
-from sharebroker_server.cluster.transaction_check import Claim, TransactionCheck
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
@@ -33,7 +31,9 @@ from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.routing.router import Peer
+from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
+from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host
 from sharebroker_server.share_partition_leader.leadership import Leadership, Ports
@@ -182,7 +182,7 @@ class Harness:
         self.catalog = MetadataCache(self.log, BrokerConfig(), poll=1e6)
         config = ShareCoordinatorConfig.of(BrokerConfig(share_coordinator_state_topic_num_partitions=1))
         self._host = make_host(self.log, config)
-        coordinator = ShareCoordinator(self._host, config, lambda *_: True, str)
+        coordinator = ShareCoordinator(self._host, lambda *_: True, str)
         settings = PersisterSettings(call_timeout=5.0)
         persister = DefaultPersister(_Coordinators(coordinator), settings)
         self.persister = Faults(persister)

@@ -249,7 +249,7 @@ async def test_a_late_forget_request_keeps_locks(harness: Harness) -> None:
     async with stream(harness, credit=100) as consumer:
         await consumer.got_offsets(8, 9)
         assert (await harness.stub.ReleaseMember(_release(""))).released == 1
-        assert len((await harness.share_partition()).core.held()) == 1
+        assert len((await harness.share_partition()).core.in_flight.held()) == 1
         assert await consumer.acknowledge_all(ack(8)) == [(8, 8, ErrorCode.NONE)]
 
 

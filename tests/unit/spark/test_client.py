@@ -13,7 +13,7 @@ from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.gateway.v1.plan_pb2 import OpenSessionRequest
 from sharebroker_protocol.rpc_status import status_code, trailing_metadata
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 from sharebroker_spark import client as module
 from sharebroker_spark.client import CallResult, Client, log_spans, shared
 from tests.unit.spark.fake_client import FakeClient

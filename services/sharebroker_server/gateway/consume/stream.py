@@ -14,6 +14,7 @@ from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.consume.leader_fan_in import LeaderFanIn
 from sharebroker_server.gateway.consume.membership import Identity, StreamMember
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import (
     acquire_mode,
     check_bounds,
@@ -21,7 +22,6 @@ from sharebroker_server.gateway.core.validation import (
     check_topic_names,
     refused,
 )
-from sharebroker_server.gateway.core.values import SessionKey
 
 _MOST: Final = 2**31 - 1
 

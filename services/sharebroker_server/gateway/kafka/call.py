@@ -9,8 +9,8 @@ from typing import Any, Final, Generic, Protocol
 
 from typing_extensions import TypeVar
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView

@@ -32,12 +32,12 @@ import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
-from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.leases import names
 from sharebroker_server.leases.membership import IsRefused
 from sharebroker_server.leases.placement import preferred, spread
 from sharebroker_server.leases.port import LeasesUnavailable, Member
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 
 _log = structlog.get_logger()
 

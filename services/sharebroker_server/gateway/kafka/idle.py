@@ -30,8 +30,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from sharebroker_protocol.clock import now
-from sharebroker_server.gateway.core.sessions import INITIAL_EPOCH, Session
-from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.core.share_sessions import INITIAL_EPOCH, Session, SessionKey
 from sharebroker_server.gateway.kafka.call import Call, Dispatch, Reply
 from sharebroker_server.gateway.share.fetch import seconds_of
 from sharebroker_server.kafka_wire.frames import (
@@ -48,7 +47,7 @@ from sharebroker_server.kafka_wire.messages import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from sharebroker_server.share_calls.values import RecordsWatch
+from sharebroker_server.leader_calls.values import RecordsWatch
 
 
 @dataclass(frozen=True, slots=True)

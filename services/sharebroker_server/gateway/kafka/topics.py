@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.internal_topics import IDS, NAMES
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.kafka.call import Call
@@ -49,7 +49,11 @@ def topic_of(call: Call, name: str | None, topic_id: str = "") -> Topic:
     Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
     """
     if not topic_id and name is not None:
-        return internal_topics.topic(call.gateway, name) if name in IDS else call.gateway.topic(name)
+        return (
+            internal_topics.topic(call.gateway, name)
+            if name in INTERNAL_TOPIC_IDS
+            else call.gateway.topic(name)
+        )
     topic = topic_by_id(call, topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -58,14 +62,14 @@ def topic_of(call: Call, name: str | None, topic_id: str = "") -> Topic:
 
 def topic_by_id(call: Call, topic_id: str) -> Topic | None:
     """Returns the topic with this id."""
-    if topic_id in NAMES:
-        return internal_topics.topic(call.gateway, NAMES[topic_id])
+    if topic_id in INTERNAL_TOPIC_NAMES:
+        return internal_topics.topic(call.gateway, INTERNAL_TOPIC_NAMES[topic_id])
     return call.gateway.catalog.topic_by_id(topic_id)
 
 
 def is_internal(topic: Topic) -> bool:
     """Returns whether the topic is internal: read-only, and visible to Kafka clients only."""
-    return topic.topic_id in NAMES
+    return topic.topic_id in INTERNAL_TOPIC_NAMES
 
 
 def locate(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import check_not_internal
+from sharebroker_server.catalog.names import check_not_internal
 from sharebroker_server.gateway.kafka.call import Call
 
 _EPOCH_PER_TRANSACTION = 2

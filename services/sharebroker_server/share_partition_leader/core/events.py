@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, AcquireMode, RecordState, StateBatch
-from sharebroker_server.share_calls.values import Left
+from sharebroker_server.leader_calls.values import Left
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.core.in_flight import Transition

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.cluster.transaction_check import Claim, TransactionCheck
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
 from sharebroker_server.record_log.core.producers import UnverifiedError, Verified
 from sharebroker_server.record_log.lifecycle import not_leader
-from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
+from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.share_partition_leader.leadership import LedPartition
 
 

@@ -14,7 +14,7 @@ from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.cluster.router import GROUP_COORDINATOR, Router
+from sharebroker_server.routing.router import GROUP_COORDINATOR, Router
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 
 _log = structlog.get_logger()

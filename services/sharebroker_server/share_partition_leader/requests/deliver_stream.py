@@ -38,7 +38,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import doubling
-from sharebroker_server.share_calls.values import DeliverInput, DeliverOpen, DeliverOutput
+from sharebroker_server.leader_calls.values import DeliverInput, DeliverOpen, DeliverOutput
 from sharebroker_server.share_partition_leader.config import (
     DEFAULT_BATCH_SIZE,
     LONGEST_RETRY_DELAY,
@@ -268,7 +268,8 @@ class DeliverySession:
         In Kafka this follows from clients that fetch only when all records are acknowledged.
         """
         core = share_partition.core
-        if (key in self._isolated or core.next_is_throttled()) and core.holds(self.holder):
+        throttled = core.in_flight.next_is_throttled(core.settings.throttle_limit)
+        if (key in self._isolated or throttled) and core.in_flight.holds(self.holder):
             self._isolated.add(key)
             return True
         self._isolated.discard(key)
@@ -343,7 +344,7 @@ def _divide(share_partition: ShareGroupPartition, acks: Sequence[AckRequest]) ->
         middle = len(acks) // 2
         return [acks[:middle], acks[middle:]]
     (ack,) = acks
-    pieces = share_partition.core.split_by_run(ack.first, ack.last) if ack.first < ack.last else ()
+    pieces = share_partition.core.in_flight.split_by_run(ack.first, ack.last) if ack.first < ack.last else ()
     return [[ack._replace(first=first, last=last)] for first, last in pieces] or [acks]
 
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
     AckResult,
@@ -24,7 +24,7 @@ from sharebroker_server.share_calls.values import (
     ReconcileCall,
     ReconcileResult,
 )
-from sharebroker_server.share_calls.watches import BaseWatch
+from sharebroker_server.leader_calls.watches import BaseWatch
 from sharebroker_server.share_partition_leader.config import DEFAULT_BATCH_SIZE
 from sharebroker_server.share_partition_leader.core.events import AcquireRequest
 from sharebroker_server.share_partition_leader.leadership import Leadership

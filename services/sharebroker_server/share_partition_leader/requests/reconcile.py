@@ -9,7 +9,7 @@ from functools import partial
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
-from sharebroker_server.share_calls.values import Left, ReconcileCall, ReconcileResult
+from sharebroker_server.leader_calls.values import Left, ReconcileCall, ReconcileResult
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -75,7 +75,7 @@ class _Reconciliation:
         named = {(part.topic_id, part.partition) for part in call.parts}
         for share_partition in _loaded(self._partitions.partitions(), call.group_id, {*call.topic_ids}):
             part = (share_partition.topic_id, share_partition.partition)
-            if not share_partition.core.holds(self._holder) or part in named:
+            if not share_partition.core.in_flight.holds(self._holder) or part in named:
                 continue
             if self._partitions.loaded(call.group_id, *part) is share_partition:
                 yield ReconcileResult(*part, held=self._held(share_partition))
@@ -120,7 +120,7 @@ class _Reconciliation:
     def _held(self, share_partition: ShareGroupPartition) -> list[AcquiredRange]:
         if self._call.renew_held:
             share_partition.renew_all(self._holder)
-        return share_partition.core.held_by(self._holder)
+        return share_partition.core.in_flight.held_by(self._holder)
 
 
 def _loaded(led: Iterable[LedPartition], group_id: str, topic_ids: Set[str]) -> Iterator[ShareGroupPartition]:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch, AckType
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     DeliverOutput,
     Delivery,
     LostRange,

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, Protocol
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateWrite
+from sharebroker_server.leader_calls.values import Left
 from sharebroker_server.leases import names
 from sharebroker_server.persister.write_batcher import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.share_calls.values import Left
 from sharebroker_server.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
@@ -98,7 +98,7 @@ class ShareGroupPartition:
 
     def release_member(self, member_id: str, session_id: str = "") -> None:
         """Releases what a member holds, also through its streams, or what one share session acquired."""
-        holders = {held.member for held in self.core.held()}
+        holders = {held.member for held in self.core.in_flight.held()}
         self._handle(MembersLeft([h for h in holders if member_of(h) == member_id], session_id))
 
     def add_listener(self, listener: AvailabilityListener) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.cluster.router import GATEWAY, Router
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.api import api_versions
@@ -30,6 +29,7 @@ from sharebroker_server.kafka_wire.messages import (
     MetadataResponse,
 )
 from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import GATEWAY, Router
 from tests.support.kafka_client import KafkaClient, connected
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually

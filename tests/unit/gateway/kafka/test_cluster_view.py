@@ -10,8 +10,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
-from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.kafka import cluster_view
 from sharebroker_server.gateway.kafka.cluster_view import Broker as Address
 from sharebroker_server.gateway.kafka.cluster_view import (
@@ -25,6 +24,7 @@ from sharebroker_server.kafka_wire.messages import FetchResponse
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.unit.gateway.kafka.api.harness import LOCAL, PEER
 

@@ -13,7 +13,7 @@ import structlog
 from structlog.typing import EventDict
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.connection import FAIRNESS, MAX_COALESCED
 from sharebroker_server.kafka_wire.frames import codec_of, read_response

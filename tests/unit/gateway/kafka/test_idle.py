@@ -29,7 +29,7 @@ from sharebroker_server.kafka_wire.messages import (
     HeartbeatResponse,
     ShareGroupHeartbeatResponse,
 )
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,
     AcquireCall,

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC
+from sharebroker_server.catalog.names import OFFSETS_TOPIC
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.transactions import (
     check_transactional_id,

@@ -21,8 +21,8 @@ from sharebroker_protocol.gateway.v1.produce_pb2 import PublishRecord
 from sharebroker_protocol.tracing.context import TraceContext
 from sharebroker_protocol.tracing.sampling import STORY, Sampling, SpanLimit
 from sharebroker_protocol.tracing.tracer import RecordTraces, Tracer, context_of, link
-from sharebroker_server.gateway.produce.record_traces import PublishTraces
-from sharebroker_server.share_calls.values import AppendResult
+from sharebroker_server.gateway.produce.record_batching import PublishTraces
+from sharebroker_server.leader_calls.values import AppendResult
 from tests.unit.client.fake_gateway import FakeGateway
 from tests.unit.share_partition_leader.tracing.spans import PARENT, FinishedSpans
 

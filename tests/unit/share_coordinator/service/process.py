@@ -10,7 +10,7 @@ from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.servicer import Host, ShareCoordinator, make_host
 from tests.testkit.memory.leases import MemoryLeaseStore
@@ -37,7 +37,6 @@ class Process:
         self.topics = {TOPIC: 4, OTHER_TOPIC: 1}
         self.servicer = ShareCoordinator(
             self.host,
-            self.config,
             lambda topic, partition: partition < self.topics.get(topic, 0),
             Keys().log,
         )

@@ -8,10 +8,10 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.cluster.transaction_check import Claim
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.producers import Marker
-from sharebroker_server.share_calls.values import AppendCall, AppendPart
+from sharebroker_server.routing.transaction_check import Claim
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.harness import TOPIC, Harness, code

@@ -14,8 +14,8 @@ from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, ResourceType
-from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.record_log.core.log_state import Retention
+from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask, consumed_offsets
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
@@ -129,10 +129,10 @@ async def test_producers_that_were_silent_for_long_are_forgotten() -> None:
         task = RetentionTask(harness.leadership, router(), 300)
         with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 - 1):
             await task.apply()
-        assert list(log.transactions.producers()) == [7]
+        assert list(log.transactions.producers) == [7]
         with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 + 1):
             await task.apply()
-        assert not log.transactions.producers()
+        assert not log.transactions.producers
 
 
 class Coordinator:

@@ -10,8 +10,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_calls.messages import await_request
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.messages import await_request
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
     AckResult,
@@ -21,7 +21,7 @@ from sharebroker_server.share_calls.values import (
     DeliverInput,
     DeliverOpen,
 )
-from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
+from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch, _check_renewal
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
 )
@@ -550,3 +550,19 @@ async def test_wait_of_await_records_is_limited(harness: Harness, max_wait_ms: i
     with pytest.raises(KafkaError) as failure:
         await refused
     assert failure.value.code is ErrorCode.INVALID_REQUEST
+
+
+def _renewing(types: tuple[int, ...]) -> None:
+    part = AckPart(TOPIC, 0, [AckBatch(5, 7, types)])
+    _check_renewal(AcknowledgeCall(GROUP, "m1", [part], renew_allowed=False), part)
+
+
+@pytest.mark.parametrize("types", [(4,), (1, 4, 1)])
+def test_a_renewal_needs_a_renewal_request(types: tuple[int, ...]) -> None:
+    with pytest.raises(KafkaError, match="RENEW is not allowed"):
+        _renewing(types)
+
+
+@pytest.mark.parametrize("types", [(1,), (0, 2, 3)])
+def test_other_types_need_no_renewal_request(types: tuple[int, ...]) -> None:
+    _renewing(types)

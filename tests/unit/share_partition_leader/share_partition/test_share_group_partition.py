@@ -26,13 +26,7 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
 )
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
-from tests.unit.share_partition_leader.harness import (
-    ACCEPT,
-    RELEASE,
-    RENEW,
-    TOPIC,
-    Harness,
-)
+from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, RENEW, TOPIC, Harness
 from tests.unit.share_partition_leader.virtual_time import now, settle
 
 RESOURCE = f"partition:{TOPIC}:0"
@@ -516,7 +510,7 @@ async def test_a_member_is_released_through_all_its_streams_and_calls(harness: H
     await harness.acquire(member="@m1")
     harness.leadership.release_member("g", "m1", set())
     await eventually(lambda: harness.persister.written)
-    rest = {(lost.first, lost.last) for lost in share_partition.core.held()}
+    rest = {(lost.first, lost.last) for lost in share_partition.core.in_flight.held()}
     assert rest == {(5, 6), (9, 10)}
 
 
@@ -607,7 +601,7 @@ async def test_a_read_that_returns_after_the_end_acquires_nothing(harness: Harne
     harness.records.open.set()
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
         await reading
-    assert not share_partition.core.held()
+    assert not share_partition.core.in_flight.held()
 
 
 async def test_a_write_under_way_at_the_end_is_answered_as_it_turns_out(

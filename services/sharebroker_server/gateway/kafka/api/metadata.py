@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.internal_topics import IDS
-from sharebroker_server.catalog.names import check_topic_name
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, check_topic_name
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin.cluster import cluster_id
 from sharebroker_server.gateway.admin.topics import create_on_demand
@@ -66,7 +65,7 @@ async def _find(call: Call[MetadataRequest], name: str | None, topic_id: str) ->
     try:
         if not topic_id:
             check_topic_name(name or "")
-            if name not in IDS and call.request.allow_auto_topic_creation:
+            if name not in INTERNAL_TOPIC_IDS and call.request.allow_auto_topic_creation:
                 await create_on_demand(call.gateway, name or "", call.deadline())
         return _topic(call, topic_of(call, name or "", topic_id))
     except KafkaError as error:

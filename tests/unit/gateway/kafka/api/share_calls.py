@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,
     AcquireCall,

@@ -18,20 +18,15 @@ from sharebroker_server.group_coordinator.core.transactions.commands import (
     ReadEnding,
     VerifyPartitions,
 )
-from sharebroker_server.group_coordinator.core.transactions.ids import BLOCK, IdAllocation, ProducerIds
 from sharebroker_server.group_coordinator.core.transactions.model import (
+    BLOCK,
     LAST_EPOCH,
+    IdAllocation,
+    ProducerIds,
     Transaction,
     TransactionState,
 )
-from tests.unit.group_coordinator.transaction_harness import (
-    MINUTE,
-    P0,
-    P1,
-    P2,
-    TransactionHarness,
-    aborting,
-)
+from tests.unit.group_coordinator.transaction_harness import MINUTE, P0, P1, P2, TransactionHarness, aborting
 
 S = TransactionState
 V2 = 2
