@@ -16,7 +16,6 @@ from sharebroker_server.broker.core.diagnosis import (
 )
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
-from sharebroker_server.leases.names import ROLES
 from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
@@ -24,7 +23,7 @@ from sharebroker_server.redis_link.link import LinkSettings
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.redis_link.port import Link, RedisRefused
 from sharebroker_server.redis_link.server import Server
-from sharebroker_server.routing.router import GATEWAY
+from sharebroker_server.routing.router import GATEWAY, ROLES
 
 _WITHIN: Final = 5.0
 _REDIS_SETTINGS: Final = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite")

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
-from typing import Literal
+from typing import Final, Literal
+
 import orjson
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.tracing.settings import OFF
-from sharebroker_protocol.tracing.settings import TracingSettings
-from sharebroker_server.cluster.router import GATEWAY
-from sharebroker_server.cluster.router import ROLES
-from sharebroker_server.config.broker import BROKER_KEYS
-from sharebroker_server.config.broker import BrokerConfig
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.tracing.settings import OFF, TracingSettings
+from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.redis_link.port import RedisUrlInvalid
 from sharebroker_server.redis_link.sentinel import addresses
 from sharebroker_server.redis_link.server import is_resolvable
+from sharebroker_server.routing.router import GATEWAY, ROLES
 from sharebroker_server.rpc.tls import TlsFiles
-from sharebroker_server.routing.router import GATEWAY
-from sharebroker_server.routing.router import ROLES
-
 
 DEFAULT_GRPC: Final = "127.0.0.1:9090"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
