@@ -1,4 +1,4 @@
-"""Bytes from anybody: a message or BadMessage, nothing else, and no more memory than a message is worth.
+"""Arbitrary bytes: the result is a message or BadMessage, and memory stays proportional to the message.
 
 `make fuzz` runs these for long.
 """
@@ -9,24 +9,31 @@ import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
-
 import pytest
-from hypothesis import example, given
+from hypothesis import example
+from hypothesis import given
 from hypothesis import strategies as st
-
-from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES, BadMessage, Reader, read_message
-from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request
+from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES
+from sharebroker_server.kafka_wire.decoder import BadMessage
+from sharebroker_server.kafka_wire.decoder import Reader
+from sharebroker_server.kafka_wire.decoder import read_message
+from sharebroker_server.kafka_wire.frames import codec_of
+from sharebroker_server.kafka_wire.frames import read_header
+from sharebroker_server.kafka_wire.frames import read_request
 from sharebroker_server.kafka_wire.generate import APIS
 from sharebroker_server.kafka_wire.schema import Message
 from tests.support.kafka_frames import response_reader
-from tests.support.kafka_messages import VERSIONS, requests, responses
+from tests.support.kafka_messages import VERSIONS
+from tests.support.kafka_messages import requests
+from tests.support.kafka_messages import responses
+
 
 LENGTHS = [
     value.to_bytes(size, signed=True)
     for size in (2, 4)
     for value in (-1, -2, 0, 1, 1 << (8 * size - 1) - 1, -1 << (8 * size - 1), (1 << (8 * size - 1)) - 1)
 ] + [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x08", b"\xff\xff\xff\xff\xff\x01", b"\x00", b"\x7f"]
-"""Lengths as liars write them, plain and compact."""
+"""False lengths, in plain and compact encoding."""
 
 
 def take(reader: Reader, data: bytes) -> None:
@@ -69,7 +76,7 @@ def test_garbage_as_a_frame(data: bytes) -> None:
 
 @pytest.mark.parametrize("size", [1, 100, MAX_ENTRIES])
 def test_memory_is_bounded_by_entries_not_by_what_a_length_says(size: int) -> None:
-    """Topics of two bytes each are what a message can make the most of."""
+    """Topics of two bytes each cost the most memory per byte."""
     names = size.to_bytes(4) + b"\0\0" * MAX_ENTRIES * 2
     reader = codec_of(3, 1).read_request
     read_message(reader, b"\0\0\0\0", 0)

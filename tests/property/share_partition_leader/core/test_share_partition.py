@@ -17,13 +17,9 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from tests.property.share_partition_leader.core.model import (
-    ACQUIRED,
-    AVAILABLE,
-    Model,
-    RefusedError,
-)
+from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, RefusedError
+from tests.support.examples import scaled
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import Store, check, compact
 
 MEMBERS = st.sampled_from(["m1", "m2", "m3"])
@@ -46,7 +42,7 @@ def _flat(written: StateWrite) -> list[tuple[int, int, int]]:
 
 
 class SharePartitionMachine(RuleBasedStateMachine):
-    """Both get every call; all they show must be the same, and no promise to a member may break."""
+    """Both receive every call; all their output must be equal, and no guarantee may break."""
 
     @initialize(
         limits=LIMITS,
@@ -68,9 +64,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self._lead(limits, LoadedState(3, 1, start))
 
     def _lead(self, limits: SharePartitionSettings, loaded: LoadedState) -> None:
-        self.share = RecordStates(limits, loaded)
+        self.share = SteppedPartition(limits, loaded)
         self.model = Model.load(limits, loaded)
         self.number = 0
+        self.numbers: dict[Transition, int] = {}
         self.waiting: list[Transition] = []
         self.sent: list[tuple[list[Transition], bool]] = []
         self.handed: list[tuple[str, AcquiredRange]] = []
@@ -78,7 +75,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def _queue(self, transition: Transition | None, expected: bool) -> None:
         assert (transition is not None) is expected
         if transition is not None:
-            assert transition.id == self.number
+            self.numbers[transition] = self.number
             self.waiting.append(transition)
 
     @rule(
@@ -237,7 +234,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def send(self, first: int, number: int, outcome: str) -> None:
         first %= len(self.waiting)
         transitions = self.waiting[first : first + number]
-        numbers = [transition.id for transition in transitions]
+        numbers = [self.numbers[transition] for transition in transitions]
         self.waiting = [transition for transition in self.waiting if transition not in transitions]
         written = self.share.write(transitions)
         expected = self.model.write(numbers)
@@ -247,7 +244,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.sent.append((transitions, outcome == "durable"))
 
     def _apply(self, written: StateWrite, numbers: list[int]) -> None:
-        """The store finishes only what is finished here, or will be when this very write is answered."""
+        """The store finishes only records that are finished here, or will be when this write succeeds."""
         before = {x for x in range(self.model.after_end) if self.store.finished(x)}
         self.store.apply(written)
         for offset, record in self.model.records.items():
@@ -260,7 +257,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def answer(self, index: int) -> None:
         index %= len(self.sent)
         transitions, durable = self.sent.pop(index)
-        numbers = [transition.id for transition in transitions]
+        numbers = [self.numbers[transition] for transition in transitions]
         finishing = [
             x
             for x, r in self.model.records.items()
@@ -285,7 +282,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
     @rule(trouble=st.integers(0, 9), member=MEMBERS, data=st.data())
     def trouble(self, trouble: int, member: str, data: st.DataObject) -> None:
-        """What happens now and then; one rule, so that it does not happen all the time."""
+        """Injects rare events; they are one rule, so that they stay rare."""
         if trouble < 3:
             self._acknowledge_anything(member, data)
         elif trouble < 5:
@@ -328,10 +325,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 run.delivery_count,
                 run.lock.member if run.lock else "",
                 run.lock.token if run.lock else 0,
-                (run.pending.id, int(run.target)) if run.pending else None,
+                (self.numbers[run.pending], int(run.target)) if run.pending else None,
                 tuple(run.batch) if run.batch else None,
             )
-            for run in share._in_flight.runs
+            for run in share.in_flight.runs
             for offset in range(run.first, run.last + 1)
         }
         assert seen == {
@@ -346,7 +343,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         for member in ("m1", "m2"):
             held = [
                 (x, run.delivery_count)
-                for run in share.held_by(member)
+                for run in share.in_flight.held_by(member)
                 for x in range(run.first, run.last + 1)
             ]
             assert held == [
@@ -362,4 +359,4 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
 
 TestSharePartition = SharePartitionMachine.TestCase
-TestSharePartition.settings = profile(max_examples=100, stateful_step_count=50, deadline=None)
+TestSharePartition.settings = profile(max_examples=scaled(100), stateful_step_count=50, deadline=None)

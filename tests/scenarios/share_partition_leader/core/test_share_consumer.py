@@ -1,4 +1,4 @@
-"""What a share consumer sees of one partition: scenarios of Kafka's ShareConsumerTest."""
+"""A share consumer's view of one partition: scenarios of Kafka's ShareConsumerTest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.events import LoadedState, SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,
@@ -52,7 +52,7 @@ def test_finished_by_any_word(kind: int) -> None:
 
 
 def test_lock_timeout_on_consumer() -> None:
-    """Redelivered with count 2; the late acknowledgement is refused and changes nothing."""
+    """Redelivered with count 2; the late acknowledgement is rejected and changes nothing."""
     share = opened(settings=SharePartitionSettings(lock_duration=15.0))
     token = fetch(share, "0", "m1", now=0.0)[0].token
     share.expire(20.0)
@@ -130,7 +130,9 @@ def test_records_of_a_closed_consumer_go_to_another() -> None:
 
 
 def test_a_mix_of_words_ends() -> None:
-    """testComplexShareConsumer: accept, reject, release and silence in turn; in the end all is finished."""
+    """testComplexShareConsumer: accept, reject, release and no acknowledgement in turn; in the end all is
+    finished.
+    """
     share, now, deliveries = opened(), 0.0, 0
     log = [(base, base + 99) for base in range(0, 400, 100)]
     while share.start_offset < 400:
@@ -141,7 +143,7 @@ def test_a_mix_of_words_ends() -> None:
             word = (ACCEPT, REJECT, RELEASE, None)[offset % 4]
             if word is not None:
                 ack(share, str(offset), word, now=now)
-    # A quarter is released and a quarter runs out: five attempts each; the other half needs one.
+    # A quarter is released and a quarter times out: five deliveries each; the other half needs one.
     assert deliveries == 200 + 200 * 5
     assert share.in_flight_count == 0
 
@@ -183,14 +185,14 @@ def test_a_new_leader_keeps_delivery_counts_of_releases() -> None:
     share, store = opened(), Store()
     fetch(share, "0-9")
     store.apply(ack(share, "0-4", RELEASE) or share.write())
-    new = RecordStates(SharePartitionSettings(), store.loaded())
+    new = SteppedPartition(SharePartitionSettings(), store.loaded())
     assert ranges(fetch(new, "0-9")) == "0-4 x2, 5-9 x1"
 
 
 # --- lag
 
 
-def _lag(share: RecordStates, end: int) -> int:
+def _lag(share: SteppedPartition, end: int) -> int:
     return end - share.start_offset - share.delivery_complete_count
 
 
@@ -214,7 +216,7 @@ def test_lag_falls_by_acknowledging_only() -> None:
 
 def test_lag_after_an_alteration() -> None:
     """testSharePartitionLagAfterAlterShareGroupOffsets: 105 records, altered to 40."""
-    share = RecordStates(SharePartitionSettings(), LoadedState(4, 1, 40))
+    share = SteppedPartition(SharePartitionSettings(), LoadedState(4, 1, 40))
     assert _lag(share, 105) == 65
     assert ranges(fetch(share, "0-104")) == "40-104 x1"
 
