@@ -220,10 +220,6 @@ class Refusal(Generic[A]):
         """Returns the response to a request that failed as a whole."""
         return self._fill(self._response.struct, call.request, error, "")  # type: ignore[return-value]
 
-    def echoed(self, call: Call[Any]) -> A:
-        """Returns the response with the items of the request and without errors."""
-        return self._fill(self._response.struct, call.request, None, "")  # type: ignore[return-value]
-
     def item(self, path: str, source: Any, error: KafkaError | None = None) -> Any:
         """Returns the result of one item in the array at `path`; `source` is the request's item."""
         struct = self._response.struct

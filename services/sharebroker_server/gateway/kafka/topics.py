@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -12,15 +12,16 @@ from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.admin.cluster import list_offsets
-from sharebroker_server.gateway.kafka.call import Call, Refusal
+from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
+from sharebroker_server.gateway.kafka.convert import topic_conversion
 from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.rpc.errors import wire
 
 Offset = pb.ListOffsetsResponse.Partition
 
 A = TypeVar("A")
-R = TypeVar("R", bound=Message)
+M = TypeVar("M", bound=Message)
 I = TypeVar("I")  # noqa: E741 - an item of a request
 
 
@@ -42,14 +43,6 @@ class Rejected(NamedTuple, Generic[I]):
     def led_elsewhere(self) -> str:
         """The id of the topic if another broker leads the partition, else ""."""
         return self.topic.topic_id if self.topic is not None and self.error.code in LED_ELSEWHERE else ""
-
-
-class _HasPartitions(Protocol):
-    @property
-    def partitions(self) -> Sequence[Any]: ...
-
-
-T = TypeVar("T", bound=_HasPartitions)
 
 
 def topics(call: Call) -> list[Topic]:
@@ -138,18 +131,13 @@ async def each_partition(
     return [results[number] for number in range(len(results))]
 
 
-def by_topic(topics: Iterable[T], results: Iterable[A]) -> list[tuple[T, list[A]]]:
-    """Groups the results of partitions by the topics of the request."""
+def by_topic(topics: Iterable[Any], results: Iterable[Any], result: type[M]) -> list[M]:
+    """Groups the results of partitions by the topics of the request; `result` is the class of a group."""
     remaining = iter(results)
-    return [(topic, [next(remaining) for _ in topic.partitions]) for topic in topics]
-
-
-def with_results(call: Call[Any], refuse: Refusal[R], results: Iterable[Any]) -> R:
-    """Returns the response that `refuse` makes, with these results of partitions instead of errors."""
-    response: Any = refuse.echoed(call)
-    for topic, partitions in by_topic(response.topics, results):
-        topic.partitions = partitions
-    return response  # type: ignore[no-any-return]
+    return [
+        topic_conversion(type(topic), result)(topic, partitions=[next(remaining) for _ in topic.partitions])
+        for topic in topics
+    ]
 
 
 async def find_offsets(
