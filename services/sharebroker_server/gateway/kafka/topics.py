@@ -131,11 +131,12 @@ async def each_partition(
     return [results[number] for number in range(len(results))]
 
 
-def by_topic(topics: Iterable[Any], results: Iterable[Any], result: type[M]) -> list[M]:
+def by_topic(topics: Sequence[Any], results: Iterable[Any], result: type[M]) -> list[M]:
     """Groups the results of partitions by the topics of the request; `result` is the class of a group."""
     remaining = iter(results)
+    classes: Any = (type(topics[0]), result) if topics else ()
     return [
-        topic_conversion(type(topic), result)(topic, partitions=[next(remaining) for _ in topic.partitions])
+        topic_conversion(*classes)(topic, partitions=[next(remaining) for _ in topic.partitions])
         for topic in topics
     ]
 
