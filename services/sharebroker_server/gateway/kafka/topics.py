@@ -179,18 +179,6 @@ async def find_offsets(
     )
 
 
-def leadership(call: Call[Any], topic: Topic, index: int) -> dict[str, Any]:
-    """Returns the fields that describe one partition in Metadata and DescribeTopicPartitions."""
-    leader = call.view.leader(topic.topic_id, index)
-    return {
-        "partition_index": index,
-        "leader_id": leader,
-        "leader_epoch": call.view.epoch,
-        "replica_nodes": (leader,),
-        "isr_nodes": (leader,),
-    }
-
-
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = range(3, 10)
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(10, 13)
 _CONFIGS: Final = (_DESCRIBE_CONFIGS, _ALTER_CONFIGS)
@@ -211,3 +199,32 @@ ON_CLUSTER: Final = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _IDEMPOTE
 def authorized_operations(operations: int, *, requested: bool) -> int:
     """Returns the operations as bits; Kafka's "not requested" value unless `requested`."""
     return operations if requested else _NOT_REQUESTED
+
+
+def describe_topic(
+    call: Call,
+    topic: Topic,
+    indexes: range,
+    result: type[M],
+    partition: Callable[..., Any],
+    *,
+    operations: bool,
+) -> M:
+    """Returns a topic with these partitions; `result` and `partition` make the structs of the API."""
+    leaders = {index: call.view.leader(topic.topic_id, index) for index in indexes}
+    return result(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic),
+        partitions=[
+            partition(
+                partition_index=index,
+                leader_id=leader,
+                leader_epoch=call.view.epoch,
+                replica_nodes=(leader,),
+                isr_nodes=(leader,),
+            )
+            for index, leader in leaders.items()
+        ],
+        topic_authorized_operations=authorized_operations(ON_TOPIC, requested=operations),
+    )
