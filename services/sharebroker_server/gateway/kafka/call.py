@@ -268,8 +268,7 @@ _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
 }
 """The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments
-of its
-messages)."""
+of its messages)."""
 
 
 def for_version(key: int, version: int, code: ErrorCode) -> ErrorCode:

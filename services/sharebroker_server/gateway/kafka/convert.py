@@ -1,4 +1,4 @@
-"""Converts between Kafka messages and protobuf messages with equal fields.
+"""Converts between Kafka messages, protobuf messages and records with equal fields.
 
 The schemas of both sides decide: fields of equal name are copied, at every depth; `renames` names the fields
 whose names differ. A conversion is compiled to one function per struct at its first use, so it costs no more
