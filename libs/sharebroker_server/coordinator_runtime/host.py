@@ -14,8 +14,7 @@ from sharebroker_server.coordinator_runtime.machine import A, C, Codec, Machine,
 from sharebroker_server.coordinator_runtime.pending import Perform, no_effects
 from sharebroker_server.coordinator_runtime.shard import RuntimeSettings, ShardRuntime
 from sharebroker_server.leases import names
-from sharebroker_server.leases.holder import LeaseOwnership
-from sharebroker_server.leases.port import Holder
+from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
 from sharebroker_server.stream_log.port import StreamLog
 from sharebroker_server.telemetry.metrics import Family, gauge
 
@@ -87,7 +86,7 @@ class ShardHost(Generic[C, R, A]):
                 found |= reply
         return found, indices
 
-    async def start(self, holder: Holder, perform: Perform = no_effects) -> None:
+    async def start(self, holder: LeaseHolder, perform: Perform = no_effects) -> None:
         """Lets the lease holder open and close the shards; `perform` executes the effects of their
         decisions.
         """
@@ -109,7 +108,7 @@ class ShardHost(Generic[C, R, A]):
             await self._close(indices[resource])
 
         indices = {self.resource(index): index for index in range(self.shards or 1)}
-        holder.register(self.name, lambda: indices, names.ROLES[self.name], acquired, lost)
+        holder.register(self.name, lambda: indices, names.ROLE_BY_KIND[self.name], acquired, lost)
 
     async def recheck(self) -> None:
         """Reloads each shard whose log ends before its memory. Raises LogUnavailable."""

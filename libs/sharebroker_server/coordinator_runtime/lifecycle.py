@@ -10,8 +10,7 @@ import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.machine import Codec, Machine
-from sharebroker_server.leases.holder import LeaseLost
-from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
 from sharebroker_server.stream_log.port import Entry, LogUnavailable
 
 

@@ -6,19 +6,30 @@ import asyncio
 import difflib
 import os
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set
 from contextlib import AsyncExitStack
 from typing import Final
-
 import structlog
-
 from sharebroker_protocol import tracing
 from sharebroker_protocol.tracing.settings import invalid_variables
-from sharebroker_server.broker.settings import ServeSettings, parse_address
+from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.broker.settings import parse_address
 from sharebroker_server.routing.router import ROLES
-from sharebroker_server.telemetry.http import Health, HttpServer, Reply, health_page
-from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Exposition, Metrics
-from sharebroker_server.telemetry.process import Appends, LoopLag, ProcessCost, release
+from sharebroker_server.telemetry.http import Health
+from sharebroker_server.telemetry.http import HttpServer
+from sharebroker_server.telemetry.http import Reply
+from sharebroker_server.telemetry.http import health_page
+from sharebroker_server.telemetry.metrics import CONTENT_TYPE
+from sharebroker_server.telemetry.metrics import Appends
+from sharebroker_server.telemetry.metrics import Exposition
+from sharebroker_server.telemetry.metrics import Metrics
+from sharebroker_server.telemetry.process import LoopLag
+from sharebroker_server.telemetry.process import ProcessCost
+from sharebroker_server.telemetry.process import release
+from sharebroker_server.broker.settings import parse_roles
+from sharebroker_server.telemetry.process import Appends
+
 
 _log = structlog.get_logger()
 
@@ -118,7 +129,7 @@ def start_tracing(settings: ServeSettings, address: str, stack: AsyncExitStack) 
 
 def attributes(roles: Set[str], address: str) -> dict[str, str]:
     """Returns the resource attributes; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override them."""
-    suffix = "" if roles == frozenset(ROLES) else "-" + "-".join(sorted(roles))
+    suffix = "" if roles == parse_roles("all") else "-" + "-".join(sorted(roles))
     return {
         "service.name": f"sharebroker{suffix}",
         "service.version": release(),

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from types import ModuleType
 from typing import Final
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2_grpc
@@ -102,6 +103,11 @@ class BrokerContext:
         return self.catalog.broker.metrics_max_share_partitions
 
 
+def _service(name: str, servicer: object, generated: ModuleType) -> Service:
+    """Returns the service with its full name, which `generated` registers."""
+    return Service(name, servicer, getattr(generated, f"add_{name.rpartition('.')[2]}Servicer_to_server"))
+
+
 async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     """Starts the share coordinator."""
     config = ShareCoordinatorConfig.of(base.settings.config)
@@ -117,10 +123,8 @@ async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     servicer = ShareCoordinator(host, base.catalog.partition_exists, base.storage.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
     return [
-        Service(
-            "sharebroker.share_coordinator.v1.ShareCoordinatorService",
-            servicer,
-            share_coordinator_pb2_grpc.add_ShareCoordinatorServiceServicer_to_server,
+        _service(
+            "sharebroker.share_coordinator.v1.ShareCoordinatorService", servicer, share_coordinator_pb2_grpc
         )
     ]
 
@@ -159,16 +163,10 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
     return [
         await _transaction_coordinator(base, config, stack),
-        Service(
-            "sharebroker.group_coordinator.v1.GroupCoordinatorService",
-            groups,
-            group_coordinator_pb2_grpc.add_GroupCoordinatorServiceServicer_to_server,
+        _service(
+            "sharebroker.group_coordinator.v1.GroupCoordinatorService", groups, group_coordinator_pb2_grpc
         ),
-        Service(
-            "sharebroker.cluster.v1.ClusterService",
-            cluster,
-            cluster_pb2_grpc.add_ClusterServiceServicer_to_server,
-        ),
+        _service("sharebroker.cluster.v1.ClusterService", cluster, cluster_pb2_grpc),
     ]
 
 
@@ -186,10 +184,10 @@ async def _transaction_coordinator(
     base.router.register_local(
         transaction_coordinator_pb2_grpc.TransactionCoordinatorServiceStub, coordinator
     )
-    return Service(
+    return _service(
         "sharebroker.transaction_coordinator.v1.TransactionCoordinatorService",
         coordinator,
-        transaction_coordinator_pb2_grpc.add_TransactionCoordinatorServiceServicer_to_server,
+        transaction_coordinator_pb2_grpc,
     )
 
 
@@ -213,10 +211,10 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
         share_partition_leader_pb2_grpc.SharePartitionLeaderServiceStub, servicer, servicer.calls
     )
     return [
-        Service(
+        _service(
             "sharebroker.share_partition_leader.v1.SharePartitionLeaderService",
             servicer,
-            share_partition_leader_pb2_grpc.add_SharePartitionLeaderServiceServicer_to_server,
+            share_partition_leader_pb2_grpc,
         )
     ]
 
@@ -232,37 +230,17 @@ async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     reaper.start()
     stack.push_async_callback(reaper.stop)
     return [
-        Service(
-            "sharebroker.gateway.v1.ShareService",
-            ShareServicer(context),
-            share_pb2_grpc.add_ShareServiceServicer_to_server,
-        ),
-        Service(
-            "sharebroker.gateway.v1.ProduceService",
-            ProduceServicer(context),
-            produce_pb2_grpc.add_ProduceServiceServicer_to_server,
-        ),
-        Service(
-            "sharebroker.gateway.v1.PlanService",
-            PlanServicer(context),
-            plan_pb2_grpc.add_PlanServiceServicer_to_server,
-        ),
-        Service(
-            "externalscaler.ExternalScaler",
-            ScalerServicer(context),
-            externalscaler_pb2_grpc.add_ExternalScalerServicer_to_server,
-        ),
-        Service(
-            "sharebroker.gateway.v1.AdminService",
-            AdminServicer(context),
-            admin_pb2_grpc.add_AdminServiceServicer_to_server,
-        ),
+        _service("sharebroker.gateway.v1.ShareService", ShareServicer(context), share_pb2_grpc),
+        _service("sharebroker.gateway.v1.ProduceService", ProduceServicer(context), produce_pb2_grpc),
+        _service("sharebroker.gateway.v1.PlanService", PlanServicer(context), plan_pb2_grpc),
+        _service("externalscaler.ExternalScaler", ScalerServicer(context), externalscaler_pb2_grpc),
+        _service("sharebroker.gateway.v1.AdminService", AdminServicer(context), admin_pb2_grpc),
     ]
 
 
 def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> None:
     # Each request reads the live members: the attribute is bound, so that this calls no Python function.
-    live_members = LiveMembers(partial(getattr, base.holder.membership, "live"), PortProbe().is_refused)
+    live_members = LiveMembers(base.holder, PortProbe().is_refused)
     internal = internal_partitions(base.settings.config)
     partitions = partial(partition_count, internal, base.catalog.partitions)
     brokers = Brokers(

@@ -1,28 +1,28 @@
-"""Reads ranges of logs (TOPIC:FIRST:LAST) as a task would, strictly and not, without starting Spark."""
+"""Reads ranges of logs (TOPIC:FIRST:LAST) like a task, strictly and leniently, without starting Spark."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
-
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
-
-from sharebroker_spark.arrow import Delivery, Frame
+from pyspark.sql.types import ArrayType
+from pyspark.sql.types import BinaryType
+from pyspark.sql.types import IntegerType
+from pyspark.sql.types import LongType
+from pyspark.sql.types import StringType
+from pyspark.sql.types import StructField
+from pyspark.sql.types import StructType
+from pyspark.sql.types import TimestampType
+from sharebroker_spark.arrow import Delivery
+from sharebroker_spark.arrow import Frame
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import read_options
-from sharebroker_spark.reading import DataLossError, read_ranges
+from sharebroker_spark.reading import DataLossError
+from sharebroker_spark.reading import read_ranges
 from tests.spark.programs.session import say
+from sharebroker_spark.reading import Reading
+
 
 ADDRESS, *ASKED = sys.argv[1:]
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -42,7 +42,7 @@ SCHEMA = StructType(
 
 
 def read(client: Client, asked: str, deadline_ms: int | None, *, strict: bool) -> list[Any]:
-    """Offset and value of each record."""
+    """Returns offset and value of each record."""
     topic, first, last = asked.split(":")
     options = read_options({"bootstrap": ADDRESS, "topics": topic, "value.format": "string"}, streaming=False)
     frame = Frame(to_arrow_schema(SCHEMA, timezone="UTC"), options)
@@ -54,7 +54,7 @@ def read(client: Client, asked: str, deadline_ms: int | None, *, strict: bool) -
 
 
 def read_all(client: Client, asked: str) -> dict[str, Any]:
-    """The range strictly, not so, and what is committed of it."""
+    """Returns the range read strictly, leniently, and its committed records."""
     try:
         strict: list[Any] | str = read(client, asked, 1000, strict=True)
     except DataLossError as error:

@@ -92,7 +92,7 @@ async def describe_producers(
     async def describe(
         led: LedPartition, _: delivery.TopicPartition, response: pb.DescribeProducersResponse.Partition
     ) -> None:
-        for producer_id, state in sorted(led.log.transactions.producers().items()):
+        for producer_id, state in sorted(led.log.transactions.producers.items()):
             response.active_producers.add(
                 producer_id=producer_id,
                 producer_epoch=state.epoch,

@@ -6,11 +6,7 @@ import asyncio
 
 import pytest
 
-from sharebroker import (
-    ErrorCode,
-    IllegalStateError,
-    WakeupError,
-)
+from sharebroker import ErrorCode, IllegalStateError, WakeupError
 from tests.testkit.waiting import eventually
 from tests.unit.client.batches import batch
 from tests.unit.client.consuming import joining, stream_of, values

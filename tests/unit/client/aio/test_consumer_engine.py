@@ -8,14 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from sharebroker import (
-    AcknowledgeType,
-    ErrorCode,
-    KafkaError,
-    LockLost,
-    Record,
-    RecordDeserializationError,
-)
+from sharebroker import AcknowledgeType, ErrorCode, KafkaError, LockLost, Record, RecordDeserializationError
 from tests.testkit.waiting import eventually
 from tests.unit.client.batches import batch
 from tests.unit.client.consuming import joining, stream_of, values

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker import (
-    ErrorCode,
-    KafkaError,
-    TopicPartition,
-)
+from sharebroker import ErrorCode, KafkaError, TopicPartition
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import ShareGroupHeartbeatRequest
 from tests.testkit.waiting import eventually
 from tests.unit.client.consuming import joining, stream_of
