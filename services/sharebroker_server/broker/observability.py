@@ -6,30 +6,18 @@ import asyncio
 import difflib
 import os
 import re
-from collections.abc import Mapping
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from contextlib import AsyncExitStack
 from typing import Final
+
 import structlog
+
 from sharebroker_protocol import tracing
 from sharebroker_protocol.tracing.settings import invalid_variables
-from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.settings import parse_address
-from sharebroker_server.routing.router import ROLES
-from sharebroker_server.telemetry.http import Health
-from sharebroker_server.telemetry.http import HttpServer
-from sharebroker_server.telemetry.http import Reply
-from sharebroker_server.telemetry.http import health_page
-from sharebroker_server.telemetry.metrics import CONTENT_TYPE
-from sharebroker_server.telemetry.metrics import Appends
-from sharebroker_server.telemetry.metrics import Exposition
-from sharebroker_server.telemetry.metrics import Metrics
-from sharebroker_server.telemetry.process import LoopLag
-from sharebroker_server.telemetry.process import ProcessCost
-from sharebroker_server.telemetry.process import release
-from sharebroker_server.broker.settings import parse_roles
-from sharebroker_server.telemetry.process import Appends
-
+from sharebroker_server.broker.settings import ServeSettings, parse_address, parse_roles
+from sharebroker_server.telemetry.http import Health, HttpServer, Reply, health_page
+from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Appends, Exposition, Metrics
+from sharebroker_server.telemetry.process import LoopLag, ProcessCost, release
 
 _log = structlog.get_logger()
 
