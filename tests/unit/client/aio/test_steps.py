@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sharebroker.aio.steps import PollBatch
 from sharebroker.consumer.accumulator import Accumulator, ImplicitAccumulator
-from sharebroker.consumer.steps import PollBatch
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.batches import decode
 from sharebroker_protocol.records.record import AcknowledgeType, Record
