@@ -11,17 +11,23 @@ that is not set is None, too. A repeated field is a tuple.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from functools import cached_property
 from inspect import get_annotations
 from itertools import takewhile
 from types import MappingProxyType
-from typing import Any, Final, Generic, NamedTuple, TypeVar
-
+from typing import Any
+from typing import Final
+from typing import Generic
+from typing import NamedTuple
+from typing import TypeVar
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
-
 from sharebroker_server.kafka_wire.codegen import Source
+import dataclasses
+
 
 V = TypeVar("V")
 M = TypeVar("M", bound=Message)
@@ -95,7 +101,9 @@ class Conversion(Generic[V, M]):
     def _common(self) -> Iterator[tuple[str, Mapped, FieldDescriptor]]:
         """Yields the names of the fields that both sides have, with their counterparts."""
         known: Mapping[str, Any] = self._message.DESCRIPTOR.fields_by_name
-        for name in get_annotations(self._value):
+        value: Any = self._value
+        names = getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
+        for name in names:
             mapped = self._mapped.get(name, _EQUAL)
             if isinstance(mapped, str):
                 mapped = Mapped(mapped)
