@@ -11,23 +11,18 @@ that is not set is None, too. A repeated field is a tuple.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from inspect import get_annotations
 from itertools import takewhile
 from types import MappingProxyType
-from typing import Any
-from typing import Final
-from typing import Generic
-from typing import NamedTuple
-from typing import TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
-from sharebroker_server.kafka_wire.codegen import Source
-import dataclasses
 
+from sharebroker_server.kafka_wire.codegen import Source
 
 V = TypeVar("V")
 M = TypeVar("M", bound=Message)
