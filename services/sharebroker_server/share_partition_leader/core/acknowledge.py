@@ -196,7 +196,10 @@ class _Acknowledgement:
             if target is ARCHIVED:
                 transition.rejected += run.size if kind == _REJECT else 0
                 transition.gaps += run.size if kind != _REJECT else 0
-            transition.add(run, target if target is not AVAILABLE else self._after_release(run))
+            # `Transition.add`, which would cost a call per run.
+            run.target = target if target is not AVAILABLE else self._after_release(run)
+            run.pending = transition
+            transition.runs.append(run)
 
     def _after_release(self, run: Run) -> RecordState:
         limit = self._settings.delivery_count_limit
