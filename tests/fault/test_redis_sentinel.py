@@ -9,7 +9,7 @@ import pytest
 
 from sharebroker_server.broker.commands.doctor import examine
 from sharebroker_server.broker.core.diagnosis import Level
-from sharebroker_server.broker.settings import parse_config
+from sharebroker_server.config.broker import BrokerConfig
 from tests.durability.scene import Scene, acquired, published
 from tests.support.client import connected
 from tests.testkit.brokers import Serve
@@ -48,6 +48,6 @@ async def test_nothing_that_was_answered_is_lost_with_the_primary(tmp_path: Path
 
 
 async def errors(url: str) -> list[str]:
-    """What `sharebroker doctor` says is wrong."""
-    findings = await examine(url, parse_config(()))
+    """Returns the errors that `sharebroker doctor` reports."""
+    findings = await examine(url, BrokerConfig.parse(()))
     return [finding.what for finding in findings if finding.level is Level.ERROR]

@@ -8,10 +8,10 @@ from statistics import median
 from typing import Final
 
 from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateBatch
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Initialize, Write
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
-from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,

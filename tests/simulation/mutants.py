@@ -6,47 +6,55 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
+from typing import Final
 from unittest.mock import patch
-
 from sharebroker_protocol import clock
-from sharebroker_protocol.model import RecordState, StateBatch
+from sharebroker_protocol.model import AckBatch
+from sharebroker_protocol.model import RecordState
+from sharebroker_protocol.model import StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.machine import Decision
-from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
+from sharebroker_server.coordinator_runtime.pending import Pending
+from sharebroker_server.coordinator_runtime.pending import Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.group_coordinator.service.share_groups import lag
+from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.share_coordinator.core import checks, machine, recording
-from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
+from sharebroker_server.share_coordinator.core import checkpointing
+from sharebroker_server.share_coordinator.core import machine
+from sharebroker_server.share_coordinator.core.commands import Initialize
+from sharebroker_server.share_coordinator.core.commands import Inspect
+from sharebroker_server.share_coordinator.core.commands import Inspection
+from sharebroker_server.share_coordinator.core.commands import Write
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
 from sharebroker_server.share_coordinator.core.state import ShareState
 from sharebroker_server.share_partition_leader import leadership
-from sharebroker_server.share_partition_leader.core import (
-    acknowledge,
-    in_flight,
-    share_partition,
-)
-from sharebroker_server.share_partition_leader.core.events import (
-    Acknowledge,
-    Effects,
-    Event,
-    LoadedState,
-    LostLock,
-    SharePartitionSettings,
-)
-from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Locks, Transition
+from sharebroker_server.share_partition_leader.config import share_partition_settings
+from sharebroker_server.share_partition_leader.core import acknowledge
+from sharebroker_server.share_partition_leader.core import in_flight
+from sharebroker_server.share_partition_leader.core import share_partition
+from sharebroker_server.share_partition_leader.core.events import Acknowledge
+from sharebroker_server.share_partition_leader.core.events import Effects
+from sharebroker_server.share_partition_leader.core.events import Event
+from sharebroker_server.share_partition_leader.core.events import LoadedState
+from sharebroker_server.share_partition_leader.core.events import LostLock
+from sharebroker_server.share_partition_leader.core.events import Reply
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.in_flight import Locks
+from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
-from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from sharebroker_server.share_partition_leader.share_partition.reading import load_state
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
-    ShareGroupPartition,
-)
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.stream_log.port import LogNotWritten
 from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
@@ -54,6 +62,11 @@ from tests.testkit.checker.invariants import Invariant
 from tests.testkit.memory.stream_log import FencedMemory
 from tests.testkit.simulator.network import Network
 from tests.testkit.simulator.store import SimulatedRecordStore
+from sharebroker_server.group_coordinator.service.share_groups import lag
+from sharebroker_server.share_coordinator.core import checks
+from sharebroker_server.share_coordinator.core import recording
+from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
+from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +138,17 @@ def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
     return None if lease is None else lease.epoch
 
 
+_check_write = machine.check_write
+
+
 def no_epoch_check(command: Write, state: ShareState | None) -> ShareState:
-    return state or checks.check_write(command, state)
+    return state or _check_write(command, state)
 
 
 def no_leader_epoch_check(command: Write, state: ShareState | None) -> ShareState:
     if state is not None:
         command = command._replace(leader_epoch=max(command.leader_epoch, state.leader_epoch))
-    return checks.check_write(command, state)
+    return _check_write(command, state)
 
 
 def no_initialize_check(command: Initialize, state: ShareState | None) -> None:
@@ -140,7 +156,7 @@ def no_initialize_check(command: Initialize, state: ShareState | None) -> None:
 
 
 def wiping_initialize(command: Initialize, state: ShareState | None, now: float) -> ShareCheckpoint:
-    kept = recording.first_checkpoint(command, state, now)
+    kept = checkpointing.first_checkpoint(command, state, now)
     return kept._replace(start_offset=command.start_offset, state_batches=(), delivery_complete_count=-1)
 
 
@@ -200,7 +216,7 @@ def side_by_side(
     return [batch for batch in (*runs, *added) if batch.first >= start_offset]
 
 
-def every_other_number(state: ShareState, rules: recording.CheckpointRules) -> int:
+def every_other_number(state: ShareState, rules: checkpointing.CheckpointRules) -> int:
     return state.last_delta_index + 2
 
 
@@ -300,20 +316,21 @@ MUTANTS: Final = (
         ],
     ),
     Mutant(
-        "a checkpoint contains only the last write", lambda: [_on(recording, "combine", forgetful_checkpoint)]
+        "a checkpoint contains only the last write",
+        lambda: [_on(checkpointing, "combine", forgetful_checkpoint)],
     ),
     Mutant(
         "a failed append counts as successful", lambda: [_on(SimulatedRecordStore, "append", failure_ignored)]
     ),
     Mutant(
         "a delta index is skipped",
-        lambda: [_on(recording, "_next_delta_index", every_other_number)],
+        lambda: [_on(checkpointing, "_next_delta_index", every_other_number)],
     ),
     Mutant("the lag is too high by one", lambda: [_on(lag, "_row", lag_of_the_log)]),
     Mutant("locks time out too early", lambda: [_on(Locks, "expire", hasty_locks)]),
     Mutant("locks time out too late", lambda: [_on(ShareGroupPartition, "_arm", late_timer)]),
-    Mutant("a late write decreases the start offset", lambda: [_on(recording, "_advance", as_it_came)]),
-    Mutant("a checkpoint contains an offset twice", lambda: [_on(recording, "combine", side_by_side)]),
+    Mutant("a late write decreases the start offset", lambda: [_on(checkpointing, "_advance", as_it_came)]),
+    Mutant("a checkpoint contains an offset twice", lambda: [_on(checkpointing, "combine", side_by_side)]),
     Mutant(
         "the start offset in memory differs from the log",
         lambda: [_on(machine.ShareCoordinatorMachine, "_inspect", another_start)],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -87,11 +87,6 @@ def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
     return host, int(port)
 
 
-def parse_config(assignments: Sequence[str]) -> BrokerConfig:
-    """Parses `key=value` assignments with Kafka's property names. Raises KafkaError INVALID_CONFIG."""
-    return BrokerConfig.parse(assignments)
-
-
 def parse_tls(
     certificate: Path | None, key: Path | None, ca: Path | None, name: str | None, config: BrokerConfig
 ) -> TlsFiles | None:
@@ -117,22 +112,12 @@ def describe(settings: ServeSettings) -> str:
         redis = None if settings.redis is None else addresses(settings.redis)
     except RedisUrlInvalid as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    fields = {
-        **{
-            name: getattr(settings, name)
-            for name in ("data", "grpc", "advertise", "kafka", "kafka_advertise")
-        },
-        **{name: getattr(settings, name) for name in ("features", "fsync", "ready_file", "metrics")},
+    fields = asdict(settings) | {
         "redis": redis,
-        "tls": settings.tls
-        and {
-            "certificate": settings.tls.certificate,
-            "key": settings.tls.key,
-            "authorities": settings.tls.authorities,
-            "server_name": settings.tls.server_name,
-        },
-        "telemetry": asdict(settings.telemetry),
         "roles": sorted(settings.roles),
         "properties": {name: settings.config.get(name) for name in BROKER_KEYS},
     }
+    del fields["config"]
+    if settings.tls is not None:
+        del fields["tls"]["requires_client_certificates"]
     return orjson.dumps(fields, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()

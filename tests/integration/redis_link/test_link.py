@@ -1,4 +1,4 @@
-"""The link against real servers: order, coalescing, deadlines, scripts, log-in."""
+"""The link against real servers: order, coalescing, deadlines, scripts, authentication."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 async def reads(link: RedisLink) -> int:
-    """How many times the server has read from its sockets."""
+    """Returns how many times the server has read from its sockets."""
     stats: bytes = await link.call("INFO", "stats", timeout=5.0)
     return next(
         int(line.partition(b":")[2]) for line in stats.splitlines() if line.startswith(b"total_reads")

@@ -1,4 +1,4 @@
-"""Sequences and transactions against a naive model that remembers every batch ever written."""
+"""Sequences and transactions against a naive model that keeps every batch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import BatchHeader, parse_headers
 from sharebroker_server.record_log.core.producers import RETAINED_BATCHES, Marker, Verified
-from sharebroker_server.record_log.core.transactions import (
-    Draft,
-    Transactions,
-    load_snapshots,
-    snapshots_of_draft,
-)
+from sharebroker_server.record_log.core.transactions import Draft, Transactions, load_snapshots, snapshots_of
 from tests.unit.record_log.batches import LIMIT, batch
 
 COUNTS = 3
@@ -81,7 +76,7 @@ def header(producer: int, epoch: int, first: int, count: int) -> BatchHeader:
 def test_a_partition_and_its_model_agree(
     history: list[list[tuple[int, int, int, int] | tuple[int, int, bool]]], lost: list[bool]
 ) -> None:
-    """Groups that are lost leave no trace; what is kept can be loaded at any point."""
+    """Groups that are lost leave no trace; saved state can be loaded at any point."""
     transactions, naive, kept = Transactions(), Naive(), dict[str, bytes]()
     for number, group in enumerate(history):
         draft, end = transactions.draft(), naive.end
@@ -94,13 +89,13 @@ def test_a_partition_and_its_model_agree(
             outcome, end = take(draft, end, step)
             assert outcome == expected
         transactions.commit(draft)
-        kept |= snapshots_of_draft(draft)
+        kept |= snapshots_of(draft)
         for one in (transactions, load_snapshots(kept)):
             check(one, naive)
 
 
 def take(draft: Draft, end: int, step: tuple[int, ...]) -> tuple[int | ErrorCode, int]:
-    """Does the step on the draft: the offset or the refusal, and the end after it."""
+    """Runs the step on the draft; returns the offset or the error, and the end after it."""
     try:
         if len(step) == 3:
             producer, epoch, commit = step
@@ -113,7 +108,7 @@ def take(draft: Draft, end: int, step: tuple[int, ...]) -> tuple[int | ErrorCode
 
 
 def check(transactions: Transactions, naive: Naive) -> None:
-    assert {id_: state.epoch for id_, state in transactions.producers().items()} == naive.epochs
+    assert {id_: state.epoch for id_, state in transactions.producers.items()} == naive.epochs
     assert transactions.first_unstable_offset() == min(naive.opened.values(), default=None)
     for first in range(0, naive.end, 2):
         for end in (first + 1, first + 3, naive.end):

@@ -1,19 +1,22 @@
-"""KAFKA-20505: an acknowledgement completed a waiting fetch, came back to its own lock, and stood still."""
+"""KAFKA-20505: an acknowledgement completed a waiting fetch, returned to its own lock, and deadlocked."""
 
 from __future__ import annotations
 
 import asyncio
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.events import Acknowledge, AcquireRequest
+from sharebroker_server.share_partition_leader.core.events import AcquireRequest
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
-    ShareGroupPartition,
-)
-from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
-from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, Harness, code
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
+from tests.scenarios.kafka_bugs.safeguards import acquired
+from tests.scenarios.kafka_bugs.safeguards import fails_without
+from tests.unit.share_partition_leader.harness import ACCEPT
+from tests.unit.share_partition_leader.harness import RELEASE
+from tests.unit.share_partition_leader.harness import Harness
+from tests.unit.share_partition_leader.harness import code
 from tests.unit.share_partition_leader.virtual_time import settle
+from sharebroker_server.share_partition_leader.core.events import Acknowledge
 
 
 async def released_records_complete_a_waiting_fetch(harness: Harness) -> None:
@@ -36,7 +39,7 @@ async def test_without_the_wake_up_the_fetch_stands_still(harness: Harness) -> N
 
 
 async def test_after_an_acknowledgement_its_member_may_acquire_at_once(harness: Harness) -> None:
-    """The way that stood still in Kafka: from the completion back into the share-partition."""
+    """The path that deadlocked in Kafka: from the completion back into the share-partition."""
     for _ in range(10):
         await harness.publish(1)
     share_partition = await harness.share_partition()

@@ -1,9 +1,11 @@
-"""Apache Kafka #23074, #23112: a late write took the start offset, or the count of finished records, back."""
+"""Apache Kafka #23074, #23112: a late write moved the start offset, or the count of finished records,
+back.
+"""
 
 from __future__ import annotations
 
 from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
-from sharebroker_server.share_coordinator.core import recording
+from sharebroker_server.share_coordinator.core import checkpointing
 from sharebroker_server.share_coordinator.core.commands import Write
 from sharebroker_server.share_coordinator.core.state import ShareState
 from tests.scenarios.kafka_bugs.safeguards import KEY, fails_without
@@ -15,7 +17,7 @@ def accepted(first: int, last: int) -> StateBatch:
 
 
 async def led(harness: Harness) -> int:
-    """The epoch under which state is written."""
+    """Returns the epoch under which state is written."""
     epoch = (await harness.leadership.led(KEY.topic_id, KEY.partition)).log.epoch
     await harness.persister.read(KEY, epoch)
     return epoch
@@ -47,7 +49,7 @@ async def test_the_count_of_finished_records_does_not_go_back(harness: Harness) 
 
 
 async def test_taking_the_count_as_it_came_it_would(harness: Harness) -> None:
-    taken = (recording, "_advance", as_it_came)
+    taken = (checkpointing, "_advance", as_it_came)
     await fails_without(taken, the_count_of_finished_records_does_not_go_back, harness)
 
 
@@ -56,5 +58,5 @@ async def test_a_higher_start_offset_stays_and_takes_states_with_it(harness: Har
 
 
 async def test_taking_the_start_as_it_came_it_would_not(harness: Harness) -> None:
-    taken = (recording, "_advance", as_it_came)
+    taken = (checkpointing, "_advance", as_it_came)
     await fails_without(taken, a_higher_start_offset_stays_and_takes_states_with_it, harness)

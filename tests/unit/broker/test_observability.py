@@ -20,7 +20,7 @@ from sharebroker_server.broker.observability import (
     attributes,
     log_unknown_variables,
 )
-from sharebroker_server.leases.names import ROLES
+from sharebroker_server.routing.router import ROLES
 from sharebroker_server.telemetry.metrics import gauge
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, IllegalStateError, KafkaError
+from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.membership.reconciler import Callback, Partitions, Phase, Reconciler
 from sharebroker_protocol.model import TopicIdPartition
 
@@ -147,7 +147,7 @@ _REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
 
 def reaction_to(code: ErrorCode) -> Reaction:
     """Returns the reaction to `code`; a code that is not in the table is fatal unless it is retriable."""
-    default = Reaction.BACK_OFF if DESCRIPTIONS[code].retriable else Reaction.GIVE_UP
+    default = Reaction.BACK_OFF if code.retriable else Reaction.GIVE_UP
     return _REACTIONS.get(code, default)
 
 

@@ -64,7 +64,7 @@ class ConsumerEngine:
     """The background tasks of one consumer in its event loop."""
 
     def __init__(self, connection: Connection, group_id: str, config: ConsumerConfig) -> None:
-        self._connection = connection
+        self.connection = connection
         self._group_id = group_id
         self._config = config
         self._loop = asyncio.get_running_loop()
@@ -302,7 +302,7 @@ class ConsumerEngine:
             stream.assignment = self.membership.assigned
             started = self._loop.time()
             try:
-                await stream.run(self._connection.share, self._subscribe_request())
+                await stream.run(self.connection.share, self._subscribe_request())
             except KafkaError as error:
                 if stream.connected:
                     warnings.succeeded()
@@ -406,7 +406,7 @@ class ConsumerEngine:
         if any(p.topic_id not in self._topic_names for p in partitions):
             request = MetadataRequest(topics=sorted(self.membership.topics))
             with suppress(KafkaError):
-                response = await call(self._connection.admin.Metadata, request, timeout=5.0)
+                response = await call(self.connection.admin.Metadata, request, timeout=5.0)
                 self._topic_names.update({topic.topic_id: topic.name for topic in response.topics})
         return frozenset(
             TopicPartition(self._topic_names.get(p.topic_id, p.topic_id), p.partition) for p in partitions

@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import grpc
-
-from sharebroker.aio.connection import Connection, StreamWriter, call
+from sharebroker.aio.connection import Connection, RunningStream, call
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer
 from sharebroker.producer.config import ProducerConfig
@@ -30,10 +28,11 @@ from sharebroker_protocol.gateway.v1.produce_pb2 import (
     ProduceStreamResponse,
 )
 from sharebroker_protocol.records.batches import Header
-from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
 
 if TYPE_CHECKING:
+    import grpc
+
     from sharebroker_protocol.tracing.tracer import RecordTraces
 
 
@@ -41,7 +40,6 @@ _APPEARS_WITHIN: Final = 2.0  # seconds until every broker knows a topic that wa
 _TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 Request = dict[tuple[str, int], list[PendingBatch]]
-Call = grpc.aio.StreamStreamCall[ProduceStreamRequest, ProduceStreamResponse]
 
 
 class _Sent(NamedTuple):
@@ -61,8 +59,7 @@ class Sender:
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._in_flight: dict[int, _Sent] = {}
-        self._call: Call | None = None
-        self._timed_out = False
+        self._stream: RunningStream | None = None
         self._last_id = 0
         self._flushing = 0
         self._metadata_loaded_at: dict[str, float] = {}
@@ -75,7 +72,7 @@ class Sender:
         """Runs one stream after the other until cancelled."""
         while True:
             try:
-                await self._stream()
+                await self._run_stream()
             except KafkaError as error:
                 self._return_all(ConnectionLostError(error.message) if error.retriable else error)
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
@@ -90,32 +87,23 @@ class Sender:
             if self._buffer.expire(clock.now()):
                 self._notify_progress()
             oldest = next(iter(self._in_flight.values()), None)
-            if oldest is not None and self._call is not None and oldest.deadline <= clock.now():
-                self._timed_out = True
-                self._call.cancel()
+            if oldest is not None and self._stream is not None and oldest.deadline <= clock.now():
+                self._stream.abort(ConnectionLostError("a request timed out"))
 
-    async def _stream(self) -> None:
+    async def _run_stream(self) -> None:
         """Runs one stream; raises the KafkaError that ended it."""
-        self._call = produce = self._connection.produce.ProduceStream()
-        self._timed_out = False
-        writer = StreamWriter(produce, self._write(produce))
+        produce = self._connection.produce.ProduceStream()
+        self._stream = RunningStream(produce, self._write(produce))
         try:
-            async for response in produce:
-                self._complete(response)
-        except grpc.aio.AioRpcError as failure:
-            error = from_rpc_error(failure)
+            await self._stream.run(self._complete)
+        except KafkaError as error:
             if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # in most cases a failure of the transport
                 raise ConnectionLostError(error.message) from None
-            raise error from None
-        except asyncio.CancelledError:
-            if self._timed_out and not _is_cancelled():
-                raise ConnectionLostError("a request timed out") from None
-            raise writer.failure() from None
-        finally:
-            await writer.stop()
-        raise ConnectionLostError("the server ended the stream")
+            raise
 
-    async def _write(self, produce: Call) -> None:
+    async def _write(
+        self, produce: grpc.aio.StreamStreamCall[ProduceStreamRequest, ProduceStreamResponse]
+    ) -> None:
         while True:
             self._wake.clear()
             ready = self._buffer.drain(clock.now(), flush=self._flushing > 0)
@@ -243,11 +231,6 @@ class Sender:
         return since is None or now - since > self._config.metadata_max_age_ms / 1000
 
 
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 class Publishing:
     """Must be created in the event loop. `try_send` may be called from any thread, the rest from the loop."""
 
@@ -325,7 +308,7 @@ class Publishing:
         await self._sender.wait_for_room()
 
     async def flush(self) -> None:
-        """Waits until the outcome of every appended record is known."""
+        """Sends all records at once and waits until the outcome of each is known."""
         await self._sender.flush()
 
     @property

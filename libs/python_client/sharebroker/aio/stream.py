@@ -10,9 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Protocol
 
-import grpc
-
-from sharebroker.aio.connection import StreamWriter
+from sharebroker.aio.connection import RunningStream
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.accumulator import Accumulator, AckBatch
 from sharebroker.consumer.config import LockLost
@@ -22,9 +20,10 @@ from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeRes
 from sharebroker_protocol.membership.reconciler import Partitions
 from sharebroker_protocol.records.batches import Decoded, decode
 from sharebroker_protocol.records.record import AcknowledgeType, Acquisition
-from sharebroker_protocol.rpc_status import from_rpc_error
 
 if TYPE_CHECKING:
+    import grpc
+
     from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
 
 _CORRUPT = "the checksum of the batch is wrong"
@@ -70,20 +69,15 @@ class ConsumeStream:
     async def run(self, share: ShareServiceAsyncStub, subscribe: ConsumeRequest.Subscribe) -> None:
         """Runs until the stream ends; raises its KafkaError after failing unconfirmed acknowledgements."""
         call = share.Consume()
-        writer = StreamWriter(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
-        error: KafkaError = ConnectionLostError("the server ended the stream")
+        stream = RunningStream(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
+        error: KafkaError = ConnectionLostError("the stream was cancelled")
         try:
-            async for response in call:
-                self.connected = True
-                self._handle(response)
-        except grpc.aio.AioRpcError as failure:
-            error = from_rpc_error(failure)
-        except asyncio.CancelledError:
-            error = writer.failure()
+            await stream.run(self._handle)
+        except KafkaError as failure:
+            error = failure
+            raise
         finally:
-            await writer.stop()
             self._accumulator.close(ConnectionLostError(error.message))
-        raise error
 
     def finish(self) -> None:
         """Sends remaining acknowledgements and undoes unseen records; the server then ends the stream."""
@@ -125,6 +119,7 @@ class ConsumeStream:
         return request
 
     def _handle(self, response: ConsumeResponse) -> None:
+        self.connected = True
         if response.HasField("subscribed"):
             self._owner.on_subscribed(response.subscribed.acquisition_lock_timeout_ms / 1000)
         if response.lock_lost:

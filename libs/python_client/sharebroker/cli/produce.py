@@ -16,7 +16,7 @@ from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElaps
 from sharebroker.blocking.admin import Admin
 from sharebroker.blocking.producer import Producer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, settings
-from sharebroker.cli.output import print_json, print_notice
+from sharebroker.cli.output import print_done
 from sharebroker.cli.reading import Format, Input, read
 from sharebroker.cli.session import traced
 from sharebroker.producer.buffer import Publication
@@ -76,10 +76,8 @@ def produce(
         with traced(), _opened(file) as lines, Producer(server, config) as producer:
             publisher.publish(producer, read(lines, written, key))
     finally:
-        if as_json:
-            print_json({"topic": topic, "records": publisher.confirmed})
-        else:
-            print_notice(f"Published {publisher.confirmed:,} records to {topic}.")
+        result = {"topic": topic, "records": publisher.confirmed}
+        print_done(result, as_json, f"Published {publisher.confirmed:,} records to {topic}.")
 
 
 class Publisher:

@@ -15,7 +15,7 @@ import typer
 
 from sharebroker.aio.consumer import ShareConsumer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
-from sharebroker.cli.output import FAILED, print_json, print_notice
+from sharebroker.cli.output import FAILED, print_done, print_notice
 from sharebroker.cli.session import FromBeginning, environment, on_interrupt, place, prepare, traced
 from sharebroker.client_errors import WakeupError
 from sharebroker.consumer.config import ConsumerConfig
@@ -71,12 +71,8 @@ def work(
     pool = WorkerPool(command, workers, timeout)
     with traced():
         asyncio.run(pool.run(lambda: ShareConsumer(server, group, [topic], config)))
-    if as_json:
-        print_json(pool.counts)
-    else:
-        print_notice(
-            ", ".join(f"{outcome} {count}" for outcome, count in pool.counts.items()).capitalize() + "."
-        )
+    counts = ", ".join(f"{outcome} {count}" for outcome, count in pool.counts.items())
+    print_done(pool.counts, as_json, f"{counts.capitalize()}.")
     if pool.counts["refused"]:
         raise typer.Exit(FAILED)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import repeat
 from typing import Any, Final, TypeVar
@@ -15,6 +15,7 @@ from sharebroker.aio.delivery_queue import Callback, Turn
 from sharebroker.client_errors import RecordDeserializationError
 from sharebroker.consumer.accumulator import Pending
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, RecordResult
+from sharebroker.tracing.application import processing
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record, spans
@@ -153,14 +154,14 @@ class ConsumerSteps:
         self.enter()
         self._check_subscribed()
         self._poll_batch.check_acknowledged()
-        self._finish_previous()
+        self.finish_previous()
         deadline = clock.now() + timeout
         records = (yield from self._wait_for_renewed(deadline)) or (yield from self._wait_for_new(deadline))
         return list(records)  # a copy: the application may change its list
 
     def next_record(self) -> Record | None:
         """Returns the next record of an iteration, or None if `fetch` must be called first."""
-        self._finish_previous()
+        self.finish_previous()
         try:
             record = self._prefetched.popleft()
         except IndexError:
@@ -184,7 +185,7 @@ class ConsumerSteps:
     def commit(self, timeout: float) -> Steps[list[RecordResult]]:
         """Waits for the outcomes of all acknowledgements since the last commit and returns them."""
         self.enter()
-        self._finish_previous()
+        self.finish_previous()
         pending = (yield self._engine.pending()).pending
 
         def all_confirmed() -> bool:
@@ -199,14 +200,6 @@ class ConsumerSteps:
         for ack in pending:
             results += _timed_out(ack)
         return results
-
-    def commit_async(self) -> None:
-        """Accepts, in implicit mode, the records of the last poll without waiting.
-
-        In explicit mode the acknowledgements are already being sent.
-        """
-        self.enter()
-        self._finish_previous()
 
     def unsubscribe(self, timeout: float) -> Steps[None]:
         """Waits for pending acknowledgements, releases held records and leaves the group."""
@@ -241,7 +234,7 @@ class ConsumerSteps:
         if not self.topics:
             raise IllegalStateError("the consumer is not subscribed to any topic")
 
-    def _finish_previous(self) -> None:
+    def finish_previous(self) -> None:
         """Gives the records of the last poll their default acknowledgement."""
         self._release_failed()
         self._poll_batch.accept_remaining()
@@ -325,6 +318,63 @@ class ConsumerSteps:
         unacknowledged = self._poll_batch.pop_unacknowledged()
         turn = yield self._engine.leave(unacknowledged, max(0.0, deadline - clock.now()))
         self._run_callbacks(turn.callbacks)
+
+
+class ConsumerCalls:
+    """The calls of a share consumer that do not wait, and the ones that a subclass drives (see `Steps`)."""
+
+    def __init__(self, engine: ConsumerEngine, group_id: str, config: ConsumerConfig) -> None:
+        self._config = config
+        self._group_id = group_id
+        self._engine = engine
+        self._steps = ConsumerSteps(engine, config)
+
+    @property
+    def member_id(self) -> str:
+        """The member's id; it does not change during the consumer's lifetime."""
+        return self._engine.member_id
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The subscribed topics."""
+        return self._steps.topics
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """The duration of the group's acquisition locks; None before the server reported it."""
+        timeout = self._engine.lock_timeout
+        return None if timeout is None else round(timeout * 1000)
+
+    def processing(self, record: Record) -> AbstractContextManager[None]:
+        """Returns a context manager that traces the processing of a record.
+
+        With OpenTelemetry set up, it starts a `process` span in the record's trace, makes it current, and
+        records an exception raised inside it. Without, it does nothing.
+        """
+        return processing(record, self._group_id, self.member_id)
+
+    def commit_async(self) -> None:
+        """Accepts the records of the last poll in implicit mode, without waiting (Kafka: commitAsync).
+
+        `acknowledgement_commit_callback` receives the outcomes. In explicit mode the acknowledgements are
+        already being sent.
+        """
+        self._steps.enter()
+        self._steps.finish_previous()
+
+    def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
+        """Acknowledges the record that RecordDeserializationError named; without it the record is released.
+
+        Raises IllegalStateError for any other record: use the methods of the record instead.
+        """
+        return self._steps.acknowledge(topic, partition, offset, kind)
+
+    def wakeup(self) -> None:
+        """Makes the call that waits, or otherwise the next one, raise WakeupError.
+
+        May be called from any thread or task, and from a callback.
+        """
+        self._engine.wake_up()
 
 
 def pop_all(records: deque[Record]) -> list[Record]:

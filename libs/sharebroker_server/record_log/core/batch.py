@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -112,6 +113,13 @@ class StoredBatch:
         return cls(header.base_offset, header.last_offset, data, header.max_timestamp, header.control)
 
 
+class TimedOffset(NamedTuple):
+    """A record's offset and timestamp (ms)."""
+
+    offset: int
+    timestamp: int
+
+
 def gaps(batches: Iterable[StoredBatch], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yields the first and last offset of each range in [start, end) that no batch contains."""
     for batch in batches:
@@ -125,6 +133,24 @@ def gaps(batches: Iterable[StoredBatch], start: int, end: int) -> Iterator[tuple
 def header_of(data: Buffer, position: int = 0) -> BatchHeader:
     """Returns the header at `position`, unchecked; `data` must have HEADER_SIZE bytes from there."""
     return BatchHeader._make(_HEADER.unpack_from(data, position))
+
+
+def first_since(batch: StoredBatch, start: int, timestamp: int) -> TimedOffset | None:
+    """Returns the first record from `start` on with `timestamp` or later, in a batch that contains one.
+
+    Returns the batch's first record if its records cannot be read: an earlier offset loses nothing.
+    """
+    header = header_of(batch.data)
+    first = max(batch.base_offset, start)
+    if header.log_append_time:
+        return TimedOffset(first, batch.max_timestamp)
+    if header.base_timestamp >= timestamp and first == batch.base_offset:
+        return TimedOffset(first, header.base_timestamp)
+    try:
+        found = (record for record in DefaultRecordBatch(batch.data) if record.timestamp >= timestamp)
+        return next((TimedOffset(r.offset, r.timestamp) for r in found if r.offset >= first), None)
+    except Exception:  # each codec has its own errors, and a producer may have compressed anything
+        return TimedOffset(first, header.base_timestamp)
 
 
 def seal(header: BatchHeader, records: Buffer) -> bytes:

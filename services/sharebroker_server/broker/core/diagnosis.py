@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 SKEW: Final = 1.0
 """Clock skew in seconds that is reported: record timestamps and retention depend on the clocks."""
@@ -19,8 +19,7 @@ class Level(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A problem and its remedy; a note has no remedy."""
 
     level: Level

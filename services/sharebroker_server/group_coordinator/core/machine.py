@@ -17,45 +17,50 @@ from typing import get_args
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
-from sharebroker_server.group_coordinator.core.commands import (
-    AlterOffsets,
-    Command,
-    DeleteGroup,
-    DeletePlan,
-    Heartbeat,
-    Reply,
-)
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
     CommitOffsets,
     ConsumerCommand,
+    ConsumerReply,
     DescribeConsumers,
     Join,
 )
-from sharebroker_server.group_coordinator.core.consumer_groups.effects import GroupReplaced
-from sharebroker_server.group_coordinator.core.consumer_groups.machine import ConsumerGroups
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OFFSET, OffsetRecord
-from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
+from sharebroker_server.group_coordinator.core.consumer_groups.group import GroupReplaced
+from sharebroker_server.group_coordinator.core.consumer_groups.machine import ConsumerGroups, ConsumerRecord
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
+    OFFSET,
     PENDING,
+    OffsetRecord,
     PendingRecord,
     TransactionEndRecord,
 )
-from sharebroker_server.group_coordinator.core.records import (
+from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
+    AlterOffsets,
+    DeleteGroup,
+    DeletePlan,
+    Heartbeat,
+    ShareGroupCommand,
+    ShareGroupReply,
+)
+from sharebroker_server.group_coordinator.core.share_groups.group import (
     CurrentRecord,
     FloorRecord,
     GroupRecord,
     Key,
     MemberRecord,
-    Record,
     ShareGroupRecord,
     StateRecord,
     TargetEpochRecord,
     TargetRecord,
 )
-from sharebroker_server.group_coordinator.core.session_clocks import DeadlineSet
 from sharebroker_server.group_coordinator.core.share_groups.machine import ShareGroups
 from sharebroker_server.group_coordinator.core.validation import check_group_id, group_not_found
 from sharebroker_server.group_coordinator.core.view import ClusterView
+
+Command = ShareGroupCommand | ConsumerCommand
+Reply = ShareGroupReply | ConsumerReply
+Record = ShareGroupRecord | FloorRecord | ConsumerRecord
 
 _CONSUMER_COMMANDS = frozenset(get_args(ConsumerCommand))
 _CREATES_SHARE_GROUP = (Heartbeat, AlterOffsets)

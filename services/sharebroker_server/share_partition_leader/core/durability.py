@@ -20,12 +20,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
-from sharebroker_server.share_partition_leader.core.events import (
-    Completed,
-    Effects,
-    LoadedState,
-    Reply,
-)
+from sharebroker_server.share_partition_leader.core.events import Completed, Effects, LoadedState, Reply
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,

@@ -30,7 +30,7 @@ async def isolate(harness: Harness, level: str = COMMITTED) -> None:
 async def write(harness: Harness, producer: int = 7, count: int = 1) -> None:
     """A batch in a producer's transaction."""
     log = (await harness.leadership.led(TOPIC, 0)).log
-    known = log.transactions.producer(producer)
+    known = log.transactions.producers.get(producer)
     sequence = known.batches[-1].last_sequence + 1 if known else 0
     data = batch(count, producer=(producer, 0, sequence), transactional=True)
     await log.append(data, Verified(log.log_end_offset, renews_epoch=False))

@@ -30,18 +30,22 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
-from sharebroker_server.group_coordinator.core.consumer_groups.effects import Edit, GroupReplaced
-from sharebroker_server.group_coordinator.core.consumer_groups.group import ConsumerGroup
-from sharebroker_server.group_coordinator.core.consumer_groups.model import State
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import CommittedOffsets, OffsetRecord
-from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
+from sharebroker_server.group_coordinator.core.consumer_groups.group import (
+    ConsumerGroup,
+    Edit,
+    GroupReplaced,
+    State,
+)
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
+    CommittedOffsets,
+    OffsetRecord,
     PendingOffsets,
     PendingRecord,
     Place,
     TransactionEndRecord,
     value_of,
 )
-from sharebroker_server.group_coordinator.core.session_clocks import Deadlines, DeadlineSet, Session
+from sharebroker_server.group_coordinator.core.deadlines import Deadlines, DeadlineSet, Session
 from sharebroker_server.group_coordinator.core.validation import (
     check_empty,
     check_group_count,

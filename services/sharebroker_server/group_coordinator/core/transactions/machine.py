@@ -28,59 +28,40 @@ the block, the deadlines, and the completions to request; the latter two follow 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.compaction import LiveKeys
-from sharebroker_server.coordinator_runtime.machine import Decision, Effect, SoftChange
-from sharebroker_server.group_coordinator.core.session_clocks import Deadlines
+from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
+from sharebroker_server.group_coordinator.core.deadlines import Deadlines
 from sharebroker_server.group_coordinator.core.transactions import commands as c
-from sharebroker_server.group_coordinator.core.transactions import rules, staging
-from sharebroker_server.group_coordinator.core.transactions.ids import IdAllocation, IdsAssigned, ProducerIds
+from sharebroker_server.group_coordinator.core.transactions import rules
+from sharebroker_server.group_coordinator.core.transactions.commands import (
+    CompletionRequested,
+    CompletionsRequested,
+    DeadlineMoved,
+)
 from sharebroker_server.group_coordinator.core.transactions.model import (
     ENDING,
     IDLE,
-    ONGOING,
-    Transaction,
-    TransactionState,
-)
-from sharebroker_server.group_coordinator.core.transactions.records import (
     IDS,
+    ONGOING,
+    IdAllocation,
+    IdsAssigned,
     Key,
+    ProducerIds,
     ProducerIdsRecord,
     Record,
+    Transaction,
     TransactionRecord,
+    TransactionState,
 )
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
 DUE_PER_DEADLINE: Final = 100
 
 _Decision = Decision[Record, c.Reply]
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlineMoved(SoftChange):
-    """The deadline of a transactional id, for its timeout or its expiry, moves; None removes it."""
-
-    expiry: bool
-    transactional_id: str
-    deadline: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionsRequested(SoftChange):
-    """The completion of these transactions was requested."""
-
-    transactional_ids: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionRequested(Effect):
-    """The transaction is decided: the service must write its markers."""
-
-    transactional_id: str
 
 
 class TransactionMachine:
@@ -283,11 +264,11 @@ class TransactionMachine:
 
     def _stage(self, command: c.Stage, now_ms: int, _: IdAllocation) -> _Decision:
         before = self.transactions.get(command.transactional_id)
-        return _changed(command.transactional_id, staging.stage(before, command, now_ms), None)
+        return _changed(command.transactional_id, rules.stage(before, command, now_ms), None)
 
     def _read_staged(self, command: c.ReadStaged, now_ms: int, _: IdAllocation) -> _Decision:
         before = self.transactions.get(command.transactional_id)
-        after, staged = staging.staged_of(before, command, now_ms)
+        after, staged = rules.staged_of(before, command, now_ms)
         return _changed(command.transactional_id, after, staged)
 
     def _new_producer(self, _: c.NewProducer, __: int, ids: IdAllocation) -> _Decision:
