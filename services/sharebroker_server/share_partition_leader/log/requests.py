@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterable
-from typing import Any
-from typing import Final
-from typing import Protocol
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Protocol, TypeVar
+
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.record_log.core.batch import gaps
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.rpc.errors import wire
-from sharebroker_server.share_partition_leader.leadership import Leadership
-from sharebroker_server.share_partition_leader.leadership import LedPartition
-
+from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
