@@ -125,19 +125,6 @@ class Fetch:
     its records.
     """
 
-    __slots__ = (
-        "_available",
-        "_bytes",
-        "_call",
-        "_cold",
-        "_failed",
-        "_fetched",
-        "_found",
-        "_leadership",
-        "_observed",
-        "_request",
-    )
-
     def __init__(self, call: AcquireCall, leadership: Leadership) -> None:
         self._call = call
         self._request = AcquireRequest(

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, StateWrite
+from sharebroker_protocol.model import AckBatch, StateWrite, TopicIdPartition
 from sharebroker_server.leader_calls.values import Left
 from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
@@ -55,6 +55,7 @@ class ShareGroupPartition:
     def __init__(self, group_id: str, topic: str, core: SharePartition, around: Surroundings) -> None:
         self.key = share_key(group_id, around.log)
         self.group_id, self.topic_id, self.partition = self.key
+        self.topic_partition = TopicIdPartition(self.topic_id, self.partition)
         self.topic = topic
         self.core = core
         self.retired = False
