@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from typing_extensions import override
 
@@ -28,12 +29,12 @@ from sharebroker_server.persister.port import (
     StateSummary,
 )
 from sharebroker_server.proto_values import Conversion, Mapped
-from sharebroker_server.routing.router import Peer
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
         ShareCoordinatorServiceAsyncStub,
     )
+    from sharebroker_server.routing.router import Peer
 
     _Peer = Peer[ShareCoordinatorServiceAsyncStub]
 
@@ -61,7 +62,8 @@ LAGGING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 """Errors of a coordinator whose metadata cache does not have a new topic yet, or of a deleted topic."""
 
 
-class PersisterSettings(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PersisterSettings:
     """Times in seconds.
 
     `call_timeout` covers a call with its retries, `request_timeout` one request. `metadata_lag` is the time

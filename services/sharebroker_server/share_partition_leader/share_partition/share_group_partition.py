@@ -15,7 +15,6 @@ from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_partition_leader.core import events
-from sharebroker_server.share_partition_leader.core.events import Effects, Reply
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
@@ -150,7 +149,7 @@ class ShareGroupPartition:
         """Whether nothing can be acquired now; a listener is notified when that may have changed."""
         return not self.core.stopping and self._fetch_offset() is None
 
-    def reconcile(self, holder: str, batches: Sequence[AckBatch], reply: Reply) -> Sequence[Left]:
+    def reconcile(self, holder: str, batches: Sequence[AckBatch], reply: events.Reply) -> Sequence[Left]:
         """Applies what can be applied of a planned batch's offsets; returns what was left unchanged.
 
         `reply` is called once the rest is durable. Raises KafkaError if nothing can be applied.
@@ -245,7 +244,7 @@ class ShareGroupPartition:
 
     # Effects
 
-    def handle(self, event: events.Event) -> Effects:
+    def handle(self, event: events.Event) -> events.Effects:
         """Applies an event and performs its effects. Raises KafkaError if the event is rejected."""
         try:
             effects = self.core.handle(event, now())
@@ -258,7 +257,7 @@ class ShareGroupPartition:
         self._perform(effects)
         return effects
 
-    def _perform(self, effects: Effects) -> None:
+    def _perform(self, effects: events.Effects) -> None:
         if effects.write_due:
             self._around.writes.add(self)
         for reply, error in effects.replies:
@@ -320,7 +319,7 @@ class Observer(Protocol):
     def fetched(self, batches: Sequence[StoredBatch]) -> None:
         """Record batches were read; called before the `Acquire` of them."""
 
-    def observe(self, event: events.Event, effects: Effects) -> None:
+    def observe(self, event: events.Event, effects: events.Effects) -> None:
         """An event was applied."""
 
     def rejected(self, event: events.Event, error: KafkaError) -> None:
