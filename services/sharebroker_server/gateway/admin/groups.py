@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import Final
-from typing import Protocol
-from typing import TypeVar
-from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.clock import now
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from sharebroker_protocol.clock import Deadline, now
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.config.reset import OffsetReset
+from sharebroker_server.config.group import OffsetReset
 from sharebroker_server.gateway.admin.cluster import list_offsets
-from sharebroker_server.gateway.clients import raise_moved
-from sharebroker_server.gateway.clients import retry_until_found
+from sharebroker_server.gateway.clients import raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.routing.router import GROUP_COORDINATOR
 from sharebroker_server.rpc.errors import refusal
-from sharebroker_server.config.group import OffsetReset
-from sharebroker_server.gateway.clients.coordinators import raise_moved
-from sharebroker_server.gateway.clients.coordinators import retry_until_found
-
 
 if TYPE_CHECKING:
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from functools import partial
 from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AcquiredRange
-from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.core.share_sessions import SessionCache
-from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.core.share_sessions import begin_acknowledge
-from sharebroker_server.gateway.core.share_sessions import begin_fetch
-from sharebroker_server.leader_calls.values import AcquireResult
-from sharebroker_server.gateway.core.share_sessions import FetchIntent
-from sharebroker_server.gateway.core.share_sessions import PartitionOutcome
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
+from sharebroker_server.gateway.core.share_sessions import (
+    SessionCache,
+    SessionKey,
+    begin_acknowledge,
+    begin_fetch,
+)
+from sharebroker_server.leader_calls.values import AcquireResult
 
 LIMIT = 2
 MEMBERS = st.sampled_from(["a", "b", "c"])
