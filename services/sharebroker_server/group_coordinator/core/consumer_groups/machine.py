@@ -50,6 +50,7 @@ from sharebroker_server.group_coordinator.core.validation import (
     check_empty,
     check_group_count,
     check_group_id,
+    group_error,
     group_not_found,
 )
 from sharebroker_server.group_coordinator.core.view import ClusterView
@@ -295,11 +296,7 @@ class ConsumerGroups:
         check_group_id(group_id)
         group = self._groups.get(group_id)
         if group is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Group {group_id} has no members.",
-                metadata={"group_id": group_id},
-            )
+            raise group_error(ErrorCode.UNKNOWN_MEMBER_ID, group_id, f"Group {group_id} has no members.")
         return group
 
     def _groups_with_offsets(self) -> set[str]:
@@ -356,10 +353,10 @@ class ConsumerGroups:
     def _check_group_size(self, group: ConsumerGroup) -> None:
         limit = self._view.broker.group_max_size
         if group.size >= limit:
-            raise KafkaError(
+            raise group_error(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
+                group.group_id,
                 f"The consumer group has reached its maximum capacity of {limit} members.",
-                metadata={"group_id": group.group_id},
             )
 
     def _check_group_count(self, group_id: str) -> None:
