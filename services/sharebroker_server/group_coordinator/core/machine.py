@@ -12,7 +12,6 @@ from `_latest`, precede the records of the decision, because they state what was
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import get_args
 
 from sharebroker_protocol.errors import ErrorCode
@@ -159,7 +158,7 @@ class GroupMachine:
                 code, group_id, f"Group {group_id} is a share group; consumers need a group id of their own."
             )
 
-    def _track(self, record: _Keyed, position: int, deleted: Iterable[Key]) -> None:
+    def _track(self, record: _Keyed, position: int, deleted: tuple[Key, ...]) -> None:
         """Tracks the latest record of each key; the deletion of a group or member deletes all its keys."""
         self._live.put(record.key, position)
         self._latest[record.key] = record
