@@ -215,11 +215,8 @@ class ConsumerGroups:
             self._check_no_member(identity)
         elif (member := group.committing(identity)) is not None:
             session = group.session(member, now)
-        rejected = self._oversized(command.offsets)
-        accepted = {key: offset for key, offset in command.offsets.items() if key not in rejected}
-        offsets = (
-            OffsetRecord(identity.group_id, key, offset.stamped(now)) for key, offset in accepted.items()
-        )
+        accepted, rejected = self._sized(command.offsets, now)
+        offsets = (OffsetRecord(identity.group_id, key, offset) for key, offset in accepted.items())
         # After the offset: until the offset is committed, the pending ones are not outdated.
         dropped = (record for key in accepted for record in self.pending.drops(Place(identity.group_id, key)))
         return Decision((*offsets, *dropped), rejected, session)
@@ -233,10 +230,7 @@ class ConsumerGroups:
             group.check_transactional_commit(identity)
         else:
             self._check_no_member(identity)
-        rejected = self._oversized(command.offsets)
-        accepted = {
-            key: offset.stamped(now) for key, offset in command.offsets.items() if key not in rejected
-        }
+        accepted, rejected = self._sized(command.offsets, now)
         return Decision(self.pending.committed(command, accepted), rejected)
 
     def _complete(self, command: c.CompleteTransaction, _: float) -> _Decision:
@@ -313,15 +307,17 @@ class ConsumerGroups:
                 yield OffsetRecord(group_id, partition, None)
             yield from self.pending.drops(Place(group_id, partition))
 
-    def _oversized(
-        self, offsets: Mapping[TopicIdPartition, c.Committed]
-    ) -> dict[TopicIdPartition, KafkaError]:
+    def _sized(
+        self, offsets: Mapping[TopicIdPartition, c.Committed], now: float
+    ) -> tuple[dict[TopicIdPartition, c.Committed], dict[TopicIdPartition, KafkaError]]:
+        """Returns the offsets as committed now, and an error for each whose metadata is too large."""
         limit = self._view.broker.offset_metadata_max_bytes
-        return {
+        rejected = {
             key: KafkaError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            for key, committed in offsets.items()
-            if len(committed.metadata.encode()) > limit
+            for key, offset in offsets.items()
+            if len(offset.metadata.encode()) > limit
         }
+        return {key: each.stamped(now) for key, each in offsets.items() if key not in rejected}, rejected
 
     def _check_no_member(self, identity: c.MemberIdentity) -> None:
         """A group without members accepts offsets of clients that are no members.
