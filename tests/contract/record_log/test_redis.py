@@ -28,7 +28,7 @@ from sharebroker_server.stream_log.port import (
     LogOutOfOrder,
     LogUnavailable,
 )
-from sharebroker_server.telemetry.process import Appends
+from sharebroker_server.telemetry.metrics import Appends
 from tests.support.lease import Lease
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore

@@ -12,7 +12,7 @@ from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.telemetry.process import Appends
+from sharebroker_server.telemetry.metrics import Appends
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.servers import kinds

@@ -22,12 +22,7 @@ from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients import Leaders, Routes, failed, moved, unbind
 from sharebroker_server.gateway.config import MAX_WAIT, MOVED_WAIT, POLL_INTERVAL
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import (
-    FetchContext,
-    SessionKey,
-    begin_fetch,
-    shown_error,
-)
+from sharebroker_server.gateway.core.share_sessions import FetchContext, SessionKey, begin_fetch, shown_error
 from sharebroker_server.gateway.core.validation import check_bounds, check_member_id, check_renewing_fetch
 from sharebroker_server.gateway.share.acknowledge import (
     AckResults,

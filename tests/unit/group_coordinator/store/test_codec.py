@@ -27,11 +27,7 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     TargetRecord,
     TopicState,
 )
-from sharebroker_server.group_coordinator.store.codec import (
-    GroupCodec,
-    message_of,
-    record_of,
-)
+from sharebroker_server.group_coordinator.store.codec import GroupCodec, message_of, record_of
 
 AT = Place("g", TopicIdPartition("t", 3))
 
