@@ -11,59 +11,40 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-from typing import Final
+from typing import Any, Final
+
 import orjson
 import structlog
+
 from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.logs import follow_level
-from sharebroker_server.broker.observability import Observability
-from sharebroker_server.broker.observability import start_tracing
-from sharebroker_server.broker.redis import RedisConnections
-from sharebroker_server.broker.redis import StateVerifier
-from sharebroker_server.broker.redis import VerifyState
-from sharebroker_server.broker.redis import open_redis
-from sharebroker_server.broker.roles import BrokerContext
-from sharebroker_server.broker.roles import Storage
-from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.settings import parse_address
+from sharebroker_server.broker.observability import Observability, start_tracing
+from sharebroker_server.broker.redis import RedisConnections, StateVerifier, VerifyState, open_redis
+from sharebroker_server.broker.roles import BrokerContext, Storage
+from sharebroker_server.broker.settings import ServeSettings, invalid, parse_address
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.coordinator_runtime.host import not_active
-from sharebroker_server.coordinator_runtime.host import shard_families
+from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.identity import Identity
-from sharebroker_server.leases.identity import at_address
-from sharebroker_server.leases.identity import persistent
-from sharebroker_server.leases.identity import temporary
+from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary
 from sharebroker_server.leases.membership import FailureDetector
-from sharebroker_server.leases.observe import MembershipLogger
-from sharebroker_server.leases.observe import lease_families
+from sharebroker_server.leases.observe import MembershipLogger, lease_families
 from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.links import link_families
-from sharebroker_server.redis_link.links import unreachable
-from sharebroker_server.routing.router import GATEWAY
-from sharebroker_server.routing.router import ROLES
-from sharebroker_server.routing.router import Router
-from sharebroker_server.routing.router import in_the_clear
+from sharebroker_server.redis_link.links import link_families, unreachable
+from sharebroker_server.routing.router import GATEWAY, ROLES, Router, in_the_clear
 from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.telemetry.process import Appends
-from sharebroker_server.telemetry.process import release
-from sharebroker_server.broker.settings import invalid
 from sharebroker_server.telemetry.metrics import Appends
-
+from sharebroker_server.telemetry.process import release
 
 _log = structlog.get_logger()
 
