@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -75,21 +74,19 @@ class ConsumerGroups:
         self._view = view
         self._groups: dict[str, ConsumerGroup] = {}
         self._deadlines: Deadlines[Session] = Deadlines()
-        self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = MappingProxyType(
-            {
-                c.Join: self._join,
-                c.Sync: self._sync,
-                c.ConsumerHeartbeat: self._heartbeat,
-                c.Leave: self._leave,
-                c.CommitOffsets: self._commit,
-                c.CommitInTransaction: self._commit_in_transaction,
-                c.CompleteTransaction: self._complete,
-                c.FetchOffsets: self._fetch,
-                c.ForgetOffsets: self._forget,
-                c.DescribeConsumers: self._describe,
-                c.ListConsumers: self._list,
-            }
-        )
+        self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = {
+            c.Join: self._join,
+            c.Sync: self._sync,
+            c.ConsumerHeartbeat: self._heartbeat,
+            c.Leave: self._leave,
+            c.CommitOffsets: self._commit,
+            c.CommitInTransaction: self._commit_in_transaction,
+            c.CompleteTransaction: self._complete,
+            c.FetchOffsets: self._fetch,
+            c.ForgetOffsets: self._forget,
+            c.DescribeConsumers: self._describe,
+            c.ListConsumers: self._list,
+        }
 
     def exists(self, group_id: str) -> bool:
         """Returns whether there is a consumer group with this id."""
