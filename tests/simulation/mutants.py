@@ -6,55 +6,42 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from dataclasses import replace
-from typing import Any
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 from unittest.mock import patch
+
 from sharebroker_protocol import clock
-from sharebroker_protocol.model import AckBatch
-from sharebroker_protocol.model import RecordState
-from sharebroker_protocol.model import StateBatch
+from sharebroker_protocol.model import RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.machine import Decision
-from sharebroker_server.coordinator_runtime.pending import Pending
-from sharebroker_server.coordinator_runtime.pending import Waiter
+from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.share_coordinator.core import checkpointing
-from sharebroker_server.share_coordinator.core import machine
-from sharebroker_server.share_coordinator.core.commands import Initialize
-from sharebroker_server.share_coordinator.core.commands import Inspect
-from sharebroker_server.share_coordinator.core.commands import Inspection
-from sharebroker_server.share_coordinator.core.commands import Write
-from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
-from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_coordinator.core import checkpointing, machine
+from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
-from sharebroker_server.share_partition_leader.config import share_partition_settings
-from sharebroker_server.share_partition_leader.core import acknowledge
-from sharebroker_server.share_partition_leader.core import in_flight
-from sharebroker_server.share_partition_leader.core import share_partition
-from sharebroker_server.share_partition_leader.core.events import Acknowledge
-from sharebroker_server.share_partition_leader.core.events import Effects
-from sharebroker_server.share_partition_leader.core.events import Event
-from sharebroker_server.share_partition_leader.core.events import LoadedState
-from sharebroker_server.share_partition_leader.core.events import LostLock
-from sharebroker_server.share_partition_leader.core.events import Reply
-from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE
-from sharebroker_server.share_partition_leader.core.in_flight import InFlight
-from sharebroker_server.share_partition_leader.core.in_flight import Locks
-from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, share_partition
+from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
+    Effects,
+    Event,
+    LoadedState,
+    LostLock,
+    SharePartitionSettings,
+)
+from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Locks, Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
+from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from sharebroker_server.share_partition_leader.share_partition.reading import load_state
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
 from sharebroker_server.stream_log.port import LogNotWritten
 from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
@@ -62,11 +49,6 @@ from tests.testkit.checker.invariants import Invariant
 from tests.testkit.memory.stream_log import FencedMemory
 from tests.testkit.simulator.network import Network
 from tests.testkit.simulator.store import SimulatedRecordStore
-from sharebroker_server.group_coordinator.service.share_groups import lag
-from sharebroker_server.share_coordinator.core import checks
-from sharebroker_server.share_coordinator.core import recording
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
-from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 
 
 @dataclass(frozen=True, slots=True)

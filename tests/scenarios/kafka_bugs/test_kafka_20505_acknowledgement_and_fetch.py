@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
+from sharebroker_server.share_partition_leader.core.events import Acknowledge, AcquireRequest
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
-from tests.scenarios.kafka_bugs.safeguards import acquired
-from tests.scenarios.kafka_bugs.safeguards import fails_without
-from tests.unit.share_partition_leader.harness import ACCEPT
-from tests.unit.share_partition_leader.harness import RELEASE
-from tests.unit.share_partition_leader.harness import Harness
-from tests.unit.share_partition_leader.harness import code
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
+from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
+from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle
-from sharebroker_server.share_partition_leader.core.events import Acknowledge
 
 
 async def released_records_complete_a_waiting_fetch(harness: Harness) -> None:

@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
-from sharebroker_server.share_partition_leader.core.events import LostLock
-from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
+    AcquireRequest,
+    Configure,
+    LostLock,
+    SharePartitionSettings,
+)
 from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
-from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
-from sharebroker_server.share_partition_leader.share_partition.reading import NotFetched
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import member_holder
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import member_of
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import new_stream_holder
+from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+    member_holder,
+    member_of,
+    new_stream_holder,
+)
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
-from tests.unit.share_partition_leader.harness import ACCEPT
-from tests.unit.share_partition_leader.harness import RELEASE
-from tests.unit.share_partition_leader.harness import RENEW
-from tests.unit.share_partition_leader.harness import TOPIC
-from tests.unit.share_partition_leader.harness import Harness
-from tests.unit.share_partition_leader.virtual_time import now
-from tests.unit.share_partition_leader.virtual_time import settle
-from sharebroker_server.share_partition_leader.core.events import Acknowledge
-from sharebroker_server.share_partition_leader.core.events import Configure
-
+from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, RENEW, TOPIC, Harness
+from tests.unit.share_partition_leader.virtual_time import now, settle
 
 RESOURCE = f"partition:{TOPIC}:0"
 
