@@ -17,13 +17,12 @@ import orjson
 import structlog
 
 from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
 from sharebroker_server.broker.redis import RedisConnections, StateVerifier, VerifyState, open_redis
 from sharebroker_server.broker.roles import BrokerContext, Storage
-from sharebroker_server.broker.settings import ServeSettings, parse_address
+from sharebroker_server.broker.settings import ServeSettings, invalid, parse_address
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
@@ -166,7 +165,7 @@ class Process:
         try:
             await catalog.start()
         except LogUnavailable as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"The catalog cannot be read: {error}") from error
+            raise invalid(f"The catalog cannot be read: {error}") from error
         stack.push_async_callback(catalog.stop)
         rechecks: list[VerifyState] = [catalog.recheck]
         stack.push_async_callback(StateVerifier({redis.reads, redis.writes}, rechecks).stop)
@@ -240,7 +239,7 @@ def node_identity(settings: ServeSettings, address: str) -> Identity:
     try:
         return persistent(settings.data / "node.json", node_id, settings.config.cluster_id)
     except (OSError, ValueError) as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise invalid(str(error)) from error
 
 
 def _router(settings: ServeSettings, holder: LeaseHolder, tls: Tls | None, stack: AsyncExitStack) -> Router:
@@ -292,9 +291,7 @@ def _prepare_ready_file(path: Path) -> None:
         temporary.write_bytes(b"")
         temporary.unlink()
     except OSError as failure:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"The ready file {path} cannot be written: {failure.strerror}."
-        ) from failure
+        raise invalid(f"The ready file {path} cannot be written: {failure.strerror}.") from failure
 
 
 def _temporary(path: Path) -> Path:

@@ -63,6 +63,11 @@ class ServeSettings:
         return GATEWAY in self.roles and self.kafka != CLOSED
 
 
+def invalid(message: str) -> KafkaError:
+    """Returns INVALID_CONFIG: the broker cannot start with these settings."""
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)
+
+
 def parse_roles(text: str) -> frozenset[str]:
     """Parses `all` or comma-separated role names. Raises KafkaError INVALID_CONFIG."""
     if text == "all":
@@ -70,9 +75,8 @@ def parse_roles(text: str) -> frozenset[str]:
     roles = frozenset(name.strip() for name in text.split(",") if name.strip())
     unknown = sorted(roles - frozenset(ROLES))
     if unknown or not roles:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"--roles takes `all` or some of {', '.join(ROLES)}; not {', '.join(unknown) or 'nothing'}.",
+        raise invalid(
+            f"--roles takes `all` or some of {', '.join(ROLES)}; not {', '.join(unknown) or 'nothing'}."
         )
     return roles
 
@@ -81,9 +85,7 @@ def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
     """Parses HOST:PORT, with a port of `lowest` or more. Raises KafkaError INVALID_CONFIG."""
     host, _, port = text.rpartition(":")
     if not host or not is_resolvable(host) or not port.isdecimal() or not lowest <= int(port) <= 65_535:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}."
-        )
+        raise invalid(f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}.")
     return host, int(port)
 
 
@@ -95,14 +97,9 @@ def parse_tls(
     if certificate is None and key is None and ca is None and name is None and not required:
         return None
     if certificate is None or key is None:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, "TLS needs both --tls-cert and --tls-key, or none of its options."
-        )
+        raise invalid("TLS needs both --tls-cert and --tls-key, or none of its options.")
     if required and ca is None:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            "ssl.client.auth=required needs --tls-ca: the authority of clients' certificates.",
-        )
+        raise invalid("ssl.client.auth=required needs --tls-ca: the authority of clients' certificates.")
     return TlsFiles(certificate, key, ca, required, name)
 
 
@@ -111,7 +108,7 @@ def describe(settings: ServeSettings) -> str:
     try:
         redis = None if settings.redis is None else addresses(settings.redis)
     except RedisUrlInvalid as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise invalid(str(error)) from error
     fields = asdict(settings) | {
         "redis": redis,
         "roles": sorted(settings.roles),

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.membership.machine import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatRequest
+from sharebroker_protocol.membership import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatRequest
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.clients import Backoff, error_of

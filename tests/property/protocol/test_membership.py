@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.membership.machine import (
+from sharebroker_protocol.membership import (
+    Callback,
     HeartbeatResponse,
     Membership,
     MembershipSettings,
     MemberState,
+    Partitions,
 )
-from sharebroker_protocol.membership.reconciler import Callback, Partitions
 from sharebroker_protocol.model import TopicIdPartition
 
 ASSIGNMENTS = st.frozensets(st.integers(0, 3).map(lambda n: TopicIdPartition("a", n)))
