@@ -28,8 +28,11 @@ run: $(READY) ## serve, and process 336,776 flights with eight workers (ONCE=1: 
 test: $(READY) ## run all tests
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
-test-fast: $(READY) ## run the tests without I/O (under a minute on two cores)
-	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios -m "not slow" -n 2 -q
+# Python caches the rewritten test modules, which halves the time of the next run.
+test-fast: export PYTHONDONTWRITEBYTECODE :=
+test-fast: $(READY) ## run the tests without servers (under a minute on two cores)
+	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios \
+	  -m "not slow and not servers" --hypothesis-profile=fast -n 2 -q
 
 simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000; SEED=7: one run with its log)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --without "$(WITHOUT)",--seeds $(or $(SEEDS),200)) --jobs $(or $(JOBS),2)

@@ -11,9 +11,9 @@ that is not set is None, too. A repeated field is a tuple.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from inspect import get_annotations
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -87,7 +87,9 @@ class Conversion(Generic[V, M]):
     def _common(self) -> Iterator[tuple[str, Mapped, FieldDescriptor]]:
         """Yields the names of the fields that both sides have, with their counterparts."""
         known: Mapping[str, Any] = self._message.DESCRIPTOR.fields_by_name
-        for name in get_annotations(self._value):
+        value: Any = self._value
+        names = getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
+        for name in names:
             mapped = self._mapped.get(name, _EQUAL)
             if isinstance(mapped, str):
                 mapped = Mapped(mapped)

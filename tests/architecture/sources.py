@@ -1,4 +1,4 @@
-"""The project's own files, as the house rules look at them."""
+"""The project's own files and their syntax trees, for the rules in this folder."""
 
 from __future__ import annotations
 
@@ -15,48 +15,62 @@ PROTOCOL = "libs/protocol/sharebroker_protocol/"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+@cache
 def name(path: Path) -> str:
-    """The path below the project's folder."""
+    """Returns the path below the project's folder."""
     return path.relative_to(ROOT).as_posix()
 
 
 @cache
 def files() -> tuple[Path, ...]:
-    """Every file somebody wrote: no generated code, no caches."""
+    """Returns every file that a person wrote: no generated code, no caches."""
     inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     beside = [path for path in ROOT.iterdir() if not path.name.startswith(".")]
     return tuple(
         sorted(
             path
             for path in inside + beside
-            if path.is_file() and "__pycache__" not in path.parts and "_pb2" not in path.name
+            if "__pycache__" not in path.parts and "_pb2" not in path.name and path.is_file()
         )
     )
 
 
-def python(*folders: str) -> list[Path]:
-    """The Python files below `folders`."""
-    return [path for path in files() if path.suffix == ".py" and name(path).startswith(folders)]
+@cache
+def content(path: Path) -> str:
+    """Returns the text of a file; bytes that are not UTF-8 become replacement characters."""
+    return path.read_bytes().decode("utf-8", "replace")
+
+
+@cache
+def python(*folders: str) -> tuple[Path, ...]:
+    """Returns the Python files below `folders`."""
+    return tuple(path for path in files() if path.suffix == ".py" and name(path).startswith(folders))
 
 
 def is_core(path: Path) -> bool:
-    """Whether the file holds rules: it belongs to a `core` package."""
+    """Returns whether the file belongs to a `core` package, which holds pure rules."""
     return "core" in path.relative_to(ROOT).parts[:-1]
 
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """The parsed file."""
-    return ast.parse(path.read_text(), str(path))
+    """Returns the parsed file."""
+    return ast.parse(content(path), str(path))
+
+
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Returns every node of the file's syntax tree; all rules share one walk."""
+    return tuple(ast.walk(tree(path)))
 
 
 def functions(path: Path) -> Iterator[Function]:
-    """Every function and method of the file, nested ones too."""
-    return (node for node in ast.walk(tree(path)) if isinstance(node, Function))
+    """Yields every function and method of the file, nested ones included."""
+    return (node for node in nodes(path) if isinstance(node, Function))
 
 
 def length(function: Function) -> int:
-    """Lines of a function, decorators and docstring left out."""
+    """Returns the lines of a function without decorators and docstring."""
     body = function.body
     documented = ast.get_docstring(function, clean=False) is not None
     docstring = (body[0].end_lineno or 0) - body[0].lineno + 1 if documented else 0

@@ -1,20 +1,20 @@
-"""Calls that are not made here, each with its reason and the files that may make it."""
+"""Banned calls, each with the reason and the files that may make it."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import CLIENT, PROTOCOL, is_core, name, python, tree
+from tests.architecture.sources import CLIENT, PROTOCOL, is_core, name, nodes, python
 
 
 @dataclass(frozen=True)
 class Ban:
-    """A dotted call, why it is banned, and where it is right (path prefixes)."""
+    """A dotted call, the reason for its ban, and the path prefixes that may make it."""
 
     call: str
     reason: str
@@ -25,11 +25,11 @@ BANS = (
     Ban("time.sleep", "a wait that ends by time instead of by the event; wait for the condition"),
     Ban(
         "time.time",
-        "clocks are injected so that tests can turn them",
+        "clocks are injected so that tests can control them",
         (f"{PROTOCOL}clock.py",),
     ),
     Ban("datetime.now", "the same as time.time", ("libs/protocol/sharebroker_protocol/clock.py",)),
-    Ban("asyncio.get_event_loop", "makes a loop where none runs; use get_running_loop"),
+    Ban("asyncio.get_event_loop", "creates a loop if none runs; use get_running_loop"),
     Ban("os._exit", "skips every clean-up"),
     Ban(
         "print",
@@ -57,19 +57,29 @@ def test_banned_call_is_not_made(ban: Ban) -> None:
 
 
 def test_rules_hold_no_module_state() -> None:
-    """A `global` statement in a core would make its answers depend on more than its arguments."""
+    """A `global` statement in a core would make its results depend on more than its arguments."""
     found = [
         f"{name(path)}:{node.lineno}"
         for path in python("services", "libs")
         if is_core(path)
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Global)
     ]
     assert not found
 
 
-def calls(path: Path) -> Iterator[tuple[str, int]]:
-    """Every called name as it is written, with its line."""
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
-            yield ast.unparse(node.func), node.lineno
+@cache
+def calls(path: Path) -> tuple[tuple[str, int], ...]:
+    """Returns every called name as it is written, with its line."""
+    return tuple(
+        (dotted(node.func), node.lineno)
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
+    )
+
+
+def dotted(node: ast.AST) -> str:
+    """Returns a name with its attributes, such as `time.sleep`; other expressions become empty."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,4 +1,4 @@
-"""The field map in protos/README.md is complete: every field of every translated RPC stands in it."""
+"""The field map in protos/README.md is complete: it lists every field of every translated RPC."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _section(rpc: str) -> list[str]:
 
 
 def _mapped(lines: list[str], arrow: str) -> Iterator[str]:
-    """Proto fields in the section: all of a line of unchanged ones, the second column of a row."""
+    """Yields the proto fields of a section: a line of unchanged fields, or a row's second column."""
     for line in lines:
         if line.startswith(arrow):
             yield from _QUOTED.findall(line)
@@ -88,7 +88,7 @@ def _mapped(lines: list[str], arrow: str) -> Iterator[str]:
 
 
 def _fields(message: Descriptor, parent: str = "") -> Iterator[str]:
-    """The paths of all fields that hold a value; a map is one value."""
+    """Yields the paths of all fields that hold a value; a map is one value."""
     for field in message.fields:
         nested = field.message_type
         is_map = nested is not None and nested.GetOptions().map_entry

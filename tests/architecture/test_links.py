@@ -1,4 +1,4 @@
-"""Links between the project's documents lead somewhere."""
+"""Links between the project's documents resolve."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_link_named_like_a_file_leads_to_that_file(document: Path) -> None:
 
 
 def broken(document: Path) -> Iterator[str]:
-    """Links to files that do not exist, or to headings their file does not have."""
+    """Yields links to files that do not exist and to headings that their file does not have."""
     for target, anchor in _LINK.findall(document.read_text()):
         path = (document.parent / target).resolve() if target else document
         if not path.exists():
@@ -39,7 +39,7 @@ def broken(document: Path) -> Iterator[str]:
 
 
 def anchors(path: Path) -> set[str]:
-    """The anchors of a document's headings, made as forges make them."""
+    """Returns the anchors of a document's headings, derived as GitHub derives them."""
     return {
         re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
         for heading in _HEADING.findall(path.read_text())

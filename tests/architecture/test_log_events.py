@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.architecture.sources import ROOT, python, tree
+from tests.architecture.sources import ROOT, nodes, python
 
 DOCUMENT = ROOT / "docs" / "operations.md"
 METHODS = {"info", "warning", "error", "exception", "critical"}
@@ -22,7 +22,7 @@ def test_every_documented_event_is_in_the_code() -> None:
     texts = {
         node.value
         for path in server()
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert documented() - texts == set()
@@ -39,7 +39,7 @@ def logged() -> set[str]:
     return {
         str(node.args[0].value)
         for path in server()
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in METHODS

@@ -1,4 +1,4 @@
-"""The Makefile's targets are told, and what documents say of them is there."""
+"""`make help` lists every target, and documents name existing targets."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _MAKE = re.compile(r"`make ([a-z][a-z0-9-]*)")
 
 
 def test_help_lists_every_target() -> None:
-    command = ["make", "--no-print-directory", "help"]  # within another make it would name its folder
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    explained = set(re.findall(r"^(\S+):.*## ", MAKEFILE, re.MULTILINE))
-    assert {line.split()[0] for line in told.splitlines()} == explained
+    command = ["make", "--no-print-directory", "help"]  # a nested make would print its folder
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    described = set(re.findall(r"^(\S+):.*## ", MAKEFILE, re.MULTILINE))
+    assert {line.split()[0] for line in listed.splitlines()} == described
 
 
 @pytest.mark.parametrize("document", [path for path in files() if path.suffix == ".md"], ids=name)

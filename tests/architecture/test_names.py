@@ -1,4 +1,4 @@
-"""No file tells where it was written."""
+"""No file contains a path or a host of the machine that it was written on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import re
 from urllib.parse import urlsplit
 
-from tests.architecture.sources import files, name
+from tests.architecture.sources import content, files, name
 
-_SOMEBODYS_FOLDER = re.compile(r"(?<![\w.~:-])/(?:home|root|Users|work)/\w")
+_PRIVATE_FOLDER = re.compile(r"(?<![\w.~:-])/(?:home|root|Users|work)/\w")
 _PUBLIC = {"pypi.org", "files.pythonhosted.org", None}
 _INDEX_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
 
@@ -17,16 +17,14 @@ def test_no_file_names_a_home_folder() -> None:
     found = [
         f"{name(path)}: {match.group(0)}"
         for path in files()
-        if (match := _SOMEBODYS_FOLDER.search(_text(path.read_bytes())))
+        if (match := _PRIVATE_FOLDER.search(content(path)))
     ]
     assert not found
 
 
 def test_no_file_names_the_index_that_packages_came_from() -> None:
     hosts = {urlsplit(url).hostname for url in _index_urls()} - _PUBLIC
-    found = [
-        f"{name(path)}: {host}" for path in files() for host in hosts if str(host) in _text(path.read_bytes())
-    ]
+    found = [f"{name(path)}: {host}" for path in files() for host in hosts if str(host) in content(path)]
     assert not found
 
 
@@ -34,10 +32,6 @@ def test_the_lock_file_names_no_index() -> None:
     lock = next(path for path in files() if path.name == "requirements.lock").read_text()
     assert "--index-url" not in lock
     assert "--hash=sha256:" in lock
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _index_urls() -> list[str]:

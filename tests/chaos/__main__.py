@@ -29,9 +29,9 @@ def main(
     seed: Annotated[int | None, typer.Option(help="Of the schedule; fresh if not set.")] = None,
     kind: Annotated[str, typer.Option(help="Only faults whose name contains this.")] = "",
 ) -> None:
-    """Kill, freeze, stop and cut off processes at work; fails when a promise was broken."""
+    """Kills, freezes, stops and disconnects processes under load; fails if a guarantee was broken."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # servers and networks are taken down then, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # servers and networks are removed then, too
     seed = secrets.randbelow(10**6) if seed is None else seed
     typer.echo(f"seed {seed} (make chaos SEED={seed} for the same schedule)")
     random, apart = Random(seed), possible()

@@ -1,4 +1,4 @@
-"""What the system says of itself when nothing is left to do: lag, state and logs."""
+"""What the system reports when all work is done: lag, state and logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Lag = tuple[str, group_pb.DescribeShareGroupOffsetsResponse.Partition]
 
 
 async def lags(client: Client, groups: Sequence[str]) -> list[Lag]:
-    """Of each share-partition, with its group."""
+    """Returns the lag of each share-partition, with its group."""
     request = group_pb.DescribeShareGroupOffsetsRequest()
     for group in groups:
         request.groups.add(group_id=group, all_topics=True)
@@ -29,7 +29,9 @@ async def lags(client: Client, groups: Sequence[str]) -> list[Lag]:
 async def accounts(
     client: Client, topic: tuple[str, str], groups: Sequence[str], ends: Mapping[int, int], at: float
 ) -> list[Event]:
-    """As events of a time; `topic` is (name, id), `ends` where its logs end."""
+    """Returns the reports as events of a time; `topic` is (name, id), `ends` are the end offsets of its
+    logs.
+    """
     events: list[Event] = []
     for group, part in await lags(client, groups):
         where = Share(group, topic[0], part.partition)
@@ -44,7 +46,7 @@ async def accounts(
 
 
 async def logs_read(server: str, topic: str, groups: Sequence[str], at: float) -> list[Event]:
-    """What `sharebroker verify` reads of each share-partition. Raises RuntimeError: it cannot be read."""
+    """Returns what `sharebroker verify` reads of each share-partition. Raises RuntimeError if that fails."""
     events: list[Event] = []
     async with Admin(server) as admin:
         for group in groups:

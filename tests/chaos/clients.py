@@ -1,4 +1,4 @@
-"""Producers and consumers over gRPC, by the Python client, as a user's program has them."""
+"""Producers and consumers over gRPC, with the Python client, as in a user's program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ _MOODS: Final = {Verdict.ACCEPT: 88, Verdict.RELEASE: 6, Verdict.REJECT: 3, Verd
 
 
 class Publisher:
-    """Sends a record to each partition in turn, and goes on while earlier ones wait for their answer."""
+    """Sends a record to each partition in turn, and continues while earlier records wait for their
+    acknowledgement.
+    """
 
     def __init__(self, history: History, name: str, address: str, topic: str, partitions: int) -> None:
         self.name = name
@@ -38,7 +40,7 @@ class Publisher:
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def run(self, over: asyncio.Event) -> None:
-        """Until it is over; then until the outcome of each is known."""
+        """Sends until `over` is set, then waits for the outcome of each record."""
         async with Producer(self._address) as producer:
             while not over.is_set():
                 for partition in range(self._partitions):
@@ -65,12 +67,12 @@ class Publisher:
 
 
 class Member:
-    """A consumer: accepts most of what it gets, some of it late, and gives some back."""
+    """A consumer: accepts most records, some of them late, and releases some."""
 
     def __init__(self, history: History, name: str, address: str, topic: str, random: Random) -> None:
         self.name = name
         self.steady = False
-        """Whether it accepts everything at once."""
+        """Whether it accepts every record at once."""
         self._history = history
         self._address = address
         self._topic = topic
@@ -78,7 +80,7 @@ class Member:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled; what ends the membership is noted, and another one begun."""
+        """Consumes until it is cancelled; counts each end of the membership and joins again."""
         config = ConsumerConfig(max_poll_records=20, prefetch_records=20)
         while True:
             consumer = ShareConsumer(self._address, GRPC, [self._topic], config)
@@ -114,7 +116,7 @@ class Member:
             await self._say(record, where, verdict)
 
     async def _say(self, record: Record, where: Share, verdict: Verdict) -> bool:
-        """Whether it was done; a refusal says that others may have the record."""
+        """Acknowledges; returns whether that succeeded. After an error another member may have the record."""
         ask = self._history.asks(where, record.offset, record.acquisition.token, verdict)
         say = {
             Verdict.ACCEPT: record.accept,

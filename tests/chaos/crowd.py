@@ -1,4 +1,4 @@
-"""All clients of a run: started together, told together when it is time to end."""
+"""All clients of a run, started and stopped together."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from random import Random
 from tests.chaos.clients import GRPC, Member, Publisher
 from tests.chaos.history import History
 from tests.chaos.kafka_clients import KAFKA, JavaMember, KafkaMember, KafkaPublisher, Worker
-from tests.chaos.ports import Doors
+from tests.chaos.ports import Listeners
 
 _LAST_WORDS = 60.0
 
 
 @dataclass(frozen=True)
 class Size:
-    """How many consumers there are, and in how many partitions; `java` is where its program is compiled."""
+    """The numbers of consumers and partitions; `java` is the folder of the compiled Java program."""
 
     partitions: int = 6
     grpc: int = 12
@@ -29,7 +29,7 @@ class Size:
 
     @property
     def java_members(self) -> int:
-        """Those that there can be."""
+        """Returns how many Java members can run."""
         return self.java if self.java_classes is not None else 0
 
     def __str__(self) -> str:
@@ -43,16 +43,18 @@ class Size:
 class Crowd:
     """Two producers over gRPC and one by Kafka's protocol; consumers of two groups."""
 
-    def __init__(self, history: History, doors: Doors, topic: str, size: Size, random: Random) -> None:
+    def __init__(
+        self, history: History, listeners: Listeners, topic: str, size: Size, random: Random
+    ) -> None:
         self._size = size
         self._over = asyncio.Event()
-        servers = doors.kafka
+        servers = listeners.kafka
         self._publishers = [
-            Publisher(history, f"p{n}", doors.address(n), topic, size.partitions) for n in (0, 1)
+            Publisher(history, f"p{n}", listeners.address(n), topic, size.partitions) for n in (0, 1)
         ]
         self._kafka_publisher = KafkaPublisher(history, "k0", servers, topic, size.partitions)
         self._members = [
-            Member(history, f"m{n}", doors.address(n % 2), topic, Random(random.random()))
+            Member(history, f"m{n}", listeners.address(n % 2), topic, Random(random.random()))
             for n in range(size.grpc)
         ]
         self._kafka_members = [
@@ -72,17 +74,17 @@ class Crowd:
 
     @property
     def sent(self) -> int:
-        """Records that producers were given."""
+        """Returns how many records the producers were given."""
         return self._kafka_publisher.sent + sum(one.sent for one in self._publishers)
 
     @property
     def failed(self) -> int:
-        """Records of which their producers heard no good."""
+        """Returns how many records failed at their producers."""
         return self._kafka_publisher.failed + sum(one.failed for one in self._publishers)
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Everybody works; at the end consumers leave."""
+        """Runs all clients; at the end the consumers leave."""
         consuming = [asyncio.create_task(member.run()) for member in self._members]
         workers = [Worker(member.run) for member in self._kafka_members]
         workers += [Worker(member.run) for member in self._java_members]
@@ -100,14 +102,14 @@ class Crowd:
             await asyncio.gather(*(asyncio.to_thread(worker.join, _LAST_WORDS) for worker in workers))
 
     def calm_down(self) -> None:
-        """Consumers accept what they get, and at once."""
+        """Makes the consumers accept every record at once."""
         for member in self._members:
             member.steady = True
         for kafka_member in self._kafka_members:
             kafka_member.steady = True
 
     async def publish_no_more(self) -> None:
-        """Returns when the outcome of every record is known."""
+        """Stops producing; returns when the outcome of every record is known."""
         self._over.set()
         for worker in self._kafka_publishing:
             worker.tell()

@@ -1,4 +1,4 @@
-"""Two processes of each role over one Valkey, each behind proxies that can cut it off."""
+"""Two processes of each role over one Valkey, each behind proxies that can disconnect it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.testkit.proxy import FaultProxy
 from tests.testkit.servers import Server, free_port, running
 
 LOCK: Final = 5.0
-"""Seconds that a record is locked."""
+"""Duration of an acquisition lock, in seconds."""
 
 ATTEMPTS: Final = 10
-"""Deliveries of a record, at most."""
+"""The delivery limit."""
 
 LEASE: Final = BrokerConfig().broker_session_timeout_ms / 1000
-"""Seconds that a process keeps its leases without renewing them."""
+"""Duration of a lease without renewal, in seconds."""
 
 SETTINGS: Final = (
     "group.share.min.record.lock.duration.ms=1000",
@@ -37,57 +37,57 @@ SETTINGS: Final = (
 
 @dataclass(frozen=True)
 class Node:
-    """One process: others reach it through `door`, it reaches Redis through `redis`.
+    """One process: others reach it through `listener`, it reaches Redis through `redis`.
 
     It may have a network of its own: its `machine`.
     """
 
     role: str
     serve: Serve
-    door: FaultProxy
+    listener: FaultProxy
     redis: FaultProxy
     machine: Machine | None = None
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Returns its name in reports."""
         return self.serve.name
 
     @property
     def address(self) -> str:
-        """Where clients and other processes reach it."""
-        return f"{self.door.host}:{self.door.port}"
+        """Returns the address for clients and other processes."""
+        return f"{self.listener.host}:{self.listener.port}"
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; a process that has ended hears nothing."""
+        """Sends a signal; a process that has ended ignores it."""
         process = self.serve.process
         if process is not None and process.poll() is None:
             process.send_signal(number)
 
     async def kill(self) -> None:
-        """SIGKILL: nobody listens any more, from the moment at which connections break."""
-        await self.door.refuse()
+        """SIGKILL: its port refuses connections from the moment at which existing ones break."""
+        await self.listener.refuse()
         await asyncio.to_thread(self.serve.kill)
 
     async def stop(self) -> None:
-        """SIGTERM, until it is gone."""
+        """SIGTERM, then waits until it has ended."""
         try:
             code = await asyncio.to_thread(self.serve.stop)
         except subprocess.TimeoutExpired:
             code = -1
-        await self.door.refuse()
+        await self.listener.refuse()
         if code != 0:
             raise AssertionError(f"{self.name} ended with {code}:\n{self.serve.log[-4000:]}")
 
     async def start(self) -> None:
-        """Start it where it was."""
-        await self.door.accept()
+        """Starts it again at the same address."""
+        await self.listener.accept()
         await asyncio.to_thread(self.serve.start)
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """What runs; clients know all gateways."""
+    """The running processes; clients have the addresses of all gateways."""
 
     redis: Server
     nodes: Sequence[Node]
@@ -96,31 +96,31 @@ class Deployment:
 
     @property
     def redis_url(self) -> str:
-        """Where the logs can be read along."""
+        """Returns the Redis that holds the logs."""
         return self.redis.url
 
     @property
     def gateways(self) -> list[Node]:
-        """The doors for clients."""
+        """Returns the gateways, which clients connect to."""
         return self.of("gateway")
 
     def of(self, role: str) -> list[Node]:
-        """The processes of a role."""
+        """Returns the processes of a role."""
         return [node for node in self.nodes if node.role == role]
 
     def address(self, first: int = 0) -> str:
-        """Every gateway's gRPC address in one, one of them first."""
+        """Returns the gRPC addresses of all gateways in one string, starting with the given one."""
         turned = [*self.gateways[first:], *self.gateways[:first]]
         return "ipv4:" + ",".join(node.address for node in turned)
 
     @property
     def kafka(self) -> str:
-        """Where Kafka clients begin."""
+        """Returns the bootstrap address of Kafka clients."""
         return ",".join(node.serve.kafka for node in self.gateways)
 
     @property
     def whole(self) -> bool:
-        """Whether every process runs."""
+        """Returns whether every process runs."""
         return all(
             node.serve.process is not None and node.serve.process.poll() is None for node in self.nodes
         )
@@ -128,7 +128,7 @@ class Deployment:
 
 @contextlib.asynccontextmanager
 async def deployed(*settings: str, apart: bool = False) -> AsyncIterator[Deployment]:
-    """Everything started, `apart` with networks of their own; stopped at the end, whatever state it is in."""
+    """Starts everything, `apart` with separate networks; stops all of it at the end, whatever its state."""
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sharebroker-chaos-")))
         redis = stack.enter_context(running("valkey", "--appendonly", "yes", "--appendfsync", "always"))
@@ -149,7 +149,7 @@ async def deployed(*settings: str, apart: bool = False) -> AsyncIterator[Deploym
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process is to run, and where its proxies listen."""
+    """The host on which a process runs, and the host of its proxies' listeners."""
 
     redis_port: int
     here: str
@@ -166,18 +166,18 @@ async def _node(
     role, number = name
     port, machine = free_port(), place.machine
     where = machine.address if machine is not None else place.here
-    door = await stack.enter_async_context(FaultProxy(port, host=place.here, upstream_host=where))
+    listener = await stack.enter_async_context(FaultProxy(port, host=place.here, upstream_host=where))
     redis = await stack.enter_async_context(FaultProxy(place.redis_port, host=place.here))
-    options = ["--redis", redis.url, "--roles", role, "--advertise", f"{place.here}:{door.port}"]
+    options = ["--redis", redis.url, "--roles", role, "--advertise", f"{place.here}:{listener.port}"]
     options += [word for pair in (*SETTINGS, *settings) for word in ("--set", pair)]
     prefix = machine.prefix if machine is not None else ()
     return Node(
-        role, Serve(folder, options, f"{role}-{number}", f"{where}:{port}", prefix), door, redis, machine
+        role, Serve(folder, options, f"{role}-{number}", f"{where}:{port}", prefix), listener, redis, machine
     )
 
 
 def _end(node: Node) -> None:
-    """The deployment is over: its data go with it."""
+    """Kills a process at the end of a run and deletes its data."""
     node.signal(signal.SIGCONT)
     with contextlib.suppress(AssertionError):
         node.serve.kill()

@@ -1,4 +1,4 @@
-"""What befalls processes and connections, and the order in which it does, out of a seed."""
+"""Faults of processes and connections, and their order, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ RESTART_REDIS: Final = "restart Redis"
 KINDS: Final = (KILL, FREEZE, STOP, CUT_REDIS, CUT_OTHERS)
 
 _BEYOND: Final = 2.0
-"""Seconds, beyond the life of a lease, for which a process stands still or is cut from Redis."""
+"""Seconds beyond the duration of a lease for which a process is frozen or disconnected from Redis."""
 
 _CUT: Final = 4.0
-"""Seconds for which a process is cut from others: it keeps its leases, so its work waits as long as that."""
+"""Seconds for which a process is disconnected from others: it keeps its leases, so its work waits that
+long.
+"""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that happens to one process, or to Redis."""
+    """A fault of one process, or of Redis."""
 
     kind: str
     role: str = ""
@@ -42,22 +44,22 @@ class Fault:
 
     @property
     def stalls(self) -> bool:
-        """Whether what is on its way may come later than it would otherwise."""
+        """Returns whether messages in flight may arrive later than usual."""
         return self.kind not in (KILL, STOP)
 
     def lasts(self, lease: float) -> float:
-        """Seconds until it may be healed."""
+        """Returns the seconds until it may be healed."""
         if self.kind == CUT_OTHERS:
             return _CUT
         return lease + _BEYOND if self.kind in (FREEZE, CUT_REDIS, UNPLUG) else 0.0
 
     @property
     def outlasts_work(self) -> bool:
-        """Whether work can only go on when it is put right."""
+        """Returns whether work can continue only after it is healed."""
         return self.kind == CUT_OTHERS
 
     async def strike(self, on: Deployment) -> None:
-        """Let it happen."""
+        """Injects the fault."""
         if self.kind == RESTART_REDIS:
             await asyncio.to_thread(on.redis.kill)
             await asyncio.to_thread(on.redis.restart)
@@ -73,12 +75,12 @@ class Fault:
             case "cut from Redis":
                 node.redis.black_hole()
             case "cut from others":
-                node.door.black_hole()
+                node.listener.black_hole()
             case "unplug" if node.machine is not None:
                 await asyncio.to_thread(node.machine.unplug)
 
     async def heal(self, on: Deployment) -> None:
-        """Put it right."""
+        """Heals the fault."""
         if self.kind == RESTART_REDIS:
             return
         node = self._node(on)
@@ -90,7 +92,7 @@ class Fault:
             case "cut from Redis":
                 await _mend(node.redis)
             case "cut from others":
-                await _mend(node.door)
+                await _mend(node.listener)
             case "unplug" if node.machine is not None:
                 await asyncio.to_thread(node.machine.plug)
 
@@ -99,13 +101,13 @@ class Fault:
 
 
 async def _mend(proxy: FaultProxy) -> None:
-    """What a black hole has swallowed is missing: connections of before are of no use."""
+    """A black hole dropped bytes, so connections from before are unusable."""
     proxy.heal()
     await proxy.cut()
 
 
 def schedule(random: Random, kinds: Sequence[str] = KINDS) -> Iterator[Fault]:
-    """Faults without end: each kind befalls each role once before any does again."""
+    """Yields faults without end: each kind hits each role once before any repeats."""
     while True:
         turn = [Fault(kind, role, random.randrange(2)) for kind in kinds for role in ROLES]
         turn += [Fault(RESTART_REDIS)]
@@ -114,7 +116,7 @@ def schedule(random: Random, kinds: Sequence[str] = KINDS) -> Iterator[Fault]:
 
 
 def short_schedule() -> list[Fault]:
-    """One fault of each main kind, each on another role."""
+    """Returns one fault of each main kind, each on another role."""
     return [
         Fault(KILL, "share-partition-leader", 0),
         Fault(STOP, "group-coordinator", 1),
@@ -124,5 +126,5 @@ def short_schedule() -> list[Fault]:
 
 
 def only(faults: Iterable[Fault], text: str) -> Iterator[Fault]:
-    """Those whose name contains a text."""
+    """Returns the faults whose name contains a text."""
     return (fault for fault in faults if text in str(fault))

@@ -1,4 +1,4 @@
-"""What clients saw and logs say, put into one order and judged."""
+"""The operations of clients and the contents of logs, ordered and checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.testkit.checker.locks import Limits
 
 
 class LogRead(NamedTuple):
-    """What one reading of the logs found: everything that was written when it `began` is in it, or was."""
+    """The result of one reading of the logs: it contains everything written before it `began`."""
 
     began: float
     ended: float
@@ -37,7 +37,7 @@ class LogRead(NamedTuple):
 
 @dataclass
 class History:
-    """Everything that happened. Clients add to it from any thread; times are seconds since it was made."""
+    """The history of a run. Clients add to it from any thread; times are seconds since its creation."""
 
     epoch: float = field(default_factory=time)
     lanes: Lanes = field(default_factory=Lanes)
@@ -46,55 +46,55 @@ class History:
     reads: list[LogRead] = field(default_factory=list)
     stalls: list[tuple[float, float]] = field(default_factory=list)
     accounts: list[Event] = field(default_factory=list)
-    """What the system said of itself in the end."""
+    """The system's own reports at the end."""
     surfaced: Counter[str] = field(default_factory=Counter)
-    """What clients were told that was neither an answer nor hidden by their library."""
+    """Errors that clients received and that their library did not hide."""
     redelivered: Counter[str] = field(default_factory=Counter)
     """Deliveries after the first one, by group."""
     _asks: Iterator[int] = field(default_factory=itertools.count)
 
     def now(self) -> float:
-        """The time of what happens now."""
+        """Returns the current time of the history."""
         return time() - self.epoch
 
     def on_server(self, seconds: float) -> float:
-        """A server's time since the Unix epoch."""
+        """Converts a server's time since the Unix epoch."""
         return seconds - self.epoch
 
     def published(self, lane: str, topic: str, place: tuple[int, int], value: str) -> None:
-        """A producer heard that its record is durable."""
+        """Records that a producer received the acknowledgement of its record."""
         now = self.now()
         self.events.append(Published(now, topic, *place, value))
         self.lanes.worked((lane, place[0]), now)
 
     def delivered(self, event: Delivered) -> None:
-        """A member was told of a record, and of its lock."""
+        """Records that a member received a record with its lock."""
         self.events.append(event)
         self.redelivered[event.share.group] += event.count > 1
 
     def sighted(self, sighting: Sighting) -> None:
-        """A member was told of a record, by Kafka's protocol."""
+        """Records that a member received a record by Kafka's protocol."""
         self.sightings.append(sighting)
         self.redelivered[sighting.share.group] += sighting.deliveries > 1
 
     def asks(self, share: Share, offset: int, token: int, verdict: Verdict) -> int:
-        """A member says what it wants; the number of its question."""
+        """Records that a member requested an acknowledgement; returns the number of its request."""
         ask = next(self._asks)
         self.events.append(Requested(self.now(), ask, share, offset, token, verdict))
         return ask
 
     def next_ask(self) -> int:
-        """The number of a question."""
+        """Returns the number of the next request."""
         return next(self._asks)
 
     def applied(self, lane: str, ask: int, partition: int, deadline: float = 0.0) -> None:
-        """It was done."""
+        """Records that a request succeeded."""
         now = self.now()
         self.events.append(Applied(now, ask, deadline))
         self.lanes.worked((lane, partition), now)
 
     def count(self, verdict: Verdict) -> int:
-        """How many such verdicts were confirmed."""
+        """Returns how many such verdicts were confirmed."""
         asked = {event.request_id: event.verdict for event in self.events if isinstance(event, Requested)}
         asked |= {sighting.ask: sighting.verdict for sighting in self.sightings}
         return sum(
@@ -102,7 +102,7 @@ class History:
         )
 
     def judged(self, limits: Limits, groups: Sequence[str]) -> Violation | None:
-        """The first promise that was broken, by the checker."""
+        """Returns the first violation that the checker finds, if any."""
         checker = Checker(limits, groups)
         try:
             for event in self._in_order(limits):
@@ -112,7 +112,7 @@ class History:
         return None
 
     def story(self, violation: Violation, limits: Limits) -> list[str]:
-        """What happened to the offset that a violation names."""
+        """Returns the events of the offset that a violation names."""
         told, asks = [], set[int]()
         for event in self._in_order(limits):
             if _names(event, str(violation)):
@@ -123,9 +123,10 @@ class History:
         return [f"{event.at:9.3f} {event}" for event in told]
 
     def _in_order(self, limits: Limits) -> Iterator[Event]:
-        """Questions come before the log that has their effect, answers after it.
+        """Orders requests before the log with their effect, and responses after it.
 
-        What stood in the log when a reading began is in it: so an answer of before then must be, too.
+        A reading contains all log entries from before it began, so it contains the effect of each earlier
+        response.
         """
         applied = {event.request_id: event.at for event in self.events if isinstance(event, Applied)}
         told = as_events(self.sightings, applied, Stalls(self.stalls), limits.lock_duration)
@@ -150,7 +151,7 @@ class History:
 
 
 def _names(event: Event, text: str) -> bool:
-    """Whether an event is about the offset of a share-partition that a text names."""
+    """Returns whether an event concerns the share-partition offset that a text names."""
     if isinstance(event, Delivered | Requested):
         return f"{event.share} {event.offset}" in text
     runs = event.runs if isinstance(event, Stored) and str(event.share) in text else ()

@@ -1,4 +1,4 @@
-"""Producers and consumers by Kafka's protocol, a thread each: librdkafka, and Java where its jars are."""
+"""Producers and consumers by Kafka's protocol, a thread each: librdkafka, and Java if its jars are there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KAFKA: Final = "shipping"
 """The group of the consumers by Kafka's protocol."""
 
 SETTINGS: Final[Mapping[str, str | int]] = {
-    # A server that stands still is to be left about when its leases run out; by default that takes a minute.
+    # A client has to leave a frozen server at about the time when its leases expire; the default is a minute.
     "socket.timeout.ms": "6000",
     "reconnect.backoff.max.ms": "500",
     "log_level": 2,
@@ -44,7 +44,7 @@ JAVA_SETTINGS: Final[Mapping[str, str]] = {
 
 
 class Worker:
-    """Work in a thread of its own until `end`."""
+    """Work in a thread of its own until `stop`."""
 
     def __init__(self, work: Callable[[threading.Event], None]) -> None:
         self._over = threading.Event()
@@ -52,11 +52,11 @@ class Worker:
         self._thread.start()
 
     def tell(self) -> None:
-        """It is over."""
+        """Requests the end of its work."""
         self._over.set()
 
     def join(self, seconds: float) -> None:
-        """Wait until its work is done."""
+        """Waits until its work is done."""
         self._thread.join(seconds)
 
 
@@ -73,7 +73,7 @@ class KafkaPublisher:
         self._partitions = partitions
 
     def run(self, over: threading.Event) -> None:
-        """Until it is over; then until the outcome of each is known."""
+        """Sends until `over` is set, then waits for the outcome of each record."""
         producer = Producer({**SETTINGS, "bootstrap.servers": self._servers, "enable.idempotence": True})
         while not over.is_set():
             for partition in range(self._partitions):
@@ -86,7 +86,7 @@ class KafkaPublisher:
 
     def _hear(self, error: Any, message: Any) -> None:
         if error is None and message.offset() is None:
-            return  # a repetition that the log knew: it is there, and nobody says where
+            return  # a duplicate that the log recognised: it is stored, but its offset is unknown
         if error is None:
             place = (message.partition(), message.offset())
             self._history.published(f"publish {self.name}", self._topic, place, message.value().decode())
@@ -108,7 +108,7 @@ class KafkaMember:
         self._asked: dict[tuple[int, int], tuple[int, Verdict]] = {}
 
     def run(self, over: threading.Event) -> None:
-        """Until it is over."""
+        """Consumes until `over` is set."""
         settings = {
             **SETTINGS,
             "bootstrap.servers": self._servers,
@@ -150,7 +150,7 @@ class KafkaMember:
 
 
 class JavaMember:
-    """Kafka's own share consumer; it accepts what it was given when it commits."""
+    """Kafka's own share consumer; it accepts records when it commits."""
 
     def __init__(self, history: History, name: str, servers: str, topic: str, folder: Path) -> None:
         self._history = history
@@ -160,7 +160,7 @@ class JavaMember:
         self._folder = folder
 
     def run(self, over: threading.Event) -> None:
-        """Until it is over."""
+        """Consumes until `over` is set."""
         jars = CLIENTS[SERVER.version]
         with share_consumer(
             jars, self._folder, self._servers, KAFKA, self._topic, **JAVA_SETTINGS
@@ -190,6 +190,6 @@ class JavaMember:
 
 
 def java_classes(folder: Path) -> Path | None:
-    """The compiled Java program; None where Kafka's jars or a compiler are missing."""
+    """Returns the compiled Java program; None if Kafka's jars or a compiler are missing."""
     jars = CLIENTS[SERVER.version]
     return compiled(jars, folder) if shutil.which("javac") and is_there(jars) else None

@@ -1,4 +1,4 @@
-"""When work was done, lane by lane, and how long it paused."""
+"""The times at which work progressed, lane by lane, and its pauses."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from typing import NamedTuple
 
 
 class Lane(NamedTuple):
-    """What moves by itself: a producer's records of a partition, a group's answers for them."""
+    """A unit of independent progress: a producer's records of a partition, or a group's acknowledgements
+    of them.
+    """
 
     who: str
     partition: int
 
 
 class Lanes:
-    """The times at which each lane got something done, in seconds."""
+    """The times at which each lane progressed, in seconds."""
 
     def __init__(self) -> None:
         self._worked: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
 
     def worked(self, lane: tuple[str, int], at: float) -> None:
-        """Something was done."""
+        """Records progress."""
         self._worked[lane].append(at)
 
     def expect(self, lanes: Sequence[tuple[str, int]]) -> None:
-        """These are to move, whether they did yet or not."""
+        """Adds lanes that have to progress, whether they have yet or not."""
         for lane in lanes:
             self._worked[lane]
 
     def idle(self, since: float) -> list[Lane]:
-        """The lanes in which nothing was done after a time."""
+        """Returns the lanes without progress since a time."""
         return sorted(Lane(*lane) for lane, times in self._worked.items() if not times or times[-1] <= since)
 
     def pauses(self, begin: float, end: float) -> dict[str, float]:
-        """The longest time without work between two times, by who: of all its partitions."""
+        """Returns the longest pause between two times, per kind of work over all its partitions."""
         longest: defaultdict[str, float] = defaultdict(float)
         for (who, _), times in self._worked.items():
             times = sorted(times)  # threads may overtake each other

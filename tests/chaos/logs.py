@@ -1,4 +1,4 @@
-"""Reads along in Redis: what was written to the record logs and to the logs of share state."""
+"""Reads the record logs and the logs of share state in Redis while they grow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BATCH: Final = struct.Struct(">qii")
 
 
 class LogReader:
-    """Follows the logs of a topic, (name, id), and of share state from their beginnings."""
+    """Follows the logs of a topic, (name, id), and of share state from their start."""
 
     def __init__(
         self, history: History, deployment: Deployed, topic: tuple[str, str], partitions: int
@@ -33,7 +33,7 @@ class LogReader:
         self._client = redis.asyncio.Redis.from_url(deployment.redis_url, socket_timeout=5.0)
         self._topic, self._topic_id = topic
         self.ends = dict.fromkeys(range(partitions), 0)
-        """Where the logs of the topic end, as read."""
+        """The end offsets of the topic's logs, as read."""
         self._codec = ShareRecordCodec()
         keys = deployment.keys
         self._records = {
@@ -43,13 +43,13 @@ class LogReader:
         self._read_to: dict[bytes, bytes] = dict.fromkeys([*self._records, *shards], b"0-0")
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Reads until it is cancelled."""
         while True:
             await self.read()
             await asyncio.sleep(_EVERY)
 
     async def read(self) -> None:
-        """What is new; nothing while Redis is away."""
+        """Reads new entries; none while Redis is unavailable."""
         began = self._history.now()
         try:
             events = await self._new()
@@ -59,7 +59,7 @@ class LogReader:
         self._history.reads.append(LogRead(began, ended, events))
 
     async def close(self) -> None:
-        """Read what is left, and go."""
+        """Reads the remaining entries and disconnects."""
         await self.read()
         await self._client.aclose()
 

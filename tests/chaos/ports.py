@@ -1,4 +1,6 @@
-"""What a run needs of a deployment and of what befalls it; `make k8s` has others than `make chaos`."""
+"""What a run requires of a deployment and of events; `make k8s` implements both differently from `make
+chaos`.
+"""
 
 from __future__ import annotations
 
@@ -7,56 +9,56 @@ from typing import Protocol, TypeVar
 from sharebroker_server.redis_link.keys import Keys
 
 
-class Doors(Protocol):
-    """Where clients go."""
+class Listeners(Protocol):
+    """The addresses for clients."""
 
     def address(self, first: int = 0) -> str:
-        """Every gateway's gRPC address in one, one of them first."""
+        """Returns the gRPC addresses of all gateways in one string, starting with the given one."""
 
     @property
     def kafka(self) -> str:
-        """Where Kafka clients begin."""
+        """Returns the bootstrap address of Kafka clients."""
 
 
-class Deployed(Doors, Protocol):
-    """Something that serves, and the Redis it stands on."""
+class Deployed(Listeners, Protocol):
+    """A running deployment and its Redis."""
 
     @property
     def redis_url(self) -> str:
-        """Where the logs can be read along."""
+        """Returns the Redis that holds the logs."""
 
     @property
     def keys(self) -> Keys:
-        """What they are called there."""
+        """Returns the names of its Redis keys."""
 
 
 D_contra = TypeVar("D_contra", contravariant=True)
 
 
 class Event(Protocol[D_contra]):
-    """Something that happens to a deployment, and is put right. See tests.chaos.faults.Fault."""
+    """An event that hits a deployment and is healed. See tests.chaos.faults.Fault."""
 
     @property
     def kind(self) -> str:
-        """What, for people."""
+        """Returns its name in reports."""
 
     @property
     def role(self) -> str:
-        """To whom, if to one."""
+        """Returns the role it hits, if any."""
 
     @property
     def stalls(self) -> bool:
-        """Whether what is on its way may come later than it would otherwise."""
+        """Returns whether messages in flight may arrive later than usual."""
 
     @property
     def outlasts_work(self) -> bool:
-        """Whether work can only go on when it is put right."""
+        """Returns whether work can continue only after it is healed."""
 
     def lasts(self, lease: float) -> float:
-        """Seconds until it may be put right."""
+        """Returns the seconds until it may be healed."""
 
     async def strike(self, on: D_contra) -> None:
-        """Let it happen."""
+        """Starts the event."""
 
     async def heal(self, on: D_contra) -> None:
-        """Put it right."""
+        """Heals it."""

@@ -1,4 +1,4 @@
-"""What a run came to, for people."""
+"""The report of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testkit.checker.invariants import Violation
 
 @dataclass(frozen=True)
 class Struck:
-    """A fault and what it came to: the longest pause of each kind of work, and of any when it was put right.
+    """A fault and its effect: the longest pause of each kind of work, and of any after it was healed.
 
     Times are seconds.
     """
@@ -28,7 +28,7 @@ class Struck:
 
     @property
     def pause(self) -> float:
-        """The longest."""
+        """Returns the longest pause."""
         return max(self.pauses.values(), default=0.0)
 
     def __str__(self) -> str:
@@ -38,31 +38,31 @@ class Struck:
 
 @dataclass
 class Outcome:
-    """How a run ended; `clients` says who took part."""
+    """The end of a run; `clients` names the clients that took part."""
 
     history: History
     clients: str
     struck: list[Struck] = field(default_factory=list)
     quiet: list[float] = field(default_factory=list)
-    """The longest pause of each time without a fault."""
+    """The longest pause of each period without a fault."""
     sent: int = 0
     failed: int = 0
     violation: Violation | None = None
     story: list[str] = field(default_factory=list)
-    """What happened to the offset with which a promise was broken."""
+    """The events of the offset whose guarantee was broken."""
     trouble: str = ""
-    """Why the run could not go as planned."""
+    """The reason why the run could not proceed as planned."""
     lease: float = LEASE
-    """Seconds that a process keeps its leases without renewing them."""
+    """Duration of a lease without renewal, in seconds."""
 
     @property
     def well(self) -> bool:
-        """Whether all promises were kept, and work always went on."""
+        """Returns whether all guarantees held and work always continued."""
         return self.violation is None and not self.trouble
 
 
 def report(outcome: Outcome) -> str:
-    """The whole of it."""
+    """Returns the complete report."""
     return "\n".join(_lines(outcome))
 
 
@@ -100,9 +100,9 @@ def _row(kind: str, pauses: Sequence[float], back: Sequence[float]) -> str:
 
 
 def _bound(kind: str, pauses: Sequence[float], outcome: Outcome) -> str:
-    """How long work may pause for such a fault, and whether it did not for longer than that.
+    """Returns how long work may pause for such a fault, and whether it did so.
 
-    What it paused without a fault, at worst, is taken off: the machine's part.
+    The worst pause without a fault is subtracted: it is the machine's part.
     """
     bounds = {KILL: (95, 3.0), FREEZE: (100, outcome.lease + 2.0), STOP: (100, 0.5)}
     percent, bound = bounds.get(kind.partition(" ")[0], (100, None))
@@ -114,6 +114,6 @@ def _bound(kind: str, pauses: Sequence[float], outcome: Outcome) -> str:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The smallest value that so many percent do not exceed."""
+    """Returns the smallest value that this percentage of values does not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]

@@ -1,4 +1,6 @@
-"""One run: a deployment at work, faults one after another, then peace until every record is finished."""
+"""One run: a deployment under load, faults one after another, then no faults until every record is
+finished.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,13 @@ from tests.testkit.checker.locks import Limits
 from tests.testkit.waiting import eventually
 
 PATIENCE: Final = 60.0
-"""Seconds in which work has to go on after a fault, and every record to be finished in the end."""
+"""Seconds in which work has to continue after a fault, and in which every record has to be finished at
+the end.
+"""
 
 _FLOWS: Final = 1.0
 _WATCH: Final = 4.0
-"""Seconds for which a fault is watched at least, as work may stop later than it struck."""
+"""Seconds for which a fault is observed at least, since work may stop later than the fault begins."""
 
 _CALM: Final = 2.0
 _GROUPS: Final = (GRPC, KAFKA)
@@ -39,18 +43,18 @@ D = TypeVar("D", bound=Deployed)
 
 
 def limits(lease: float) -> Limits:
-    """What the groups are configured to."""
+    """Returns the configured limits of the groups."""
     return Limits(
         lock_duration=LOCK,
         delivery_count=ATTEMPTS,
         skew=0.5,
-        # A lock, a lease that has to run out, and the tries of a client in between.
+        # A lock, a lease that has to expire, and a client's retries in between.
         soon=2 * LOCK + 2 * lease + 15.0,
     )
 
 
 class Chaos(Generic[D]):
-    """Runs it; `lease` in seconds; `tell` says how it goes."""
+    """Runs the faults; `lease` in seconds; `log` receives the progress."""
 
     def __init__(self, deployment: D, lease: float, random: Random, tell: Callable[[str], None]) -> None:
         self._deployment = deployment
@@ -60,7 +64,7 @@ class Chaos(Generic[D]):
         self._history = History()
 
     async def run(self, faults: Iterable[Event[D]], seconds: float, size: Size) -> Outcome:
-        """Faults for so many seconds, or until there are no more; what goes wrong is in the outcome."""
+        """Injects faults for this many seconds, or until all are done; failures are part of the outcome."""
         history = self._history
         outcome = Outcome(history, str(size), lease=self._lease)
         async with connected(self._deployment.address()) as client:
@@ -95,7 +99,7 @@ class Chaos(Generic[D]):
                 return
 
     async def _strike(self, fault: Event[D]) -> Struck:
-        """Let a fault happen; when work has gone on, put it right, and see work go on again."""
+        """Injects a fault; heals it when work has continued; waits until work continues again."""
         history, at = self._history, self._history.now()
         self._tell(f"{fault} ...")
         await fault.strike(self._deployment)
@@ -115,7 +119,7 @@ class Chaos(Generic[D]):
         return struck
 
     async def _until_work_goes_on(self, since: float, after: str) -> None:
-        """Every lane has moved since a time, and lately."""
+        """Waits until every lane has progressed after a time, and recently."""
         history = self._history
 
         def moves() -> bool:
@@ -128,7 +132,7 @@ class Chaos(Generic[D]):
             raise AssertionError(f"work did not go on after {after}: {idle}") from None
 
     async def _peace(self, client: Client, topic: tuple[str, str], crowd: Crowd, reader: LogReader) -> None:
-        """No more faults, nothing held back; returns when every published record is finished."""
+        """Injects no more faults and delays nothing; returns when every published record is finished."""
         history = self._history
         self._tell("no more faults; waiting until every record is finished")
         crowd.calm_down()
@@ -141,7 +145,7 @@ class Chaos(Generic[D]):
             except grpc.aio.AioRpcError:
                 return False
 
-        with contextlib.suppress(AssertionError):  # what is missing, the checker knows best
+        with contextlib.suppress(AssertionError):  # the checker describes best what is missing
             await eventually(finished, PATIENCE)
             await reader.read()
             history.accounts = await accounts(client, topic, _GROUPS, reader.ends, history.now())
@@ -159,7 +163,7 @@ class Chaos(Generic[D]):
 
 
 async def _topic(client: Client, partitions: int) -> tuple[str, str]:
-    """A new topic, and groups that read it from its beginning; its name and id."""
+    """Creates a topic, and groups that read it from its start; returns its name and id."""
     topic = await client.create(partitions)
     request = cluster.IncrementalAlterConfigsRequest()
     for group in _GROUPS:

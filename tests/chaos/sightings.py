@@ -1,7 +1,9 @@
-"""Deliveries by Kafka's protocol, which tells no lock tokens: the order of an offset's is inferred.
+"""Deliveries by Kafka's protocol, which has no lock tokens: the order of an offset's deliveries is
+inferred.
 
-Where several orders are possible the one is taken that breaks no promise; what no order explains is left to
-the checker. Tokens are below zero, so that the checker takes no two of them for acquisitions of one leader.
+Where several orders are possible, the one without a violation is chosen; a history that no order explains is
+left to the checker. Tokens are negative, so that the checker never treats two of them as acquisitions of one
+leader.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from tests.testkit.checker.events import Delivered, Event, Requested, Share, Ver
 
 _FIRST_TOKEN: Final = -(2**32)
 _ON_THE_WAY: Final = 2.0
-"""Seconds that an answer may need to a client while nothing stands still."""
+"""Seconds that a response may need to reach a client while nothing is stalled."""
 
 
 class Sighting(NamedTuple):
-    """A record as a member of a group got it, and what the member said: `ask` at `asked_at`."""
+    """A record as a member of a group received it, and its acknowledgement: `ask` at `asked_at`."""
 
     at: float
     share: Share
@@ -32,13 +34,13 @@ class Sighting(NamedTuple):
 
 
 class Stalls:
-    """Times at which some process or connection stood still: what was on its way then may come later."""
+    """Periods in which some process or connection was stalled: messages in flight then may arrive later."""
 
     def __init__(self, spans: Sequence[tuple[float, float]]) -> None:
         self._spans = sorted(spans)
 
     def latest(self, at: float) -> float:
-        """Until when a client may hear of what was done before a time."""
+        """Returns the latest time at which a client may receive the effect of an earlier event."""
         latest = at + _ON_THE_WAY
         for begin, end in self._spans:
             if begin <= latest and end >= at:
@@ -49,7 +51,7 @@ class Stalls:
 def as_events(
     sightings: Sequence[Sighting], applied: Mapping[int, float], stalls: Stalls, lock: float
 ) -> Iterator[Event]:
-    """The deliveries and questions; `applied` tells when a question was answered."""
+    """Returns the deliveries and requests; `applied` has the response times of requests."""
     by_offset: defaultdict[tuple[Share, int], list[Sighting]] = defaultdict(list)
     for sighting in sightings:
         by_offset[sighting.share, sighting.offset].append(sighting)
@@ -59,9 +61,9 @@ def as_events(
 
 
 def unheeded(sightings: Sequence[Sighting], applied: Mapping[int, float]) -> set[int]:
-    """Questions whose good answer says nothing: another member had finished the record before.
+    """Yields requests whose success proves nothing: another member had finished the record before.
 
-    Acknowledgements behind the start offset are ignored, and answered as if they were not, as in Kafka.
+    Acknowledgements behind the start offset are ignored but answered with success, as in Kafka.
     """
     finished: dict[tuple[Share, int], tuple[float, int]] = {}
     for one in sightings:
@@ -79,7 +81,7 @@ def unheeded(sightings: Sequence[Sighting], applied: Mapping[int, float]) -> set
 def _in_order(
     sightings: Sequence[Sighting], applied: Mapping[int, float], stalls: Stalls
 ) -> Iterator[tuple[Sighting, float]]:
-    """Each with the latest time at which it can have been acquired."""
+    """Yields each sighting with the latest time at which it can have been acquired."""
     final = [one for one in sightings if one.verdict.final and one.ask in applied]
     if not final:
         yield from ((one, one.at) for one in sorted(sightings, key=lambda one: one.at))

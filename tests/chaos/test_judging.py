@@ -1,4 +1,4 @@
-"""What the harness makes of a history: it must see what went wrong, and nothing where all went well."""
+"""The judgement of histories: violations are found, and a correct history has none."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stored(at: float, start: int, *runs: Run, whole: bool = False) -> Stored:
 
 
 def history(sightings: Sequence[Sighting], *events: Event) -> History:
-    """One record, accepted at 2.1 s by a consumer of Kafka's protocol, and whatever else there was."""
+    """Returns a history of one record, accepted at 2.1 s by a Kafka consumer, and of these sightings."""
     happened = History()
     happened.events += [Published(1.0, "orders", 0, 0, "a"), Applied(2.1, 1), *events]
     happened.sightings += sightings
@@ -57,7 +57,7 @@ def test_record_accepted_once_passes() -> None:
 
 
 def test_response_may_precede_the_reading_of_the_log() -> None:
-    """Readings take turns: what an answer promises may stand in the next one."""
+    """Readings alternate: the effect of a response may be in the next one."""
     happened = history([ACCEPTED])
     happened.reads[1] = happened.reads[1]._replace(began=2.2, ended=2.3)
     happened.reads.insert(1, LogRead(2.0, 2.05, []))
@@ -88,7 +88,7 @@ def test_record_in_transit_during_a_freeze_may_arrive_late() -> None:
 
 
 def test_response_to_a_late_acknowledgement_proves_nothing() -> None:
-    """An acknowledgement behind the start offset is ignored; Kafka's protocol does not tell."""
+    """An acknowledgement behind the start offset is ignored; Kafka's protocol does not report that."""
     other = replace_time(ACCEPTED, 1.9, ask=2, member="k1")
     released = replace_time(ACCEPTED, 1.95, ask=3, member="k2")._replace(verdict=Verdict.RELEASE)
     assert broken(history([other, released, ACCEPTED], Applied(2.12, 2), Applied(2.12, 3))) is None
@@ -136,7 +136,9 @@ def replace_time(sighting: Sighting, at: float, *, ask: int, member: str) -> Sig
 
 
 def test_pauses_are_reported_with_their_bounds() -> None:
-    """What the work pauses without a fault is taken off; who is over is told, and does not fail."""
+    """The pause without a fault is subtracted; a pause beyond the bound is reported and does not fail the
+    run.
+    """
     outcome = Outcome(History(), "nobody", quiet=[0.1, 0.4], lease=9.0)
     for kind, pauses in {
         "kill gateway": [3.3] * 19 + [30.0],

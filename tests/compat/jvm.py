@@ -1,4 +1,6 @@
-"""The JVM in which Kafka's tests run: our few classes compiled beside theirs, and a line of JSON each way."""
+"""The JVM in which Kafka's tests run: our few classes compiled beside Kafka's, and one line of JSON per
+message.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ LEAVE_SECONDS: Final = 10.0
 
 
 class JvmEnded(Exception):
-    """The JVM is gone before it answered."""
+    """The JVM ended before it responded."""
 
 
 class DoesNotCompile(Exception):
@@ -28,7 +30,7 @@ class DoesNotCompile(Exception):
 
 
 def compile_classes(folder: Path) -> None:
-    """Compile the stand-in into a new folder. Raises DoesNotCompile."""
+    """Compiles our classes into a new folder. Raises DoesNotCompile."""
     shutil.copytree(SOURCES / "META-INF", folder / "META-INF")
     sources = [str(path) for path in sorted(SOURCES.rglob("*.java"))]
     command = ["javac", "-cp", SUITE.class_path, "-d", str(folder), *sources]
@@ -38,7 +40,7 @@ def compile_classes(folder: Path) -> None:
 
 
 class Jvm:
-    """One process; `methods` are the tests its class has."""
+    """One process; `methods` are the tests of its class."""
 
     def __init__(self, tests: str, classes: Path, log: Path) -> None:
         with log.open("ab") as output:
@@ -53,7 +55,7 @@ class Jvm:
         self.methods: list[str] = self.receive()["methods"]
 
     def send(self, message: Mapping[str, object]) -> None:
-        """Send one message. Raises JvmEnded."""
+        """Sends one message. Raises JvmEnded."""
         stream = _open(self._process.stdin)
         try:
             stream.write(json.dumps(message) + "\n")
@@ -62,7 +64,7 @@ class Jvm:
             raise JvmEnded(str(error)) from None
 
     def receive(self) -> dict[str, Any]:
-        """Return the next message. Raises JvmEnded."""
+        """Returns the next message. Raises JvmEnded."""
         line = _open(self._process.stdout).readline()
         if not line:
             raise JvmEnded("the JVM ended")
@@ -71,7 +73,7 @@ class Jvm:
 
     @contextlib.contextmanager
     def limited(self, seconds: float) -> Iterator[None]:
-        """Kill the JVM if the block takes longer than `seconds`, so that no caller waits indefinitely."""
+        """Kills the JVM if the block takes longer than `seconds`, so that no caller waits indefinitely."""
         timer = threading.Timer(seconds, self._process.kill)
         timer.start()
         try:
@@ -80,7 +82,7 @@ class Jvm:
             timer.cancel()
 
     def close(self) -> None:
-        """Let it end; kill it when it does not."""
+        """Waits for its end, and kills it after a timeout."""
         with contextlib.suppress(OSError):
             _open(self._process.stdin).close()
         try:

@@ -1,4 +1,4 @@
-"""What became of the cases: a table for people, or JSON."""
+"""The results of the cases: a table or JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST_ERROR = 300
 
 
 def as_json(system: str, tests: str, cases: Sequence[Case]) -> str:
-    """All cases with their errors."""
+    """Returns all cases with their errors."""
     document = {
         "system": system,
         "class": tests,
@@ -27,20 +27,20 @@ def as_json(system: str, tests: str, cases: Sequence[Case]) -> str:
 
 
 def score(cases: Sequence[Case]) -> dict[str, int]:
-    """How many cases ended how."""
+    """Returns how many cases had each result."""
     counts = Counter(case.outcome for case in cases)
     return {outcome: counts[outcome] for outcome in ("passed", "failed", "excluded")}
 
 
 def show_case(case: Case, console: Console) -> None:
-    """A line, as soon as it is known."""
+    """Prints a line as soon as a result is available."""
     console.print(
         _styled(case.outcome), f"{case.seconds:6.1f} s ", case.name, highlight=False, soft_wrap=True
     )
 
 
 def show(system: str, tests: str, cases: Sequence[Case], console: Console) -> None:
-    """The score, and what did not pass."""
+    """Prints the score and the cases that did not pass."""
     table = Table(title=f"{tests.rpartition('.')[2]} on {system}", show_lines=True)
     for title in ("Case", "", "Why"):
         table.add_column(title, overflow="fold")

@@ -1,6 +1,6 @@
 """`make compat`: Apache Kafka's own tests of the share consumer, unmodified, against Sharebroker.
 
-Each case gets fresh servers with the properties it asks for. Several JVMs share the work: cases mostly wait.
+Each case gets fresh servers with the properties it requires. Several JVMs share the work: cases mostly wait.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.support.kafka_jars import SERVER, SUITE, is_there
 
 TESTS: Final = "org.apache.kafka.clients.consumer.ShareConsumerTest"
 TRIES: Final = 2
-"""As in Kafka's own builds: some cases depend on how fast the machine is, on a real Kafka as well."""
+"""As in Kafka's own builds: some cases depend on the machine's speed, on a real Kafka as well."""
 
 EXCLUDED: Final[dict[str, str]] = {}
 """Test methods that are not run, each with the reason."""
 
 
 class Run:
-    """Test methods, shared out to workers as these become free."""
+    """Test methods, distributed to workers as these become idle."""
 
     def __init__(self, workers: Sequence[Worker], limit: float, console: Console) -> None:
         self._free: SimpleQueue[Worker] = SimpleQueue()
@@ -44,7 +44,7 @@ class Run:
         self._console = console
 
     def cases(self, methods: Sequence[str]) -> list[Case]:
-        """How the cases of all methods ended."""
+        """Returns the results of the cases of all methods."""
         with ThreadPoolExecutor(self._forks) as pool:
             return [case for cases in pool.map(self._of_one, methods) for case in cases]
 
@@ -63,7 +63,7 @@ class Run:
 
 
 def _parts(methods: Sequence[str], only: str | None) -> tuple[list[str], list[Case]]:
-    """What to run, and what is left out with its reason."""
+    """Returns the methods to run, and the skipped ones with their reasons."""
     wanted = [method for method in methods if only is None or re.search(only, method)]
     excluded = [Case(name, "excluded", error=EXCLUDED[name]) for name in wanted if name in EXCLUDED]
     return [method for method in wanted if method not in EXCLUDED], excluded
@@ -83,7 +83,7 @@ def main(
     output: Annotated[Path | None, typer.Option(help="Keep there what servers and tests print.")] = None,
     tests: Annotated[str, typer.Option("--class", help="The test class.")] = TESTS,
 ) -> None:
-    """Run Kafka's tests; exit code 1 when one fails."""
+    """Runs Kafka's tests; exit code 1 if one fails."""
     console = Console()
     if not (is_there(SUITE) and is_there(SERVER)):
         console.print("Kafka's jars are missing: make kafka")

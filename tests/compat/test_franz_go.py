@@ -17,7 +17,7 @@ PROGRAM = ROOT / ".cache" / "bin" / "franz-go"
 SOURCES = [*Path(__file__).parent.joinpath("go").iterdir()]
 MEMBERS, RECORDS, PARTITIONS = 2, 200, 6
 RELEASED = 1
-"""The remainder by four of the numbers of records that are released at their first delivery."""
+"""Records whose number has this remainder by four are released at their first delivery."""
 
 pytestmark = pytest.mark.skipif(
     not PROGRAM.exists() or any(one.stat().st_mtime > PROGRAM.stat().st_mtime for one in SOURCES),
@@ -32,7 +32,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def run(cluster: Cluster, *arguments: str) -> list[str]:
-    """The lines that the program writes."""
+    """Returns the lines that the program writes."""
     addresses = ",".join(serve.kafka for serve in cluster.processes)
     command = [str(PROGRAM), addresses, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
@@ -41,7 +41,9 @@ def run(cluster: Cluster, *arguments: str) -> list[str]:
 
 
 def deliveries(cluster: Cluster, topic: str, group: str) -> list[tuple[int, int, int, int]]:
-    """What the program says: number of the record, delivery count, partition and offset of each delivery."""
+    """Returns the program's output: number of the record, delivery count, partition and offset of each
+    delivery.
+    """
     lines = [line.split(" ", 3) for line in run(cluster, topic, group, str(MEMBERS), str(RECORDS))]
     return sorted(
         (int(value.removeprefix("record ")), int(count), int(partition), int(offset))

@@ -1,4 +1,4 @@
-"""Kafka's Admin of three releases, unmodified: the same tour of what operators do with it."""
+"""Kafka's Admin of three releases, unmodified: the same tour of an operator's calls."""
 
 from __future__ import annotations
 

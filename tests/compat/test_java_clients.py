@@ -1,4 +1,4 @@
-"""Kafka's Java clients of three releases, unmodified: the same tour of what programs do with them."""
+"""Kafka's Java clients of three releases, unmodified: the same tour of a program's calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
 
 
 def first_deliveries() -> list[str]:
-    """What a share consumer gets of what the tour has produced, headers, null keys and tombstones as sent."""
+    """Returns the records of the tour as a share consumer receives them: headers, null keys and
+    tombstones as sent.
+    """
     records = []
     for compression in COMPRESSIONS:
         records.append(f"key={compression}, headers [compression={compression}]")

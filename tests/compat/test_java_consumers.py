@@ -1,4 +1,6 @@
-"""Java consumers of three releases in a consumer group: each goes on where the one before it was."""
+"""Java consumers of three releases in a consumer group: each resumes at the committed offset of the one
+before.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Java clients of three releases that want what is not served: each hears so, none tries for ever."""
+"""Java clients of three releases request unsupported features: each receives an error, none retries
+indefinitely.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SAYS = {
     "consumer": "The cluster does not support the new CONSUMER group protocol. ",
     "share": "The cluster does not support the share group protocol ",
 }
-"""What is tried while share.version is 0, and how the message of UnsupportedVersionException begins."""
+"""The operations tried while share.version is 0, and the start of the UnsupportedVersionException's
+message.
+"""
 
 pytestmark = [needs_kafka, pytest.mark.xdist_group("java refusals")]
 

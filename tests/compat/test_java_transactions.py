@@ -1,4 +1,6 @@
-"""Java clients of three releases commit what they consumed with what they made of it: all once, in order."""
+"""Java clients of three releases commit consumed offsets with produced records: all exactly once, in
+order.
+"""
 
 from __future__ import annotations
 

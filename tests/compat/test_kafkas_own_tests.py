@@ -1,4 +1,4 @@
-"""Some of Kafka's own tests, as `make compat` runs all: one of each kind of cluster it asks for."""
+"""Some of Kafka's own tests, of which `make compat` runs all: one for each kind of cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kcat as Debian has it (librdkafka 2.0): lists, writes and reads."""
+"""kcat as packaged by Debian (librdkafka 2.0): lists, writes and reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kcat(server: Cluster, *arguments: str, stdin: str = "") -> subprocess.Comple
 
 
 def read(server: Cluster, topic: str, *arguments: str) -> list[str]:
-    """What partition 0 has, from an offset to the end: offset, key, headers and value of each record."""
+    """Returns partition 0 from an offset to the end: offset, key, headers and value of each record."""
     form = ("-f", "%o %k %h %s\n")
     done = kcat(server, "-C", "-t", topic, "-p", "0", "-e", *form, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
@@ -81,7 +81,7 @@ def test_consumer_group_resumes_at_its_committed_offset(server: Cluster) -> None
 
 
 def consume_in_group(server: Cluster, group: str, topic: str, records: int) -> list[str]:
-    """Values that a new member of a consumer group reads before it leaves."""
+    """Returns the values that a new member of a consumer group reads before it leaves."""
     options = ("-X", "auto.offset.reset=earliest", "-c", str(records), "-f", "%s\n")
     done = kcat(server, "-G", group, topic, *options)
     assert done.returncode == 0, done.stderr

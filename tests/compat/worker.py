@@ -1,4 +1,4 @@
-"""Runs test methods one after the other in a JVM, and gives it the servers that it asks for."""
+"""Runs test methods one after the other in a JVM, and starts the servers that these require."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MakeCluster = Callable[[Path, int, Mapping[str, str]], Cluster]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How one case of a test method ended; `error` in a line, `trace` with the Java stack trace."""
+    """The result of one case of a test method; `error` in a line, `trace` with the Java stack trace."""
 
     name: str
     outcome: str
@@ -29,7 +29,9 @@ class Case:
 
 
 class Worker:
-    """One JVM at a time. `classes` has the stand-in; `folder` takes what the servers and the tests print."""
+    """Runs one JVM at a time. `classes` has our classes; `folder` receives the output of servers and
+    tests.
+    """
 
     def __init__(self, tests: str, make_cluster: MakeCluster, classes: Path, folder: Path) -> None:
         self._tests = tests
@@ -41,11 +43,11 @@ class Worker:
         self._started = 0
 
     def methods(self) -> list[str]:
-        """The test methods there are."""
+        """Returns the test methods."""
         return self._running().methods
 
     def run(self, method: str, limit: float) -> list[Case]:
-        """The cases of a method. After `limit` seconds it has failed, and the next gets a new JVM."""
+        """Runs the cases of a method. After `limit` seconds it has failed, and the next gets a new JVM."""
         begun = time.monotonic()
         try:
             jvm = self._running()
@@ -59,7 +61,7 @@ class Worker:
             return [Case(method, "failed", took, reason)]
 
     def close(self) -> None:
-        """End the JVM and its servers."""
+        """Ends the JVM and its servers."""
         self._stop_cluster()
         if self._jvm is not None:
             self._jvm.close()

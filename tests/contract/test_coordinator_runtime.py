@@ -1,4 +1,4 @@
-"""A share coordinator's shard on every log there is: the memory twin and Redis streams."""
+"""A share coordinator's shard on every log: the log in memory and Redis streams."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KEY = SharePartitionKey("g", TOPIC, 0)
 
 @dataclass
 class Store:
-    """What the processes of a cluster share."""
+    """The stores that the processes of a cluster share."""
 
     leases: LeaseStore
     log: StreamLog
@@ -107,7 +107,7 @@ async def test_former_owner_is_fenced_by_the_log(store: Store) -> None:
     first = Process(store, 1)
     shard = await first.start()
     await shard.submit(Initialize(KEY, 1, 0))
-    # what a process that slept for too long does not know
+    # what a process that was frozen for too long has not read
     await store.leases.release("share-coordinator:0", "1/1")
     await store.leases.claim("share-coordinator:0", "2/1", 30.0)
     with pytest.raises(KafkaError) as refused:
@@ -145,5 +145,5 @@ async def test_deleted_log_keeps_only_its_end(store: Store) -> None:
     assert await shard.submit(Read(KEY, 0)) == ReadReply(1, 7, ())
     inspection = await shard.submit(Inspect(KEY))
     assert isinstance(inspection, Inspection)
-    assert inspection.last_position == 5  # behind a checkpoint, a delta and two tombstones that are gone
+    assert inspection.last_position == 5  # behind a checkpoint, a delta and two tombstones that were trimmed
     await later.holder.stop()

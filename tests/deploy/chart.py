@@ -1,4 +1,4 @@
-"""The chart as helm renders it, and what is written down of that."""
+"""The chart as helm renders it, and the golden files."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ Manifest = dict[str, Any]
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run helm."""
+    """Runs helm."""
     return subprocess.run([str(HELM), *arguments], capture_output=True, text=True, check=False, timeout=100)
 
 
 def template(*arguments: str, release: str = "sharebroker") -> subprocess.CompletedProcess[str]:
-    """Render the chart."""
+    """Renders the chart."""
     return helm(
         "template", release, str(CHART), "--namespace=queues", f"--kube-version={KUBERNETES}", *arguments
     )
 
 
 def rendered(case: Path) -> str:
-    """The manifests for a file of values; the case's own name does not matter to them."""
+    """Returns the manifests for a file of values; the case's own name does not affect them."""
     done = template(f"--values={case}")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def golden(case: Path) -> Path:
-    """Where that is written down."""
+    """Returns the golden file."""
     return GOLDEN / case.name
 
 
 def manifests(text: str) -> list[Manifest]:
-    """The objects in it."""
+    """Returns the objects in it."""
     return [one for one in yaml.safe_load_all(text) if one]
 
 
 def pods(objects: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
-    """The specification of every pod among them, with a name."""
+    """Yields the specification of every pod among them, with a name."""
     for one in objects:
         name = f"{one['kind']} {one['metadata']['name']}"
         if one["kind"] == "Pod":

@@ -1,4 +1,6 @@
-"""`python -m tests.deploy.renew`: the schema's server parts, comments, cases and the README's table anew."""
+"""`python -m tests.deploy.renew`: regenerates the schema's server parts, comments, cases and the README's
+table.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from tests.deploy.values_table import README, VALUES, with_comments, with_table
 
 
 def main() -> None:
-    """Write them; look at the difference."""
+    """Writes the files; review the difference."""
     SCHEMA.write_text(with_settings(SCHEMA.read_text()))
     ORDER.write_text(order())
     VALUES.write_text(with_comments(VALUES.read_text()))

@@ -1,4 +1,4 @@
-"""The network policies' arrows are those that real processes have connections for."""
+"""The network policies allow exactly the connections that real processes have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ESTABLISHED = "01"
 
 
 def connections(serve: Serve) -> Iterator[int]:
-    """The ports at the other ends of a process's TCP connections."""
+    """Returns the remote ports of a process's TCP connections."""
     assert serve.process is not None
     folder = Path("/proc", str(serve.process.pid), "fd")
     own = set()
@@ -36,7 +36,7 @@ def connections(serve: Serve) -> Iterator[int]:
 
 
 def arrows(cluster: Cluster) -> set[tuple[str, str]]:
-    """Who is connected to whose gRPC port."""
+    """Returns which role is connected to whose gRPC port."""
     ports = {int(serve.address.rpartition(":")[2]): serve.name for serve in cluster.processes}
     return {
         (serve.name, ports[port])
@@ -47,7 +47,7 @@ def arrows(cluster: Cluster) -> set[tuple[str, str]]:
 
 
 def commands(address: str, script: str) -> None:
-    """Run commands of ours."""
+    """Runs commands of ours."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "SHAREBROKER_SERVER": address}
     done = subprocess.run(
@@ -57,7 +57,7 @@ def commands(address: str, script: str) -> None:
 
 
 def transaction(kafka: str, topic: str) -> None:
-    """Publish something in a transaction."""
+    """Publishes a record in a transaction."""
     producer = Producer({"bootstrap.servers": kafka, "transactional.id": uuid4().hex})
     producer.init_transactions(SECONDS)
     producer.begin_transaction()

@@ -1,6 +1,6 @@
-"""The Helm chart: what it renders, what the Kubernetes API will take, what it refuses.
+"""The Helm chart: what it renders, what the Kubernetes API accepts, what it rejects.
 
-What is rendered lies in `golden`; `make chart` writes it anew.
+`golden` has the rendered manifests; `make chart` regenerates them.
 """
 
 from __future__ import annotations

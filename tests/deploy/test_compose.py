@@ -1,4 +1,4 @@
-"""docker-compose.yml: what `docker compose up` starts. That it comes up is for a Docker engine to show."""
+"""docker-compose.yml: the services of `docker compose up`. Only a Docker engine can show that they start."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_acknowledged_writes_are_on_disk() -> None:
 
 
 def test_brokers_wait_while_valkey_loads_its_file() -> None:
-    """It answers with an error then, for which valkey-cli ends with 1 by `-e` alone."""
+    """Valkey responds with an error then, for which valkey-cli exits with 1 only with `-e`."""
     check = SERVICES["valkey"]["healthcheck"]
     assert check["test"] == ["CMD", "valkey-cli", "-e", "ping"]
     assert check["start_period"] == "10m"
@@ -82,7 +82,9 @@ def test_mounted_files_exist(name: str) -> None:
 
 
 def test_dashboard_series_link_to_their_traces() -> None:
-    """Grafana shows Explore, where links of panels lead, to editors; since 12 nothing gives it to viewers."""
+    """Panel links lead to Grafana's Explore, which is for editors; since version 12 viewers cannot be
+    given it.
+    """
     environment = SERVICES["grafana"]["environment"]
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Editor"
     (provider,) = yaml.safe_load((ROOT / "deploy/compose/grafana/dashboards/sharebroker.yml").read_text())[

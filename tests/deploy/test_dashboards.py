@@ -1,4 +1,4 @@
-"""Every panel shows something: a real Prometheus asks a process at work, and answers the panels' queries."""
+"""Every panel has data: a real Prometheus scrapes a process under load and answers the panels' queries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _QUIET: Final = {("coordinator", "Failed appends"), ("overview", "Kafka errors")
 
 
 def panels() -> Iterator[tuple[tuple[str, str], list[str]]]:
-    """Dashboard, title, and the queries as Grafana sends them."""
+    """Returns dashboard, title, and the queries as Grafana sends them."""
     for path in DASHBOARDS:
         for panel in json.loads(path.read_text())["panels"]:
             queries = []
@@ -56,7 +56,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 
 class Work:
-    """What a day brings, in small: answers of every kind, locks that run out, refusals."""
+    """A small mix of real work: all kinds of acknowledgements, lock timeouts, errors."""
 
     def __init__(self, client: Client, serve: Serve, topic: str, group: str) -> None:
         self._client = client
@@ -66,7 +66,7 @@ class Work:
         self._kafka = confluent_kafka.Producer({"bootstrap.servers": serve.kafka, "retries": 0})
 
     async def go_on(self) -> None:
-        """Until it is ended; one round a second or so."""
+        """Works until it is stopped; about one round a second."""
         while True:
             await self._client.publish(self._topic, map(str, range(12)))
             for kind in (ACCEPT, REJECT, RELEASE):
@@ -83,7 +83,7 @@ class Work:
         self._kafka.flush(10)
 
     async def _unseen(self) -> None:
-        """A member takes more than it looks at."""
+        """A member acquires more records than it passes to the application."""
         async with aio.ShareConsumer(self._serve.address, self._group, [self._topic]) as consumer:
             async for record in consumer:
                 record.accept()
@@ -110,7 +110,7 @@ async def test_every_panel_has_data(serve: Serve) -> None:
 
 
 async def _seen(found: Prometheus, missing: dict[tuple[str, str], list[str]], working: object) -> bool:
-    """Take out what shows something; whether that is all that can."""
+    """Removes the queries that return data; returns whether all possible ones did."""
     assert isinstance(working, asyncio.Task)
     if working.done():
         working.result()

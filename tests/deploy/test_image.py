@@ -1,4 +1,4 @@
-"""The image: what goes in is locked, what stays is needed. That it runs is for a Docker engine to show."""
+"""The image: its inputs are locked, its contents are needed. Only a Docker engine can show that it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
 def pinned(lock: Path) -> dict[str, str]:
-    """Versions by package."""
+    """Returns versions by package."""
     return dict(_PINNED.findall(lock.read_text()))
 
 
@@ -93,7 +93,7 @@ def test_image_runs_without_root_and_drains_on_sigterm() -> None:
 
 
 def test_health_check_works_for_every_role(tmp_path: Path) -> None:
-    """Also as the README has it: `serve` with options of one's own, of which none is --metrics."""
+    """Also as in the README: `serve` with other options, without --metrics."""
     (address,) = re.findall(r"SHAREBROKER_METRICS=(\S+)", FINAL)
     assert address.rpartition(":")[2] == DEFAULT_URL.rpartition(":")[2]
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
@@ -106,7 +106,7 @@ def test_health_check_works_for_every_role(tmp_path: Path) -> None:
 
 
 def test_standard_library_is_precompiled(tmp_path: Path) -> None:
-    """Python's image has it uncompiled: a start, and each health check, took twice the time."""
+    """Python's image contains it uncompiled: a start, and each health check, took twice the time."""
     (words,) = re.findall(r"^RUN (export PYTHONDONTWRITEBYTECODE= .+)$", FINAL, re.MULTILINE)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     compiled = tmp_path / "compiled"

@@ -1,4 +1,4 @@
-"""What holds for everything that the chart renders; read from `golden`, so that no helm is needed."""
+"""Rules for everything that the chart renders; they read `golden`, so that helm is not needed."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ every_pod = pytest.mark.parametrize("pod", PODS)
 
 
 def find(case: str, kind: str, name: str) -> Manifest:
-    """One object of a case."""
+    """Returns one object of a case."""
     return next(one for one in ALL[case] if (one["kind"], one["metadata"]["name"]) == (kind, name))
 
 
 @every_pod
 def test_pods_satisfy_the_restricted_profile(pod: Manifest) -> None:
-    """Kubernetes' pod security standard "restricted", and nothing to write on."""
+    """Kubernetes' pod security standard "restricted", and no writable file system."""
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] > 0
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -65,7 +65,7 @@ def test_images_have_tags_and_memory_limits(pod: Manifest) -> None:
 
 
 def brokers(case: str) -> Iterator[tuple[str, Manifest]]:
-    """The pods of our roles."""
+    """Returns the pods of our roles."""
     for one in ALL[case]:
         role = one["metadata"]["labels"].get("app.kubernetes.io/component")
         if one["kind"] in ("Deployment", "StatefulSet") and role in ROLES:
@@ -110,7 +110,7 @@ def test_termination_grace_exceeds_the_hand_over(case: str) -> None:
 
 
 def secrets(value: Any) -> Iterator[str]:
-    """The names of the Secrets that a value refers to."""
+    """Yields the names of the Secrets that a value refers to."""
     if isinstance(value, dict):
         if "secretKeyRef" in value:
             yield value["secretKeyRef"]["name"]
@@ -216,7 +216,7 @@ def test_built_in_valkey_has_the_documented_durability() -> None:
 
 
 def test_loading_valkey_is_live_and_not_ready() -> None:
-    """It answers with an error then, for which valkey-cli ends with 1 by `-e` alone."""
+    """Valkey responds with an error then, for which valkey-cli exits with 1 only with `-e`."""
     (container,) = find("defaults", "StatefulSet", "sharebroker-valkey")["spec"]["template"]["spec"][
         "containers"
     ]

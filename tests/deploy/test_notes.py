@@ -18,7 +18,7 @@ BY_NAME = "kafka.external.advertise=kafka-$(POD_INDEX).example.com:443"
 
 @pytest.fixture(scope="module")
 def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart with its notes in an object: without a cluster helm does not print them."""
+    """Provides the chart with its notes in an object: without a cluster helm does not print them."""
     folder = shutil.copytree(CHART, tmp_path_factory.mktemp("chart") / "sharebroker")
     shutil.copy(folder / "templates" / "NOTES.txt", folder / "files" / "NOTES.txt")
     (folder / "templates" / "notes.yaml").write_text(

@@ -1,4 +1,4 @@
-"""Whom the network policies let call whom, as Kubernetes reads them, where nothing else is let through."""
+"""The connections that the network policies allow, as Kubernetes evaluates them; all others are denied."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLIENTS: Final = {"test", "pipeline"}
 
 
 def labels(objects: list[Manifest]) -> dict[str, Mapping[str, str]]:
-    """The labels of the pods, by component."""
+    """Returns the labels of the pods, by component."""
     found = {}
     for one in objects:
         held = one.get("spec", {}).get("template", one if one["kind"] == "Pod" else None)
@@ -31,7 +31,7 @@ def labels(objects: list[Manifest]) -> dict[str, Mapping[str, str]]:
 
 
 def selects(selector: Manifest, pod: Mapping[str, str]) -> bool:
-    """Whether a pod is meant."""
+    """Returns whether the selector matches a pod."""
     return selector.get("matchLabels", {}).items() <= pod.items() and all(
         one["operator"] == "In" and pod.get(one["key"]) in one["values"]
         for one in selector.get("matchExpressions", ())
@@ -41,7 +41,7 @@ def selects(selector: Manifest, pod: Mapping[str, str]) -> bool:
 def ports(
     policies: list[Manifest], way: str, pod: Mapping[str, str], other: Mapping[str, str]
 ) -> set[int | str]:
-    """Those that a pod may be called at by another (Ingress), or may call there (Egress)."""
+    """Returns the ports at which a pod may be called by another (Ingress), or may call it (Egress)."""
     mine = [one for one in policies if selects(one["podSelector"], pod) and way in one["policyTypes"]]
     assert mine, f"no policy closes {pod} for {way}"
     peers = "from" if way == "Ingress" else "to"
@@ -55,7 +55,7 @@ def ports(
 
 
 def arrows(objects: list[Manifest], inner: str, outer: int) -> Iterator[tuple[str, str]]:
-    """Who may call whom at a port, by its name in the pod that is called and its number for who calls."""
+    """Returns which pod may call which at a port: by name in the called pod, by number for the caller."""
     policies = [one["spec"] for one in objects if one["kind"] == "NetworkPolicy"]
     pods = labels(objects)
     for caller, its in pods.items():

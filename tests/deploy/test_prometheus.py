@@ -1,4 +1,4 @@
-"""Prometheus' own tool reads the configuration and the rules; the rules go off when they should."""
+"""Prometheus' own tool checks the configuration and the rules; each alert fires when it should."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 _RISES, _STAYS = "0+10x90", "1+0x90"
-# What each alert is about, a minute between two values.
+# The series of each alert, a minute between two values.
 TROUBLE = {
     "SharebrokerRedisAway": {"sharebroker_redis_connected": "0+0x90"},
     "SharebrokerRoleAway": {'sharebroker_members{role="gateway"}': _STAYS},
@@ -56,7 +56,7 @@ TROUBLE = {
 
 
 def promtool(*words: str) -> str:
-    """What it says; it has to succeed."""
+    """Returns its output; it has to succeed."""
     done = subprocess.run([str(PROMTOOL), *words], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -70,7 +70,7 @@ def test_compose_prometheus_config_is_valid(tmp_path: Path) -> None:
 
 
 def rules() -> list[dict[str, str]]:
-    """Those of the file."""
+    """Returns the rules of the file."""
     (group,) = yaml.safe_load(RULES.read_text())["groups"]
     found: list[dict[str, str]] = group["rules"]
     return found

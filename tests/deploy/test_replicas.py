@@ -1,4 +1,4 @@
-"""How many processes a role has after autoscaling was turned on, as the chart answers what a cluster says."""
+"""The replicas of a role after autoscaling is enabled, as the chart reads them from a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HELD: Final = {"sharebroker/replicas": "held"}
 
 
 def gateways(kind: str, replicas: int, **metadata: Any) -> Manifest:
-    """The gateways as they run."""
+    """Returns the gateways as they run."""
     named = {"name": "sharebroker-gateway", **metadata}
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": named, "spec": {"replicas": replicas}}
 
@@ -39,7 +39,7 @@ SCALER: Final[Manifest] = {
 
 
 def pages(objects: list[Manifest]) -> Mapping[str, Any]:
-    """What an API server says of itself and of these objects, by path."""
+    """Returns an API server's discovery documents and these objects, by path."""
     major, minor, _ = KUBERNETES.split(".")
     said: dict[str, Any] = {
         "/version": {"major": major, "minor": minor, "gitVersion": f"v{KUBERNETES}"},
@@ -67,7 +67,7 @@ def pages(objects: list[Manifest]) -> Mapping[str, Any]:
 
 @contextmanager
 def cluster(folder: Path, *objects: Manifest) -> Iterator[str]:
-    """The option that leads helm to an API server with these objects."""
+    """Provides the option that points helm to an API server with these objects."""
     known = pages(list(objects))
     missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
 
@@ -82,7 +82,7 @@ def cluster(folder: Path, *objects: Manifest) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """To nobody."""
+            """Discards it."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -97,7 +97,7 @@ def cluster(folder: Path, *objects: Manifest) -> Iterator[str]:
 
 
 def rendered(*arguments: str) -> Manifest:
-    """The gateways as they would be."""
+    """Returns the gateways as rendered."""
     done = template("--show-only=templates/workloads.yaml", *arguments)
     assert done.returncode == 0, done.stderr
     (found,) = (one for one in manifests(done.stdout) if one["metadata"]["name"] == "sharebroker-gateway")

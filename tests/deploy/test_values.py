@@ -1,4 +1,4 @@
-"""What the chart makes of values and names that few have: none at all, long ones, some that YAML misreads."""
+"""The chart with unusual values and names: none, long ones, and those that YAML misreads."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ DEFAULTS = next(golden(case) for case in CASES if case.stem == "defaults")
 
 
 def made(*arguments: str, release: str = "sharebroker") -> list[Manifest]:
-    """What the chart makes."""
+    """Returns what the chart renders."""
     done = template(*arguments, release=release)
     assert done.returncode == 0, done.stderr
     return manifests(done.stdout)
 
 
 def without_empty_ones(values: dict[str, Any]) -> dict[str, Any]:
-    """Null for each value that is empty, as where somebody commented out all that stood below it."""
+    """Returns null for each empty value, as where a user commented out all nested lines."""
     return {
         name: without_empty_ones(value) if isinstance(value, dict) and value else None
         for name, value in values.items()
@@ -46,7 +46,7 @@ def without_empty_ones(values: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_value_without_anything_is_an_empty_one(tmp_path: Path) -> None:
     values = without_empty_ones(yaml.safe_load((CHART / "values.yaml").read_text()))
-    values["roles"] = {}  # a role's null would take away what stands in roleDefaults
+    values["roles"] = {}  # a role's null would remove the values of roleDefaults
     assert values["settings"] is None
     assert values["roleDefaults"]["settings"] is None
     said = tmp_path / "values.yaml"
@@ -98,7 +98,7 @@ def test_a_release_with_a_dot_makes_names_that_services_may_have() -> None:
 
 
 def strings(value: Any, name: str) -> Iterator[object]:
-    """What stands under a name, wherever."""
+    """Yields the values under a name, at any depth."""
     if isinstance(value, dict):
         if name in value:
             yield value[name]
@@ -134,7 +134,7 @@ def test_names_that_yaml_reads_otherwise_stay_names() -> None:
     ],
 )
 def test_every_pod_accepts_scheduling_constraints(values: str, meant: set[str]) -> None:
-    """Also that of `helm test`: where nodes are of several kinds, its image may run on few."""
+    """This includes the pod of `helm test`: with several kinds of nodes, its image may run on few."""
     objects = made(
         f"--set={values}.nodeSelector.pool=queues,{values}.tolerations[0].key=queues",
         f"--set={values}.priorityClassName=high,pipeline.enabled=true",

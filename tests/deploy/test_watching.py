@@ -1,4 +1,4 @@
-"""Alerts and dashboards: of metrics that there are, each alert with a section in the runbook."""
+"""Alerts and dashboards use existing metrics, and each alert has a section in the runbook."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def expressions() -> Iterator[str]:
 def test_every_queried_metric_exists() -> None:
     code = "\n".join(path.read_text() for path in python("services", "libs"))
     whole = set(re.findall(r'"((?:sharebroker|process)_[a-z_]+)"', code))
-    # Some are made of what stands in tables: sharebroker_share_group_{name}_total of "records_acquired".
+    # Some names are built from tables: sharebroker_share_group_{name}_total of "records_acquired".
     made = [
         re.compile(re.sub(r"\{\w+\}", "(?P<name>[a-z_]+)", name))
         for name in re.findall(r'f"((?:sharebroker|process)_\w*\{\w+\}\w*)"', code)
@@ -50,7 +50,7 @@ def test_every_queried_metric_exists() -> None:
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_dashboards_show_only_the_selected_releases(path: Path) -> None:
-    """Several may be at one Prometheus; where nothing tells them apart (Compose) all are chosen."""
+    """One Prometheus may scrape several; without a distinguishing label (Compose) all are selected."""
     dashboard = json.loads(path.read_text())
     variables = {one["name"]: one for one in dashboard["templating"]["list"]}
     assert {variables[name]["allValue"] for name in ("namespace", "release")} == {".*"}
@@ -91,7 +91,7 @@ def test_dashboards_can_be_provisioned(path: Path) -> None:
 
 
 def _links() -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
-    """Dashboards, panels, and where their series lead."""
+    """Yields dashboards, panels, and the targets of their series' links."""
     for path in DASHBOARDS:
         dashboard = json.loads(path.read_text())
         for panel in dashboard["panels"]:
@@ -100,7 +100,7 @@ def _links() -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
 
 
 def test_series_of_groups_lead_to_their_traces() -> None:
-    """By labels that they have, to tags that spans have, in a data source that the dashboard asks for."""
+    """By labels of the series, to tags of the spans, in a data source that the dashboard queries."""
     found = list(_links())
     assert len(found) > 5
     spans = {names.GROUP, names.TOPIC}

@@ -1,4 +1,6 @@
-"""What the chart's values mean, of the schema: a table in the README, and comments for `helm show values`."""
+"""The meaning of the chart's values, from the schema: a table in the README, and comments for `helm show
+values`.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ _KEY = re.compile(r"^( *)([\w-]+):")
 
 
 def resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A node of the schema with what it refers to."""
+    """Returns a node of the schema with its references resolved."""
     return {**schema["$defs"].get(node.get("$ref", "").rpartition("/")[2], {}), **node}
 
 
 def rows(values: Mapping[str, Any], node: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
-    """A line for each value that has no values within."""
+    """Yields a row for each value without nested values."""
 
     def lines(path: str, value: object, node: Mapping[str, Any]) -> Iterator[str]:
         whole = resolved(node, schema)
@@ -38,21 +40,23 @@ def rows(values: Mapping[str, Any], node: Mapping[str, Any], schema: Mapping[str
 
 
 def table() -> str:
-    """The table as Markdown."""
+    """Returns the table as Markdown."""
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load(VALUES.read_text())
     return "\n".join(["| Value | Default | |", "|---|---|---|", *rows(values, schema, schema)]) + "\n"
 
 
 def with_table(text: str) -> str:
-    """The README with the table as it has to be."""
+    """Returns the README with the generated table."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table()}{END}{after}"
 
 
 def with_comments(text: str) -> str:
-    """values.yaml with what each value means above it; what a role has of its own is said in roleDefaults."""
+    """Returns values.yaml with the meaning of each value above it; a role's own values are described in
+    roleDefaults.
+    """
     schema = json.loads((CHART / "values.schema.json").read_text())
     open_nodes: list[tuple[int, Mapping[str, Any]]] = []
     lines = []

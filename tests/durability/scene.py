@@ -1,4 +1,4 @@
-"""What these tests do before and after something is lost, trying again where they are told to."""
+"""The steps of these tests before and after a loss; they retry retriable errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testkit.waiting import eventually
 
 @contextmanager
 def retriable() -> Iterator[None]:
-    """Passes over refusals that say: try again."""
+    """Suppresses retriable errors."""
     try:
         yield
     except grpc.aio.AioRpcError as failure:
@@ -24,7 +24,7 @@ def retriable() -> Iterator[None]:
 
 
 async def published(client: Client, topic: str, text: str) -> int:
-    """The offset of a record, published as soon as that goes."""
+    """Publishes a record as soon as that succeeds; returns its offset."""
     offsets: list[int] = []
 
     async def done() -> bool:
@@ -37,7 +37,9 @@ async def published(client: Client, topic: str, text: str) -> int:
 
 
 async def acquired(client: Client, group_id: str, topic: str, records: int) -> dict[str, int]:
-    """Texts and offsets of what comes until there are so many: locks of before may have to run out."""
+    """Acquires until this many records arrived; earlier locks may have to time out. Returns texts and
+    offsets.
+    """
     found: dict[str, int] = {}
 
     async def enough() -> bool:
@@ -51,7 +53,7 @@ async def acquired(client: Client, group_id: str, topic: str, records: int) -> d
 
 
 async def accepted(client: Client, group_id: str, member: str, records: Sequence[share.ShareRecord]) -> None:
-    """Accept records as soon as that goes."""
+    """Accepts records as soon as that succeeds."""
 
     async def done() -> bool:
         with retriable():
@@ -72,7 +74,7 @@ class Scene:
 
     @staticmethod
     async def set(client: Client) -> Scene:
-        """What is kept."""
+        """Creates the state that survives."""
         topic, topic_id = await client.create()
         group_id = await client.group()
         await client.publish(topic, ["a", "b", "c"])
@@ -81,6 +83,6 @@ class Scene:
         return Scene(topic, topic_id, group_id, held)
 
     async def last_second(self, client: Client) -> None:
-        """What is lost."""
+        """Creates the state that is lost."""
         assert await client.publish(self.topic, ["d", "e"]) == [(0, 3), (0, 4)]
         assert await client.acknowledge(self.group_id, "early", self.held[1:2]) == [0]

@@ -1,4 +1,4 @@
-"""The disk under a Redis is full: what was answered stays, and all goes on when there is room."""
+"""The disk under a Redis is full: acknowledged work survives, and work continues once there is space."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DISK_BYTES = 16 << 20
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small disk of its own."""
+    """Provides a small separate disk."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
@@ -39,14 +39,14 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def _published_for_ever(client: Client, topic: str) -> None:
-    """Until what is left of the disk is used up."""
+    """Publishes until the rest of the disk is used up."""
     while True:
         await client.publish(topic, ["x" * 1000], timeout=5.0)
 
 
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
 async def test_writes_are_rejected_while_the_disk_is_full(disk: Path, tmp_path: Path, fsync: str) -> None:
-    """With `always` the server ends itself, and is started again; with `everysec` it refuses."""
+    """With `always` the server exits and is restarted; with `everysec` it rejects writes."""
     with running("valkey", "--appendonly", "yes", "--appendfsync", fsync, within=disk) as server:
         serve = Serve(tmp_path, ["--redis", server.url])
         await asyncio.to_thread(serve.start)

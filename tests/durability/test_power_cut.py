@@ -1,4 +1,4 @@
-"""The machine loses power under a process with an embedded Valkey: what is on the disk is what there is."""
+"""The machine loses power under a process with an embedded Valkey: only what is on the disk remains."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ pytestmark = pytest.mark.xdist_group("durability-power")
 
 TEXTS = [str(number) for number in range(20)]
 PARTS = 6
-"""At so many places between two moments the file is cut, most of them in the middle of a write."""
+"""The number of places between two moments at which the file is cut, most of them in the middle of a
+write.
+"""
 
 
 async def worked(client: Client, topic: str, group_id: str, texts: list[str], accepted: int) -> list[int]:
-    """Publish, acquire everything there is, accept the first few; the offsets that were accepted."""
+    """Publishes, acquires everything, accepts the first few; returns the accepted offsets."""
     await client.publish(topic, texts)
     held = await client.acquire_all(group_id, topic, len(texts), "early")
     assert await client.acknowledge(group_id, "early", held[:accepted]) == [0] * accepted
@@ -28,7 +30,9 @@ async def worked(client: Client, topic: str, group_id: str, texts: list[str], ac
 
 
 async def goes_on(client: Client, topic: str, topic_id: str, group_id: str) -> tuple[int, set[int]]:
-    """How many records there are, and which were finished; all goes on, and nothing finished comes again."""
+    """Returns how many records exist and which were finished; work continues, and nothing finished is
+    redelivered.
+    """
     finished = await client.finished(group_id, topic_id)
     [(_, there)] = await client.publish(topic, ["after"])
     assert finished <= set(range(there)), "state of records that are not there"
@@ -66,7 +70,7 @@ async def test_everysec_loses_at_most_the_last_second(tmp_path: Path) -> None:
             finally:
                 await asyncio.to_thread(serve.stop)
             assert set(early) <= finished <= {*early, *late}
-            assert there_before <= there  # the more is left of the file, the more is there
+            assert there_before <= there  # the more of the file remains, the more records exist
             there_before = there
         assert (there, finished) == (20, {*early, *late})
 

@@ -1,4 +1,4 @@
-"""A Redis of one's own loses its newest writes by a power cut; the process lives through it, or does not."""
+"""An external Redis loses its last writes in a power failure; the process survives it, or restarts too."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ async def test_surviving_process_rewrites_what_redis_lost(tmp_path: Path) -> Non
                 assert await acquired(client, scene.group_id, scene.topic, 3) == {"d": 3, "e": 4, "f": 5}
                 await accepted(client, scene.group_id, "early", scene.held[2:])
                 assert await client.finished(scene.group_id, scene.topic_id) >= {0, 1, 2}
-                # What was begun in the last second begins again; what was made then can be made again.
+                # What began in the last second begins again; what was created then can be created again.
                 await acquired(client, lost_group, scene.topic, 6)
                 await client.create(name=lost_topic)
-            await asyncio.to_thread(serve.kill)  # what it still has in memory must not hide what is stored
+            await asyncio.to_thread(serve.kill)  # its memory must not hide what is stored
             await asyncio.to_thread(serve.start)
             async with connected(serve.address) as client:
                 assert await published(client, scene.topic, "g") == 6
@@ -53,7 +53,7 @@ async def test_surviving_process_rewrites_what_redis_lost(tmp_path: Path) -> Non
 
 
 async def test_idle_process_detects_and_repairs_what_redis_lost(tmp_path: Path) -> None:
-    """Nobody publishes after the loss: the leader has to find out by itself, before it is gone, too."""
+    """No record is published after the loss: the leader has to detect it before it ends itself."""
     with running("valkey", *EVERY_SECOND) as server:
         serve, log = Serve(tmp_path, ["--redis", server.url]), AppendOnlyFile(server.directory)
         await asyncio.to_thread(serve.start)
@@ -74,7 +74,7 @@ async def test_idle_process_detects_and_repairs_what_redis_lost(tmp_path: Path) 
             await asyncio.to_thread(serve.kill)
             await asyncio.to_thread(serve.start)
             async with connected(serve.address) as client:
-                # b was accepted in the last second: that is what may come again, and all that may.
+                # b was accepted in the last second: only b may be redelivered.
                 found = await acquired(client, scene.group_id, scene.topic, 4)
                 assert found == {"b": 1, "c": 2, "d": 3, "e": 4}
         finally:
@@ -109,7 +109,7 @@ def _lose(server: Server, size: int) -> None:
 
 
 async def test_many_connections_break_and_redis_is_slow(tmp_path: Path) -> None:
-    """Neither costs anything but time."""
+    """Neither has an effect beyond the time it takes."""
     with running("valkey", *EVERY_SECOND) as server:
         async with FaultProxy(server.port) as proxy:
             serve = Serve(tmp_path, ["--redis", proxy.url])

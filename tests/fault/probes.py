@@ -1,4 +1,4 @@
-"""One call of each kind through the gateway, and how each ended."""
+"""One call of each kind through the gateway, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Outcome:
 
     @property
     def well_or_retriable(self) -> bool:
-        """Whether it worked, or may be tried again."""
+        """Returns whether the call worked or failed with a retriable error."""
         return self.code is ErrorCode.NONE or self.code.retriable
 
 
 class Probes:
-    """Calls on a topic with records and a group that has state of it; `held` are records of its member."""
+    """Calls on a topic with records and a group with state of it; `held` are records of its member."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -42,18 +42,18 @@ class Probes:
         self._held: list[share.ShareRecord] = []
 
     async def prepare(self) -> None:
-        """Publish records, acquire some."""
+        """Publishes records and acquires some of them."""
         self._topic, self._topic_id = await self._client.create()
         self._group_id = await self._client.group()
         await self._client.publish(self._topic, map(str, range(100)))
         await self.hold()
 
     async def hold(self) -> None:
-        """Have records to acknowledge."""
+        """Acquires records, so that there is something to acknowledge."""
         self._held = await self._client.acquire_all(self._group_id, self._topic, 2, "prober")
 
     async def all(self, timeout: float = TIMEOUT) -> dict[str, Outcome]:
-        """Every call at once, each with so many seconds."""
+        """Makes every call at once, each with this timeout in seconds."""
         calls: dict[str, Callable[[], Awaitable[Any]]] = {
             "publish": lambda: self._client.publish(self._topic, ["more"], timeout=timeout),
             "acquire": lambda: self._client.acquire(

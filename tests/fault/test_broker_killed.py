@@ -1,4 +1,6 @@
-"""A broker of three is killed under Kafka's Java share consumer: it goes on with the others."""
+"""One of three brokers is killed under Kafka's Java share consumer; the consumer continues with the
+others.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ async def prepared(cluster: Cluster) -> tuple[str, str]:
 
 
 def everywhere(cluster: Cluster) -> str:
-    """The addresses of all brokers, the one that will be killed first."""
+    """Returns the addresses of all brokers; the first is the broker that will be killed."""
     return ",".join(serve.kafka for serve in cluster.processes)
 
 

@@ -1,4 +1,4 @@
-"""One of three brokers leaves, comes back, is killed: the others agree on it, and real clients go on."""
+"""One of three brokers leaves, returns and is killed: the others agree on it, and real clients continue."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ SETTINGS = (
 
 
 class Lost(logging.Handler):
-    """Counts partitions that librdkafka had no broker for when it looked, once a second: they stood still."""
+    """Counts partitions without a broker in librdkafka's checks, which run once a second."""
 
     partitions = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """librdkafka has a line for each."""
+        """Counts the line that librdkafka logs for each such partition."""
         self.partitions += "broker is internal: re-query" in record.getMessage()
 
 
 class Clients:
-    """A producer, a consumer of all partitions and a member of a share group, each in a thread of its own."""
+    """A producer, a consumer of all partitions and a share-group member, each in a thread of its own."""
 
     def __init__(self, brokers: str, topic: str, group: str) -> None:
         self.delivered: list[str] = []
@@ -60,7 +60,7 @@ class Clients:
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """In the end the consumers have what was delivered, or their time is up."""
+        """Waits at the end until the consumers have every delivered record, or until the timeout."""
         for thread in (self._producing, *self._consuming):
             thread.start()
         try:
@@ -71,7 +71,7 @@ class Clients:
                 await asyncio.to_thread(thread.join)
 
     async def go_on(self, records: int = 200) -> None:
-        """Wait until each has got so much further."""
+        """Waits until each client has progressed by this many records."""
         goals = [done + records for done in self._done()]
         await eventually(lambda: all(map(ge, self._done(), goals)), PATIENCE)
 
@@ -120,7 +120,9 @@ class Clients:
     def _take_all(
         self, poll: Callable[[], Iterable[Any]], take: Callable[[Any], Any], taken: Callable[[], int]
     ) -> None:
-        """Errors are what clients show of a broker that is away; they go on by themselves."""
+        """Ignores the errors that clients report while a broker is unavailable; clients recover
+        automatically.
+        """
         end = float("inf")
         while self._producing.is_alive() or taken() < len(self.delivered):
             for message in poll():
@@ -143,7 +145,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 async def seen(serve: Serve, topic: str) -> tuple[set[int], dict[int, int]]:
-    """A broker's word for it: the leader epochs, the leader of each partition."""
+    """Returns a broker's view: the leader epochs and the leader of each partition."""
     async with kafka_client.connected(serve.kafka) as kafka:
         named = kafka_client.part(METADATA, "MetadataRequestTopic", name=topic)
         answer = await kafka.ask(METADATA, 12, topics=[named])
@@ -154,7 +156,9 @@ async def seen(serve: Serve, topic: str) -> tuple[set[int], dict[int, int]]:
 
 
 async def agreed(serves: Sequence[Serve], topic: str, nodes: set[int], above: int) -> int:
-    """Wait until these brokers have these nodes lead, and the same what; their epoch, which is higher now."""
+    """Waits until these brokers agree on leaders among these nodes; returns their epoch, which must be higher
+    than `above`.
+    """
 
     async def alike() -> bool:
         views = [await seen(serve, topic) for serve in serves]

@@ -1,4 +1,4 @@
-"""The group coordinator is killed under a consumer group: members join again, and no offset is forgotten."""
+"""The group coordinator is killed under a consumer group: members join again, and no offset is lost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_consumer_resumes_at_the_last_committed_offset(cluster: Cluster) -
     committed = 0
 
     def work(until: int) -> None:
-        """Reads, and commits what it read, before that is done."""
+        """Reads, and commits what it read, until the condition holds."""
         nonlocal committed
         while committed < until:
             messages = consumer.consume(1, 3 * TIMEOUT)
@@ -52,7 +52,7 @@ async def test_consumer_resumes_at_the_last_committed_offset(cluster: Cluster) -
             try:
                 consumer.commit(message=message, asynchronous=False)
             except confluent_kafka.KafkaException:
-                continue  # whoever joins again reads it again
+                continue  # a member that joins again reads it again
             assert number + 1 >= committed, "a coordinator forgot an offset"
             committed = max(committed, number + 1)
 

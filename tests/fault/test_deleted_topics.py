@@ -1,4 +1,4 @@
-"""Whatever is away while a topic is deleted, or dies before all is removed: nothing stays behind."""
+"""Topics are deleted while a process is down or dies before removal completes: nothing remains."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 async def test_deleted_topic_leaves_no_keys(cluster: Cluster) -> None:
-    """State and logs are still there when the processes die that would have removed them."""
+    """State and logs still exist when the processes that would have removed them die."""
     *others, last = [cluster.process(role) for role in AWAY[_kind(cluster)]]
     async with connected(cluster.address) as client:
         name, topic_id = await client.create(2)

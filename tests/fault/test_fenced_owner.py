@@ -1,4 +1,4 @@
-"""A frozen owner that resumes cannot write: Redis checks the lease and writes in one step, for every log."""
+"""A frozen owner that resumes cannot write: in every log, Redis checks the lease and writes in one step."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LOGS = (
     names.shard(names.TRANSACTIONS, 0),
     names.CATALOG,
 )
-assert {names.kind_of(log) for log in LOGS} == set(names.ROLES)
+assert {names.kind_of(log) for log in LOGS} == set(names.ROLE_BY_KIND)
 
 Append = Callable[[int, int], Awaitable[None]]
-"""Writes an entry under an epoch, as the so-manyeth of the log (1 is the first)."""
+"""Writes an entry under an epoch, at this position of the log (the first is 1)."""
 
 
 def appending(link: RedisLink, log: str) -> Append:
-    """How the owner of a log writes to it."""
+    """Returns the function with which the owner of a log writes to it."""
     if names.kind_of(log) != "partition":
         stream = RedisStreamLog(link)
         return lambda epoch, entry: stream.append(log, epoch, entry, [b"entry"])
@@ -41,8 +41,8 @@ def appending(link: RedisLink, log: str) -> Append:
 async def load_scripts(link: RedisLink, log: str) -> None:
     """Runs the scripts once, on another log of the same kind.
 
-    A server answers the first EVALSHA of a script with NOSCRIPT, and the link sends the source after that
-    answer. Until then a command that was pipelined behind the script runs before it.
+    A server answers the first EVALSHA of a script with NOSCRIPT, after which the link sends the source. Until
+    then a command that was pipelined behind the script runs before it.
     """
     other = f"{log}0" if names.kind_of(log) != "catalog" else names.shard("share-coordinator", 1)
     lease = await RedisLeaseStore(link).claim(other, "1/1", 60.0)
@@ -58,7 +58,7 @@ async def test_former_owner_cannot_write(redis_link: RedisLink, log: str) -> Non
     leases, append = RedisLeaseStore(redis_link), appending(redis_link, log)
     frozen = await leases.claim(log, "1/1", 60.0)
     await append(frozen.epoch, 1)
-    await leases.release(log, "1/1")  # as if it had run out
+    await leases.release(log, "1/1")  # as if it had expired
     successor = await leases.claim(log, "2/1", 60.0)
     with pytest.raises(LogFenced):
         await append(frozen.epoch, 2)
@@ -89,7 +89,7 @@ async def test_lease_check_and_write_are_one_atomic_step(redis_link: RedisLink, 
 
 @pytest.mark.parametrize("log", LOGS, ids=names.kind_of)
 async def test_write_without_lease_is_fenced(redis_link: RedisLink, log: str) -> None:
-    """A Redis that lost its leases accepts no write of tsuccessor former owners."""
+    """A Redis that lost its leases accepts no write of former owners."""
     append = appending(redis_link, log)
     lease = await RedisLeaseStore(redis_link).claim(log, "1/1", 60.0)
     await redis_link.call("DEL", Keys().lease(log), timeout=5.0)

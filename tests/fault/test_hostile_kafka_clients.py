@@ -1,4 +1,6 @@
-"""Clients of the Kafka door that lie, stall, flood and storm: the door holds, and honest clients go on."""
+"""Kafka clients that send lies, stall, flood and storm: the listener survives, and honest clients
+continue.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.kafka.call import FETCH_MEMORY
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
-from sharebroker_server.kafka_wire.message_classes import message_class
-from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.schema import api_schema, message_class
 from tests.support import kafka_client
 from tests.support.client import connected, unique
 from tests.support.kafka_client import KafkaClient, part
@@ -26,7 +27,7 @@ from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 
 pytestmark = [
-    pytest.mark.xdist_group("hostile-kafka"),  # one server for all of them
+    pytest.mark.xdist_group("hostile-kafka"),  # one server for all tests
     pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc"),
 ]
 
@@ -45,7 +46,9 @@ LARGE: Final = 900_000
 TRY_AGAIN: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 
 MAY_GROW: Final = 80_000_000
-"""Bytes of memory that a flood may cost: room for requests, for answers, what each client may send ahead."""
+"""Bytes of memory that a flood may cost: for requests, for responses, and for what each client may send
+ahead.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module", autouse=True)
 def files() -> None:
-    """As many connections as a test opens."""
+    """Raises the limit of open files to the number of connections that a test opens."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 6500:
         pytest.skip(f"only {hard} files may be open")
@@ -65,9 +68,9 @@ def files() -> None:
 
 
 class Honest:
-    """A client that produces and fetches on one connection; every request must be answered well.
+    """A client that produces and fetches on one connection; every request must succeed.
 
-    What it is told to try again it does, as any client: a machine with other work may be late for its leases.
+    It retries retriable errors, like any client: a busy machine may renew its leases late.
     """
 
     def __init__(self, kafka: KafkaClient, topic: str) -> None:
@@ -121,7 +124,7 @@ async def honest(cluster: Cluster) -> AsyncIterator[Honest]:
 
 
 class Crowd:
-    """Many connections of one attack."""
+    """The connections of one attack."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -133,12 +136,12 @@ class Crowd:
             self.clients.append(await asyncio.open_connection(self._host, self._port, limit=4096))
 
     def say(self, *data: bytes) -> None:
-        """Each client in turn says one of these."""
+        """Each client in turn sends one of these byte strings."""
         for number, (_, writer) in enumerate(self.clients):
             writer.write(data[number % len(data)])
 
     async def all_closed(self) -> None:
-        """Wait until the server has closed every connection, whatever it said before."""
+        """Waits until the server has closed every connection, whatever it sent before."""
         async with asyncio.timeout(30):
             for reader, _ in self.clients:
                 with contextlib.suppress(ConnectionError):
@@ -160,7 +163,7 @@ async def crowd(cluster: Cluster) -> AsyncIterator[Crowd]:
 
 
 def memory(cluster: Cluster) -> int:
-    """Bytes of memory that the server has in use."""
+    """Returns the bytes of memory that the server uses."""
     (serve,) = cluster.processes
     assert serve.process is not None
     status = Path(f"/proc/{serve.process.pid}/status").read_text()
@@ -168,7 +171,7 @@ def memory(cluster: Cluster) -> int:
 
 
 def closed(cluster: Cluster) -> int:
-    """How many lines tell that a connection was closed."""
+    """Returns how many log lines report a closed connection."""
     return cluster.processes[0].log.count("kafka connection closed")
 
 
@@ -183,7 +186,7 @@ def _fetch(topic: str, offset: int, most: int) -> dict[str, Any]:
 
 
 def framed(key: int, version: int, name: str, **fields: Any) -> bytes:
-    """A request as bytes."""
+    """Returns a framed request as bytes."""
     message = message_class(api_schema(key).request)(**fields)
     return bytes(request_frame(1, "hostile", codec_of(key, version), message))
 
@@ -219,7 +222,7 @@ async def test_malformed_requests_end_connections_and_log_few_lines(
 async def test_incomplete_requests_do_not_delay_other_clients(
     cluster: Cluster, honest: Honest, crowd: Crowd
 ) -> None:
-    """Each says that much comes, and most of them more than there is room for, all together."""
+    """Each frame announces a large request; together they exceed the memory budget."""
     before = memory(cluster)
     await crowd.come(100)
     crowd.say(LARGEST.to_bytes(4) + b"x" * 100, METADATA_FRAME[:-1], b"\0\0", b"")
@@ -327,7 +330,7 @@ def _target(link: Path) -> str:
 
 
 async def test_open_connections_are_closed_at_shutdown(cluster: Cluster) -> None:
-    """The server's own view of it: sockets of its process."""
+    """Reads the open sockets of the server process."""
     (serve,) = cluster.processes
     assert serve.process is not None
     folder = Path(f"/proc/{serve.process.pid}/fd")
@@ -339,7 +342,7 @@ async def test_open_connections_are_closed_at_shutdown(cluster: Cluster) -> None
 
 
 async def test_server_stops_in_order_under_load(cluster: Cluster, crowd: Crowd) -> None:
-    """Comes last: idle, waiting, busy, stalled and unread connections when SIGTERM comes."""
+    """Runs last: connections are idle, waiting, busy, stalled and unread when SIGTERM arrives."""
     await crowd.come(200)
     topic = unique("topic")
     waiting = framed(FETCH, 11, "FetchRequest", **{**_fetch(topic, 0, 100), "max_wait_ms": 60_000})

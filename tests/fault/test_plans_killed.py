@@ -1,4 +1,4 @@
-"""The process is killed between a plan and its commit: that is committed, or somebody else has it."""
+"""The process is killed between a plan and its commit: the batch is committed, or another session owns it."""
 
 from __future__ import annotations
 

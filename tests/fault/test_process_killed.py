@@ -1,4 +1,4 @@
-"""The process of all roles is killed: what it answered holds, what it had not answered goes on."""
+"""The process of all roles is killed: acknowledged work is durable, unacknowledged work is retried."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.client import RELEASE, connected
 from tests.support.traffic import Traffic
 from tests.testkit.brokers import Cluster, one_process
 
-pytestmark = pytest.mark.xdist_group("fault-killed")  # one cluster for all of them
+pytestmark = pytest.mark.xdist_group("fault-killed")  # one cluster for all tests
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""Redis is away or full: calls end in time with an error that says try again, then all goes on by itself."""
+"""Redis is unavailable or full: calls fail in time with a retriable error, then everything recovers
+automatically.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.testkit.servers import Server
 LEASE_SECONDS = 10.0
 
 
-pytestmark = pytest.mark.xdist_group("fault-redis")  # one cluster for all of them
+pytestmark = pytest.mark.xdist_group("fault-redis")  # one cluster for all tests
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def server(cluster: Cluster) -> Server:
 
 
 def failed(outcomes: dict[str, Outcome]) -> set[str]:
-    """Which calls failed; each in a way that may be mended by waiting."""
+    """Returns the calls that failed, and checks that each error is retriable."""
     assert all(outcome.well_or_retriable for outcome in outcomes.values()), outcomes
     return {name for name, outcome in outcomes.items() if outcome.code}
 
@@ -79,7 +81,7 @@ async def test_redis_is_silent_for_longer_than_a_lease(cluster: Cluster, server:
 
 
 async def test_redis_is_out_of_memory(cluster: Cluster, server: Server) -> None:
-    """Records alone are refused, in plain words: what is there is worked off, and so makes room."""
+    """Only records are rejected, with a clear message; stored records can be consumed, which frees memory."""
     control = redis.Redis.from_url(server.url)
     async with connected(cluster.address) as client:
         probes = Probes(client)

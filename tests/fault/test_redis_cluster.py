@@ -42,7 +42,7 @@ async def serving(tmp_path: Path, cluster: RedisCluster, *options: str) -> Async
 
 
 async def everywhere(client: Client, topic: str, text: str) -> dict[str, tuple[int, int]]:
-    """A record to each partition, as soon as that goes; where each text is."""
+    """Publishes a record to each partition as soon as that succeeds; returns the partition of each text."""
     found: dict[str, tuple[int, int]] = {}
     for partition in range(PARTITIONS):
 
@@ -60,7 +60,7 @@ async def everywhere(client: Client, topic: str, text: str) -> dict[str, tuple[i
 
 
 async def worked_off(client: Client, topic: str, group_id: str, texts: set[str]) -> None:
-    """Acquire and accept records until all of these were."""
+    """Acquires and accepts records until all of these texts were accepted."""
     left = set(texts)
 
     async def done() -> bool:

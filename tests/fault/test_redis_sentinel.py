@@ -48,6 +48,6 @@ async def test_nothing_that_was_answered_is_lost_with_the_primary(tmp_path: Path
 
 
 async def errors(url: str) -> list[str]:
-    """What `sharebroker doctor` says is wrong."""
+    """Returns the errors that `sharebroker doctor` reports."""
     findings = await examine(url, BrokerConfig.parse(()))
     return [finding.what for finding in findings if finding.level is Level.ERROR]

@@ -1,4 +1,4 @@
-"""Redis fails over to a replica that had not got everything: the rest is lost, nothing else goes wrong."""
+"""Redis fails over to a replica that lacked the last writes: only those are lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAIT = ("--set", "redis.wait.replicas=1", "--set", "redis.wait.timeout.ms=300")
 
 @dataclass
 class Pair:
-    """A primary, its replica, and a process that finds the primary as a name or a virtual address would."""
+    """A primary, its replica, and a process that reaches the primary by a name or virtual address."""
 
     first: Server
     second: Server
@@ -37,25 +37,27 @@ class Pair:
     serve: Serve
 
     def replicated(self) -> None:
-        """Wait until the replica has what was written so far: a connection waits for its own writes only."""
+        """Waits until the replica has everything written so far; WAIT covers only a connection's own
+        writes.
+        """
         with redis.Redis.from_url(self.first.url) as connection:
             connection.set("so far", 1)
             until(lambda: connection.execute_command("WAIT", 1, 500) == 1, 30.0)
 
     def part(self) -> None:
-        """The replica hears no more of the primary; it does not know that it is to take over."""
+        """Disconnects the replica from the primary; it does not detect that it will take over."""
         with redis.Redis.from_url(self.second.url) as connection:
             connection.execute_command("REPLICAOF", "NO", "ONE")
 
     async def fail_over(self) -> None:
-        """The primary dies; the replica is what clients find from now on."""
+        """Kills the primary; clients reach the replica from now on."""
         self.first.kill()
         self.part()
         self.proxy.upstream_port = self.second.port
         await self.proxy.cut()
 
     async def restart(self) -> None:
-        """The process dies, and with it what only it knew."""
+        """Kills the process, with everything that only its memory held."""
         await asyncio.to_thread(self.serve.kill)
         await asyncio.to_thread(self.serve.start)
 
@@ -101,10 +103,10 @@ async def test_surviving_process_rewrites_what_the_new_primary_lacks(tmp_path: P
             await scene.last_second(client)
             await served.fail_over()
             assert await published(client, scene.topic, "after") == 5
-            await served.restart()  # what it still has in memory must not hide what is stored
+            await served.restart()  # its memory must not hide what is stored
         async with connected(served.serve.address) as client:
             found = await acquired(client, scene.group_id, scene.topic, 4)
-            found.pop("b", None)  # accepted, but not on the replica: this may come again, and nothing else
+            found.pop("b", None)  # accepted, but not on the replica: these records alone may be redelivered
             assert found == {"c": 2, "d": 3, "e": 4, "after": 5}
 
 
@@ -146,7 +148,7 @@ async def test_wait_rejects_writes_while_the_replica_is_silent(
 
 
 async def _acknowledged(client: Client, scene: Scene) -> ErrorCode:
-    """What the acceptance of b came to; no answer in time counts as one that says so."""
+    """Returns the result of accepting b; a timeout counts as its own result."""
     try:
         [code] = await client.acknowledge(scene.group_id, "early", scene.held[1:2], timeout=5.0)
     except grpc.aio.AioRpcError:
@@ -155,7 +157,7 @@ async def _acknowledged(client: Client, scene: Scene) -> ErrorCode:
 
 
 async def _drained(client: Client, scene: Scene, goal: set[int]) -> bool:
-    """Whether these are finished; locks of before may have to run out."""
+    """Returns whether these are finished; earlier locks may have to time out."""
     with retriable():
         held = (await client.acquire(scene.group_id, scene.topic, 10, member="late", wait=0.5)).records
         if held:

@@ -1,4 +1,4 @@
-"""One of four processes is killed: others answer in time, and when it is back all goes on by itself."""
+"""One of four processes is killed: the others answer in time, and everything recovers once it is back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.traffic import Traffic
 from tests.testkit.brokers import Cluster, Serve, four_processes
 from tests.testkit.waiting import eventually
 
-pytestmark = pytest.mark.xdist_group("fault-roles")  # one cluster for all of them
+pytestmark = pytest.mark.xdist_group("fault-roles")  # one cluster for all tests
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ async def test_gateway_is_killed_and_restarted(cluster: Cluster) -> None:
 
 
 async def test_records_of_a_dead_gateways_member_are_redelivered(cluster: Cluster) -> None:
-    """The leader sees the stream break, whoever held its other end."""
+    """The leader detects the broken stream, whichever process was at its other end."""
     async with connected(cluster.address) as client:
         topic, _ = await client.create()
         group_id = await client.group()
@@ -96,7 +96,9 @@ async def test_records_of_a_dead_gateways_member_are_redelivered(cluster: Cluste
 
 
 async def test_frozen_leader_is_replaced_and_fenced_when_it_resumes(cluster: Cluster) -> None:
-    """A second leader joins and is given its share; then the first one stands still for a lease's life."""
+    """A second leader joins and receives its share; then the first one freezes for the duration of a
+    lease.
+    """
     first = cluster.process("share-partition-leader")
     second = Serve(first.folder, first.options, "second-leader")
     async with connected(cluster.address) as client:

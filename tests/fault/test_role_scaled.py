@@ -1,4 +1,4 @@
-"""A role is scaled up and down under work: load ends up spread, and clients hear of nothing."""
+"""A role is scaled up and down under load: leases are spread, and clients receive no error."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 def shares(cluster: Cluster, kind: str, of: str = "") -> Counter[str]:
-    """How many leases of a kind each owner has, of a topic if one is named."""
+    """Returns how many leases of a kind each owner has, of one topic if it is named."""
     with redis.Redis.from_url(cluster.redis_url) as connection:
         keys = [key.decode() for key in connection.scan_iter(f"{Keys().prefix}:*:lease", count=10_000)]
         wanted = [key for key in keys if of in key and kind_of(Keys.resource_of(key)) == kind]
@@ -51,9 +51,9 @@ def is_spread(counted: Counter[str], owners: int, resources: int) -> bool:
 
 @asynccontextmanager
 async def work(cluster: Cluster, address: str = "") -> AsyncIterator[History]:
-    """A producer and two consumers, as programs have them; at the end nothing may have reached them.
+    """Runs a producer and two consumers like programs; at the end none may have received an error.
 
-    They begin at the cluster's gateway, or at an address of several.
+    They start with the cluster's gateway, or with the addresses of several.
     """
     history, over = History(), asyncio.Event()
     async with connected(cluster.address) as client:
@@ -85,7 +85,7 @@ async def goes_on(history: History) -> None:
 
 @asynccontextmanager
 async def joined(cluster: Cluster, role: str, more: int) -> AsyncIterator[list[Serve]]:
-    """More processes of a role; they stop in good order."""
+    """Starts more processes of a role; they stop in good order."""
     first = cluster.process(role)
     serves = [Serve(first.folder, first.options, unique(role)) for _ in range(more)]
     try:
@@ -140,7 +140,7 @@ async def test_clients_move_to_another_gateway(cluster: Cluster) -> None:
 
 
 async def used(client: Client, topic_id: str) -> bool:
-    """Whether every partition could be asked for its end."""
+    """Returns whether every partition returned its end offset."""
     request = leader.ListOffsetsRequest()
     for partition in range(MANY):
         request.partitions.add(topic_id=topic_id, partition=partition, timestamp=-1)

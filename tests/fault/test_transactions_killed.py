@@ -1,4 +1,4 @@
-"""The server is killed under producers of librdkafka: no record twice, transactions whole or not at all."""
+"""The server is killed under librdkafka producers: no duplicate record, each transaction whole or absent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.client import TIMEOUT, connected, unique
 from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.waiting import eventually
 
-pytestmark = pytest.mark.xdist_group("fault-killed-transactions")  # one cluster for all
+pytestmark = pytest.mark.xdist_group("fault-killed-transactions")  # one cluster for all tests
 
 KILLS = 3
 PARTITIONS = 2
@@ -35,7 +35,7 @@ async def kill(cluster: Cluster) -> None:
 
 
 def read(address: str, topic: str) -> list[tuple[int, str]]:
-    """Every committed record: partition and value."""
+    """Returns the partition and value of every committed record."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": address,
@@ -132,7 +132,9 @@ async def test_transactional_consume_and_produce_is_exactly_once(cluster: Cluste
 
 
 class _Mill:
-    """Consumes in a group and produces what it got, in transactions; with new clients where these fail."""
+    """Consumes in a group and produces what it consumed, in transactions; replaces its clients after
+    failures.
+    """
 
     def __init__(self, address: str, source: str, target: str) -> None:
         self._address = address
@@ -142,7 +144,7 @@ class _Mill:
         self.moved = 0
 
     def move(self) -> None:
-        """Until all is moved, as far as the group has committed."""
+        """Moves records until the group has committed all of them."""
         while self.moved < MOVED:
             consumer = confluent_kafka.Consumer(
                 {
@@ -155,8 +157,8 @@ class _Mill:
                     "heartbeat.interval.ms": 200,
                 }
             )
-            # Where librdkafka begins anew with its bootstrap servers, it waits in vain for the group's
-            # coordinator, as it had known it.
+            # After librdkafka restarts from its bootstrap servers, it waits in vain for the coordinator that
+            # it had cached.
             settings = {"transactional.id": self._name, "metadata.recovery.strategy": "none"}
             producer = confluent_kafka.Producer({"bootstrap.servers": self._address, **settings})
             try:
@@ -165,7 +167,7 @@ class _Mill:
                 while self.moved < MOVED:
                     self._transact(consumer, producer)
             except confluent_kafka.KafkaException:
-                continue  # the next ones abort what is open, and go on from what is committed
+                continue  # the next clients abort open transactions and continue from the committed offsets
             finally:
                 consumer.close()
 
@@ -184,7 +186,7 @@ class _Mill:
 
 
 class _Books:
-    """Transactions with a record in each partition, and what came of them."""
+    """Transactions with a record in each partition, and their outcomes."""
 
     def __init__(self, address: str, topic: str) -> None:
         self._address = address
@@ -195,12 +197,12 @@ class _Books:
         self.stop = False
 
     async def grow(self) -> None:
-        """Until a few more are committed."""
+        """Waits until a few more transactions are committed."""
         enough = len(self.committed) + 3
         await eventually(lambda: len(self.committed) >= enough, 3 * TIMEOUT)
 
     def write(self) -> None:
-        """Goes on until it is told to stop, with a new producer where one cannot."""
+        """Writes until it is stopped, with a new producer where the old one fails fatally."""
         while not self.stop:
             writer = confluent_kafka.Producer(
                 {"bootstrap.servers": self._address, "transactional.id": self._name}
@@ -210,7 +212,8 @@ class _Books:
                 while not self.stop:
                     self._transact(writer)
             except confluent_kafka.KafkaException:
-                continue  # whatever was open is aborted by the next one; what was being ended is doubtful
+                # the next producer aborts open transactions; the outcome of an interrupted commit is unknown
+                continue
 
     def _transact(self, writer: confluent_kafka.Producer) -> None:
         value = unique("t")

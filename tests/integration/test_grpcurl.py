@@ -1,4 +1,4 @@
-"""Publish, acquire, acknowledge with grpcurl alone: what a user without any client can do.
+"""Publish, acquire and acknowledge with grpcurl, for users without a client library.
 
 grpcurl is optional: `make grpcurl` builds it (needs Go).
 """

@@ -1,4 +1,6 @@
-"""Machines of their own for processes: what is unplugged is silent, and there again."""
+"""Network namespaces for processes: an unplugged process is unreachable, and reachable again after plugging
+in.
+"""
 
 from __future__ import annotations
 

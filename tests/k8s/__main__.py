@@ -1,4 +1,4 @@
-"""`make k8s`: a real Kubernetes on this machine, our chart on it, and everything an operator does to it."""
+"""`make k8s`: a real Kubernetes on this machine, our chart on it, and every operation on a release."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def main(
     ] = "",
     alone: Annotated[bool, typer.Option(help="Only the cluster and the images, until Ctrl-C.")] = False,
 ) -> None:
-    """Try the chart on a real cluster; exit code 1 where something failed, 2 where it cannot be tried."""
+    """Tests the chart on a real cluster; exit code 1 after a failure, 2 if no cluster can be started."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # everything is taken down then, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # everything is removed then, too
     wants = lacking()
     absent = [part.name for part in needed()]
     if not wants and absent:

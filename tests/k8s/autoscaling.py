@@ -1,4 +1,4 @@
-"""A HorizontalPodAutoscaler of the chart adds a gateway when there is much to do."""
+"""A HorizontalPodAutoscaler of the chart adds a gateway under load."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ _TIME: Final = 240.0
 _SENDERS: Final = 4
 _BATCH: Final = tuple(map(str, range(20)))
 _LEAST, _MOST, _PERCENT = 2, 3, 60
-# A gateway that nobody asks for anything needs a fifth of it.
+# An idle gateway needs a fifth of it.
 _BUSY: Final = {"requests": {"cpu": "100m", "memory": "96Mi"}}
 _AS_BEFORE: Final = {"requests": {"cpu": "25m", "memory": "96Mi"}}
 
 
 def install(kubectl: Kubectl) -> None:
-    """metrics-server as it is released, with an image made here."""
+    """Installs the released metrics-server, with an image built here."""
     text = kubectl("kustomize", str(module_folder(METRICS_SERVER, METRICS_VERSION) / "manifests" / "base"))
     text = re.sub(r"image: .*", f"image: {IMAGE}", text)
     text = text.replace("imagePullPolicy: Always", "imagePullPolicy: IfNotPresent")
-    # The kubelet's certificate is of an authority that only this cluster knows.
+    # The kubelet's certificate is signed by an authority of this cluster alone.
     text = re.sub(r"( *)- --metric-resolution=15s", r"\g<0>\n\1- --kubelet-insecure-tls", text)
     kubectl("apply", "-f", "-", given=text)
     kubectl("wait", "--for=condition=Available", "apiservice/v1beta1.metrics.k8s.io", "--timeout=180s")
 
 
 async def scaled_by_cpu(release: Release) -> str:
-    """What happened, in a line. Raises AssertionError where it does not."""
+    """Returns the result in one line. Raises AssertionError on failure."""
     kubectl = release.node.kubectl
     await asyncio.to_thread(install, kubectl)
     asked = {"enabled": True, "minReplicas": _LEAST, "maxReplicas": _MOST, "cpuPercent": _PERCENT}
@@ -64,13 +64,13 @@ async def _set(release: Release, autoscaling: dict[str, Any], resources: dict[st
 
 
 async def _send(client: Client, topic: str) -> None:
-    """Without a pause."""
+    """Publishes without a pause."""
     while True:
         await client.publish(topic, _BATCH)
 
 
 async def _wants(kubectl: Kubectl, replicas: int) -> bool:
-    """Whether the autoscaler has seen how busy gateways are, and wants so many."""
+    """Returns whether the autoscaler has read the gateways' CPU and requests this many."""
     await asyncio.sleep(2)
     try:
         (found,) = await asyncio.to_thread(kubectl.get, "horizontalpodautoscaler", f"{NAME}-gateway")

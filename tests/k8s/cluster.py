@@ -1,4 +1,4 @@
-"""A real Kubernetes of one node: started, and taken down with everything in it."""
+"""A real Kubernetes of one node: started, and removed with everything in it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Node:
         self.kubectl = Kubectl(folder / "keys" / "admin.kubeconfig")
 
     def start(self, images: Sequence[Path]) -> None:
-        """Start everything, with images of these archives, and wait until the node is ready.
+        """Starts everything, with images of these archives, and waits until the node is ready.
 
-        Raises Missing with a log's end.
+        Raises Missing with the end of a log.
         """
         folder = self.folder
         for name in ("keys", "log"):
@@ -64,7 +64,7 @@ class Node:
         self.kubectl("wait", "--for=condition=Ready", f"node/{NODE_NAME}", "--timeout=120s")
 
     def stop(self) -> None:
-        """End the pods and all processes, unmount, remove the network."""
+        """Ends the pods and all processes, unmounts, removes the network."""
         self._stack.close()
 
     def _run(self, name: str, command: Sequence[str]) -> None:
@@ -87,7 +87,7 @@ class Node:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
     def _end_pods(self) -> None:
-        """The kubelet is gone: nothing starts again."""
+        """Ends the pods; the kubelet has ended, so none restarts."""
         for name in self._ctr("-n", "k8s.io", "task", "list", "-q").stdout.split():
             self._ctr("-n", "k8s.io", "task", "kill", "-s", "KILL", name)
         for name in self._ctr("-n", "k8s.io", "task", "list", "-q").stdout.split():
@@ -117,7 +117,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def cluster(images: Sequence[Path]) -> Iterator[Node]:
-    """A ready node; whatever happens, nothing of it stays."""
+    """Provides a ready node; whatever happens, nothing of it remains."""
     folder = Path(tempfile.mkdtemp(prefix="sharebroker-k8s-"))
     node = Node(folder)
     try:

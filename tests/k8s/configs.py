@@ -1,4 +1,4 @@
-"""What each part of the cluster is told."""
+"""The configuration of each part of the cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PEERS: Final = "http://127.0.0.1:2380"
 
 
 def etcd(folder: Path) -> list[str]:
-    """One member; nothing of it has to survive."""
+    """Writes the configuration of etcd: one member, whose data need not survive."""
     return [
         "etcd",
         "--name=here",
@@ -36,7 +36,9 @@ def etcd(folder: Path) -> list[str]:
 
 
 def api_server(folder: Path) -> list[str]:
-    """The API server, with RBAC and the aggregation layer that KEDA's metrics need."""
+    """Writes the configuration of the API server, with RBAC and the aggregation layer that KEDA's metrics
+    need.
+    """
     keys = folder / "keys"
     return [
         f"{BIN}/kube-apiserver",
@@ -67,7 +69,7 @@ def api_server(folder: Path) -> list[str]:
 
 
 def controllers(folder: Path) -> list[str]:
-    """The controller manager."""
+    """Writes the configuration of the controller manager."""
     return [
         f"{BIN}/kube-controller-manager",
         f"--kubeconfig={folder}/keys/controllers.kubeconfig",
@@ -81,7 +83,7 @@ def controllers(folder: Path) -> list[str]:
 
 
 def scheduler(folder: Path) -> list[str]:
-    """The scheduler."""
+    """Writes the configuration of the scheduler."""
     who = folder / "keys" / "scheduler.kubeconfig"
     return [
         f"{BIN}/kube-scheduler",
@@ -94,7 +96,7 @@ def scheduler(folder: Path) -> list[str]:
 
 
 def containerd(folder: Path) -> list[str]:
-    """The runtime, with state of its own, and the pods' bridge."""
+    """Writes the configuration of the runtime, with its own state, and of the pods' bridge."""
     own = folder / "containerd"
     (folder / "containerd.toml").write_text(
         f"""version = 2
@@ -124,7 +126,7 @@ state = "{own}/state"
 
 
 def kubelet(folder: Path) -> list[str]:
-    """The kubelet; a nearly full disk of the machine does not concern the node."""
+    """Writes the configuration of the kubelet, which ignores a nearly full disk of the machine."""
     (folder / "resolv.conf").write_text(f"nameserver {NODE}\n")
     config = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -163,7 +165,7 @@ def kubelet(folder: Path) -> list[str]:
 
 
 def dns(folder: Path) -> list[str]:
-    """Cluster DNS, as a process on the node."""
+    """Writes the configuration of cluster DNS, a process on the node."""
     (folder / "Corefile").write_text(
         f""".:53 {{
   bind {NODE}
@@ -180,7 +182,7 @@ def dns(folder: Path) -> list[str]:
 
 
 def proxy(folder: Path) -> list[str]:
-    """Services, by iptables."""
+    """Writes the configuration of services by iptables."""
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",

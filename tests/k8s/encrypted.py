@@ -16,7 +16,7 @@ _VALUES = (
 
 
 def encrypted(release: Release) -> str:
-    """Install it, try it from within and from outside, uninstall it. Raises Failed or AssertionError."""
+    """Installs it, tests it from inside and outside, uninstalls it. Raises Failed or AssertionError."""
     kubectl = release.node.kubectl
     authority = Authority.make(release.node.folder / "tls")
     served = f"{NAME}.{NAMESPACE}.svc"

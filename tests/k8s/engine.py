@@ -1,4 +1,4 @@
-"""A Docker engine of our own, for building images: nobody else's is touched, and nothing of it stays."""
+"""A separate Docker engine for building images: it touches no other engine, and nothing of it remains."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _TIME: Final = 1200.0
 
 @dataclass(frozen=True)
 class Engine:
-    """A client that builds with secrets, and the engine it talks to."""
+    """A client that builds with secrets, and its engine."""
 
     client: str
     environment: Mapping[str, str]
 
     def run(self, *words: str, quiet: bool = True) -> str:
-        """Run a command of the client. Raises Missing with what it said where it fails."""
+        """Runs a command of the client. Raises Missing with its output if it fails."""
         done = subprocess.run(
             [self.client, *words],
             env={**os.environ, **self.environment},
@@ -43,7 +43,7 @@ class Engine:
         return done.stdout if quiet else ""
 
     def has(self, image: str) -> bool:
-        """Whether an image is there."""
+        """Returns whether an image exists."""
         try:
             self.run("image", "inspect", image)
         except Missing:
@@ -51,7 +51,7 @@ class Engine:
         return True
 
     def build(self, image: str, dockerfile: Path, context: Path, arguments: Sequence[str] = ()) -> None:
-        """Build an image, with whatever BUILD says, as `make image` does."""
+        """Builds an image with the options in BUILD, as `make image` does."""
         more = shlex.split(os.environ.get("BUILD", ""))
         where = ["-f", str(dockerfile), "-t", image, str(context)]
         self.run("build", "-q", "--network=host", *more, *arguments, *where)
@@ -59,11 +59,11 @@ class Engine:
 
 @contextlib.contextmanager
 def engine() -> Iterator[Engine]:
-    """Start one, and take it down with all it has."""
+    """Starts an engine, and removes it with all its data."""
     folder = Path(tempfile.mkdtemp(prefix="sharebroker-docker-"))
     socket = f"unix://{folder}/docker.sock"
     settings = {"DOCKER_HOST": socket, "DOCKER_BUILDKIT": "1"}
-    # Layers are in the cache, so that the next image costs what is new in it.
+    # Layers are cached, so the next image costs only what is new in it.
     options = [f"--data-root={CACHE}/docker", f"--exec-root={folder}/exec", f"--pidfile={folder}/pid"]
     options += [f"--host={socket}", f"--bip={_BRIDGE}", "--storage-driver=overlay2"]
     options += ["--iptables=false", "--ip6tables=false", "--ip-forward=false"]
@@ -85,7 +85,7 @@ def engine() -> Iterator[Engine]:
 
 
 def _client(settings: Mapping[str, str]) -> str:
-    """One that knows build secrets: newer ones need the plugin buildx for that."""
+    """Returns a client that supports build secrets: newer ones need the plugin buildx for that."""
     for client in ("docker", "/usr/bin/docker"):
         environment = {**os.environ, **settings}
         done = subprocess.run(

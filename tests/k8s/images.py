@@ -1,4 +1,4 @@
-"""The images of a run: ours by its Dockerfile, and what no package registry has, made here."""
+"""The images of a run: ours from its Dockerfile, and those that no package registry has, built here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALKEY: Final = yaml.safe_load((CHART / "values.yaml").read_text())["redis"]["bu
 
 _DOCKERFILE: Final = ROOT / "deploy" / "Dockerfile"
 _STATIC: Final = 'FROM scratch\nCOPY program /{name}\nUSER {user}\nENTRYPOINT ["/{name}"]\n'
-# What the chart asks of the image: valkey-server and valkey-cli in the PATH.
+# What the chart requires of the image: valkey-server and valkey-cli in the PATH.
 _VALKEY: Final = """FROM {base}
 RUN apt-get update -qq && apt-get install -qqy --no-install-recommends redis-tools \\
  && ln -s /usr/bin/redis-cli /usr/local/bin/valkey-cli
@@ -40,14 +40,16 @@ _HALF_AN_HOUR: Final = 1800.0
 
 
 def archive() -> Path:
-    """All but Spark's in one file for containerd; as it was, where nothing changed. Raises Missing."""
+    """Returns one file for containerd with all images but Spark's; reuses an unchanged one. Raises
+    Missing.
+    """
     names = [SERVER, VALKEY, PAUSE, *([KEDA, KEDA_METRICS] if has_keda() else [])]
     names += [METRICS_SERVER] if has_metrics_server() else []
     return _archive("images", _build, names)
 
 
 def spark_archive() -> Path:
-    """The image with Spark, 1 GB and more, in a file of its own. Raises Missing."""
+    """Returns the image with Spark, 1 GB and more, in a file of its own. Raises Missing."""
 
     def build(docker: Engine) -> None:
         docker.build(SPARK, _DOCKERFILE, ROOT, ["--target", "spark"])
@@ -69,7 +71,7 @@ def _archive(kind: str, build: Callable[[Engine], None], names: Sequence[str]) -
 
 
 def _digest() -> str:
-    """Of everything that goes in."""
+    """Returns a digest of all inputs."""
     digest = hashlib.sha256()
     sent = [path for path in files() if name(path).startswith(("libs/", "services/", "deploy/Dockerfile"))]
     sent += [ROOT / "pyproject.toml", *sorted((ROOT / "deploy").glob("*.lock")), Path(__file__)]
@@ -81,13 +83,13 @@ def _digest() -> str:
 
 
 def base() -> str:
-    """The image that ours begins with."""
+    """Returns the base image of ours."""
     (found,) = re.findall(r"^ARG BASE=(\S+)$", _DOCKERFILE.read_text(), re.MULTILINE)
     return str(found)
 
 
 def _base(docker: Engine) -> None:
-    """The image ours begins with: from its registry, or made of Debian's packages under its name."""
+    """Returns the base image: from its registry, or built from Debian's packages under its name."""
     if docker.has(base()):
         return
     try:
@@ -134,7 +136,7 @@ def _build(docker: Engine) -> None:
 
 
 def _around(docker: Engine, image: str, program: Path, dockerfile: str) -> None:
-    """An image around one program."""
+    """Builds an image around one program."""
     folder = Path(tempfile.mkdtemp(prefix="sharebroker-image-"))
     try:
         shutil.copy(program, folder / "program")

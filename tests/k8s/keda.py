@@ -23,7 +23,7 @@ _TIME: Final = 180.0
 
 
 def install(kubectl: Kubectl) -> None:
-    """KEDA as it is released, with images made here."""
+    """Installs the released KEDA, with images built here."""
     config = module_folder("github.com/kedacore/keda/v2", VERSION) / "config" / "minimal"
     text = kubectl("kustomize", str(config))
     text = re.sub(r"image: .*/keda:main", f"image: {KEDA}", text)
@@ -35,7 +35,7 @@ def install(kubectl: Kubectl) -> None:
 
 
 async def scaled_by_lag(release: Release) -> str:
-    """What happened, in a line. Raises AssertionError where it does not."""
+    """Returns the result in one line. Raises AssertionError on failure."""
     kubectl = release.node.kubectl
     await asyncio.to_thread(install, kubectl)
     async with connected(release.address()) as client:
@@ -62,7 +62,7 @@ async def scaled_by_lag(release: Release) -> str:
 
 
 async def _replicas(kubectl: Kubectl, least: int, most: int) -> None:
-    """Until so many workers are wanted."""
+    """Waits until the number of requested workers is in this range."""
 
     async def wanted() -> bool:
         await asyncio.sleep(1)

@@ -1,4 +1,4 @@
-"""Who is who in the cluster: an authority, a certificate and a kubeconfig each."""
+"""The identities of the cluster: an authority, a certificate and a kubeconfig each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.k8s.network import NODE
 SERVER: Final = f"https://{NODE}:6443"
 NODE_NAME: Final = "node1"
 NAMESPACE: Final = "queues"
-"""Where commands work unless they, or what they are given, say otherwise."""
+"""The namespace of commands and objects that name no other."""
 
 _HOSTS: Final = (
     "kubernetes",
@@ -35,7 +35,7 @@ _USERS: Final = {
 
 
 def write_keys(folder: Path) -> None:
-    """Certificates as NAME.crt and NAME.key, kubeconfigs as NAME.kubeconfig."""
+    """Writes certificates as NAME.crt and NAME.key, kubeconfigs as NAME.kubeconfig."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.crt"))
     _write(folder, "apiserver", authority.issue_cert(*_HOSTS, common_name="kube-apiserver"))

@@ -1,4 +1,4 @@
-"""kubectl and helm, told which cluster to talk to."""
+"""kubectl and helm, bound to one cluster."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _TIME: Final = 600.0
 
 
 class Failed(Exception):
-    """A command of kubectl or helm failed; what it said."""
+    """A command of kubectl or helm failed; the text is its output."""
 
 
 class Kubectl:
-    """Runs commands against one cluster, in our namespace unless they say otherwise."""
+    """Runs commands against one cluster, by default in our namespace."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
@@ -29,16 +29,16 @@ class Kubectl:
         self._running: set[subprocess.Popen[str]] = set()
 
     def abandon(self) -> None:
-        """End what runs, in other threads: nobody waits for it any more."""
+        """Ends running commands of other threads whose results are no longer needed."""
         for process in list(self._running):
             process.kill()
 
     def __call__(self, *words: str, given: str = "") -> str:
-        """What it prints. Raises Failed."""
+        """Returns the command's output. Raises Failed."""
         return self._run([f"{BIN}/kubectl", *words], given)
 
     def answers(self, *words: str) -> bool:
-        """Whether a command succeeds."""
+        """Returns whether a command succeeds."""
         try:
             self(*words)
         except Failed:
@@ -46,16 +46,16 @@ class Kubectl:
         return True
 
     def get(self, *words: str) -> list[dict[str, Any]]:
-        """Objects."""
+        """Returns objects."""
         found: dict[str, Any] = json.loads(self("get", *words, "-o", "json"))
         return list(found["items"]) if "items" in found else [found]
 
     def helm(self, *words: str) -> str:
-        """Run helm."""
+        """Runs helm."""
         return self._run([str(HELM), *words])
 
     def release(self, verb: str, name: str, *words: str) -> str:
-        """Install or upgrade a release of our chart, and wait until it is ready."""
+        """Installs or upgrades a release of our chart, and waits until it is ready."""
         return self.helm(verb, name, str(CHART), "--wait", "--timeout=5m", *words)
 
     def _run(self, command: list[str], given: str = "") -> str:

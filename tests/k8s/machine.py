@@ -1,4 +1,4 @@
-"""What this machine has to offer for a real cluster, and what it is short of."""
+"""What a real cluster requires of this machine, and what is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAMESPACE: Final = "sharebroker-may-i"
 
 
 def lacking() -> list[str]:
-    """Sentences that say what is missing; none where a cluster can be started."""
+    """Returns a sentence per missing requirement; none if a cluster can be started."""
     if os.geteuid() != 0:
         return ["A kubelet needs root: run it as root."]
     packages = {package for program, package in _PROGRAMS.items() if shutil.which(program) is None}

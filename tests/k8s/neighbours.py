@@ -1,4 +1,4 @@
-"""Two releases in one namespace, on one Redis: each has what is its own, and loses nothing to the other."""
+"""Two releases in one namespace, on one Redis: each keeps its own data and loses none to the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALUES = (
 
 
 async def kept_apart(release: Release) -> str:
-    """What happened, in a line. Raises AssertionError where it does not, Failed."""
+    """Returns the result in one line. Raises AssertionError on failure, Failed."""
     other = Release(release.node, _OTHER)
     await asyncio.to_thread(other.install, *_VALUES)
     async with connected(release.address()) as here, connected(other.address()) as there:

@@ -1,4 +1,4 @@
-"""The node's network: a namespace of its own, reached over one cable."""
+"""The node's network: a separate namespace, reached over one virtual cable."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.k8s.parts import Missing
 
 NAMESPACE: Final = "sharebroker-k8s"
 NODE: Final = "10.99.0.1"
-"""The node's address: the API server, cluster DNS and node ports are there."""
+"""The node's address, with the API server, cluster DNS and node ports."""
 
 _HERE: Final = "10.99.0.254"
 _CABLE: Final = "sharebroker-k8s"
 INSIDE: Final = ("nsenter", f"--net=/run/netns/{NAMESPACE}")
-"""Put before a command that is to run there. `ip netns exec` would hide the cgroups."""
+"""Prefix of a command that runs there. `ip netns exec` would hide the cgroups."""
 
 
 @contextlib.contextmanager
 def network() -> Iterator[None]:
-    """Make it; with it go kube-proxy's rules and the pods' bridge. Raises Missing."""
+    """Creates the network; kube-proxy's rules and the pods' bridge end with it. Raises Missing."""
     try:
         _ip("netns", "add", NAMESPACE)
     except OSError as failure:
@@ -47,13 +47,13 @@ def network() -> Iterator[None]:
 
 
 def pod_networks() -> set[str]:
-    """The namespaces that containerd makes for pods."""
+    """Returns the namespaces that containerd creates for pods."""
     names = _run("ip", "netns", "list").splitlines()
     return {line.split()[0] for line in names if line.startswith("cni-")}
 
 
 def remove(namespaces: set[str]) -> None:
-    """Remove those of pods that nobody stopped."""
+    """Removes the namespaces of pods that were never stopped."""
     for name in namespaces:
         with contextlib.suppress(OSError):
             _ip("netns", "del", name)

@@ -1,4 +1,4 @@
-"""What an operator does to a release at work; each is watched and judged as a fault of `make chaos` is."""
+"""Operations on a release under load; each is observed and judged like a fault of `make chaos`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _TIME: Final = 120.0
 
 
 async def _nothing(release: Release) -> None:
-    """There is nothing to put right."""
+    """There is nothing to heal."""
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Something an operator does; see tests.chaos.ports.Event. `check` raises AssertionError if it failed."""
+    """An operation on a release; see tests.chaos.ports.Event. `check` raises AssertionError if it failed."""
 
     kind: str
     act: Callable[[Release], Awaitable[None]]
@@ -37,16 +37,16 @@ class Operation:
         return 0.0
 
     async def strike(self, on: Release) -> None:
-        """Do it, and wait until Kubernetes says that it is done."""
+        """Runs it, and waits until Kubernetes reports that it is done."""
         await self.act(on)
 
     async def heal(self, on: Release) -> None:
-        """See whether it came to what it was for."""
+        """Checks its result."""
         await self.check(on)
 
 
 def change(*values: str) -> Callable[[Release], Awaitable[None]]:
-    """`helm upgrade` with other values."""
+    """Returns a `helm upgrade` with other values."""
 
     async def act(release: Release) -> None:
         await asyncio.to_thread(release.change, *values)
@@ -55,7 +55,7 @@ def change(*values: str) -> Callable[[Release], Awaitable[None]]:
 
 
 def delete_pod(role: str) -> Operation:
-    """A pod is deleted; another takes its place, and what it led is led by others meanwhile."""
+    """A pod is deleted; another replaces it, and other leaders serve its partitions meanwhile."""
     gone: list[str] = []
 
     async def act(release: Release) -> None:
@@ -74,7 +74,7 @@ def delete_pod(role: str) -> Operation:
 
 
 async def _replaced(release: Release, role: str, before: set[str]) -> None:
-    """As many are ready as before, and what kind of workload it is does not matter."""
+    """Returns whether as many pods are ready as before, for any kind of workload."""
     kubectl = release.node.kubectl
 
     def whole() -> bool:
@@ -117,7 +117,7 @@ def scale(role: str, replicas: int) -> Operation:
 
 
 def everyday() -> list[Operation]:
-    """What is done to a release in its life, in this order."""
+    """Returns the operations of a release's life, in this order."""
     return [
         Operation("helm upgrade, every pod anew", change('env={"SHAREBROKER_TRIAL":"second"}')),
         delete_pod(LEADER),

@@ -1,4 +1,4 @@
-"""`make k8s-parts`: builds Kubernetes and what runs on it from their released Go modules, once."""
+"""`make k8s-parts`: builds Kubernetes and the programs on it from their released Go modules, once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HERE: Final = Path(__file__).parent
 CACHE: Final = ROOT / ".cache" / "k8s"
 BIN: Final = CACHE / "bin"
 VERSION: Final = "1.34.4"
-"""Of Kubernetes: the last minor release whose kubelet starts on cgroup v1 unasked."""
+"""Of Kubernetes: the last minor release whose kubelet starts on cgroup v1 by default."""
 
 KEDA: Final = "v2.21.0"
 METRICS_SERVER: Final = "sigs.k8s.io/metrics-server"
@@ -31,7 +31,7 @@ _STAMP: Final = "k8s.io/component-base/version"
 
 
 class Missing(Exception):
-    """What is not here, in a sentence."""
+    """A missing requirement, as a sentence."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Part:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Returns the path of the program."""
         return BIN / self.name
 
     @property
     def folder(self) -> Path:
-        """The module that it is built in; parts of the same module share it."""
+        """Returns the folder of its module; parts of the same module share it."""
         return CACHE / "src" / (self.module or self.name).replace("/", "_")
 
 
@@ -76,32 +76,32 @@ PARTS: Final = (
 
 
 def missing() -> list[Part]:
-    """Parts that are not built yet."""
+    """Returns the parts that are not built yet."""
     return [part for part in PARTS if not part.path.exists()]
 
 
 def needed() -> list[Part]:
-    """Those of them that no trial can do without."""
+    """Returns the missing parts that every trial requires."""
     return [part for part in missing() if part.module not in (_KEDA, METRICS_SERVER)]
 
 
 def has_keda() -> bool:
-    """Whether KEDA is built; it is the dearest part, and a trial can do without."""
+    """Returns whether KEDA is built; it costs most, and a trial can run without it."""
     return not any(part.module == _KEDA for part in missing())
 
 
 def has_metrics_server() -> bool:
-    """Whether what tells an autoscaler of CPU is built."""
+    """Returns whether metrics-server is built, from which autoscalers read CPU."""
     return not any(part.module == METRICS_SERVER for part in missing())
 
 
 def module_folder(module: str, version: str) -> Path:
-    """Where the source of a module lies; it is fetched if need be."""
+    """Returns the source folder of a module, which is downloaded if needed."""
     return Path(_download(module, version)["Dir"])
 
 
 def build(part: Part) -> None:
-    """Build one. Raises CalledProcessError."""
+    """Builds a part. Raises CalledProcessError."""
     part.folder.mkdir(parents=True, exist_ok=True)
     if not (part.folder / "go.mod").exists():
         _prepare(part)
@@ -111,7 +111,9 @@ def build(part: Part) -> None:
 
 
 def _prepare(part: Part) -> None:
-    """A module that requires the part's at its version; `go install` refuses modules with replacements."""
+    """Creates a module that requires the part's at its version; `go install` refuses modules with
+    replacements.
+    """
     if part.package == ".":
         shutil.copy(HERE / "go" / part.name / "main.go", part.folder)
         _go(["mod", "init", f"example.com/{part.name}"], part.folder)
@@ -123,7 +125,7 @@ def _prepare(part: Part) -> None:
     lines = ["module example.com/own", f"require {part.module} {part.version}"]
     for line in Path(found["GoMod"]).read_text().splitlines():
         if not line.startswith(("module ", "toolchain ")) and "k8s.io/sample-" not in line:
-            # What lies beside Kubernetes in its repository is released by itself, as v0.
+            # The staging modules of the Kubernetes repository are released separately, as v0.
             name, beside, _ = line.partition(" => ./staging/src/")
             own = name.split()[-1] if beside else ""
             lines.append(f"{name} => {own} v0.{VERSION.removeprefix('1.')}" if beside else line)
@@ -152,7 +154,7 @@ def _go(words: Sequence[str], folder: Path) -> str:
 
 
 def main() -> None:
-    """Build what is missing."""
+    """Builds the missing parts."""
     wants = lacking()
     if shutil.which("go") is None:
         wants.append("Go 1.26 or newer is needed to build Kubernetes: https://go.dev/dl")

@@ -1,4 +1,4 @@
-"""The pipeline as a Job: Spark in a restricted pod works a topic off."""
+"""The pipeline as a Job: Spark in a restricted pod processes a topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.client import connected
 from tests.testkit.waiting import eventually
 
 PIPELINE: Final = "pipeline"
-"""The step; it is done when it is asked for by name, since its image takes minutes to make."""
+"""The step's name; it runs only on request, since its image takes minutes to build."""
 
 _FLIGHTS: Final = 500
 _PARTITIONS: Final = 2
@@ -32,7 +32,7 @@ _VALUES: Final = {
 
 
 async def worked_off(release: Release) -> str:
-    """What happened, in a line. Raises AssertionError where it does not."""
+    """Returns the result in one line. Raises AssertionError on failure."""
     kubectl = release.node.kubectl
     async with connected(release.address()) as client:
         published = await publish(client, release.address(), map(_flight, range(_FLIGHTS)), _PARTITIONS)
@@ -42,7 +42,7 @@ async def worked_off(release: Release) -> str:
         name = f"job/{job['metadata']['name']}"
         await _ended(kubectl, name)
         said = "\n" + await asyncio.to_thread(kubectl, "logs", name)
-        tables = json.loads(said[said.rindex("\n{") :])  # what is told on the way stands before it
+        tables = json.loads(said[said.rindex("\n{") :])  # progress lines precede it
         wanted = ["--for=condition=Complete", name, "--timeout=60s"]
         await asyncio.to_thread(kubectl, "wait", *wanted)
     await asyncio.to_thread(release.change, "pipeline.enabled=false")
@@ -59,7 +59,7 @@ def _flight(number: int) -> Flight:
 
 
 async def _ended(kubectl: Kubectl, job: str) -> None:
-    """Until it is done, well or not."""
+    """Waits until the job ends; returns whether it succeeded."""
     failed: list[str] = []
 
     async def over() -> bool:

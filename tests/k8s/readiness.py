@@ -1,4 +1,4 @@
-"""How long pods take from the start of their program until they are ready, as the kubelet tells it."""
+"""Seconds from the start of a pod's program until the pod is ready, as the kubelet reports them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Readiness:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stops watching."""
         self._process.terminate()
         self._process.wait(10)
         self._thread.join(10)
@@ -48,7 +48,7 @@ class Readiness:
                 self.seconds[role].append(took)
 
     def _pods(self) -> Iterator[dict[str, Any]]:
-        """The watch is one JSON document after another."""
+        """Yields pods; the watch prints one JSON document after another."""
         assert self._process.stdout is not None
         lines: list[str] = []
         for line in self._process.stdout:

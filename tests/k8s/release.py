@@ -1,4 +1,4 @@
-"""The release under trial: where its clients go, who leads what, and what is left of it."""
+"""The release under trial: its addresses, its leaders, and its remaining objects."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Release:
 
     @property
     def fullname(self) -> str:
-        """What the chart calls its objects."""
+        """Returns the chart's name prefix of objects."""
         return self.name if NAME in self.name else f"{self.name}-{NAME}"
 
     @property
     def cluster_id(self) -> str:
-        """The chart names the cluster for namespace and release."""
+        """Returns the cluster id; the chart derives it from namespace and release."""
         return f"{NAMESPACE}_{self.fullname}"
 
     def prepare(self) -> None:
-        """What has to be there before it is installed."""
+        """Creates the objects that the installation requires."""
         volume = self.node.folder / "volume"
         volume.mkdir()
         os.chown(volume, _VALKEY, _VALKEY)
@@ -49,30 +49,30 @@ class Release:
         self.node.kubectl("apply", "-f", "-", given=text)
 
     def install(self, *more: str) -> None:
-        """`helm install --wait`."""
+        """Runs `helm install --wait`."""
         settings = [f"--set=settings.{_escaped(one)}" for one in SETTINGS]
         self.node.kubectl.release("install", self.name, f"--values={_HERE}/values.yaml", *settings, *more)
 
     def test(self) -> None:
-        """`helm test`. Raises Failed."""
+        """Runs `helm test`. Raises Failed."""
         self.node.kubectl.helm("test", self.name, "--timeout=3m")
 
     def uninstall(self) -> None:
-        """`helm uninstall`."""
+        """Runs `helm uninstall`."""
         self.node.kubectl.helm("uninstall", self.name, "--wait", "--timeout=3m")
 
     def change(self, *values: str) -> None:
-        """`helm upgrade --wait` with some values changed, NAME=VALUE."""
+        """Runs `helm upgrade --wait` with some values changed, NAME=VALUE."""
         words = [f"--set-json={one}" for one in values]
         self.node.kubectl.release("upgrade", self.name, "--reuse-values", *words)
 
     def pods(self, role: str) -> dict[str, str]:
-        """Names and addresses of a role's pods."""
+        """Returns names and addresses of a role's pods."""
         found = self.node.kubectl.get("pods", f"-l=app.kubernetes.io/component={role}")
         return {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in found}
 
     def left(self) -> set[str]:
-        """Everything in the namespace that is not always there."""
+        """Returns all objects in the namespace except permanent ones."""
         kubectl = self.node.kubectl
         kinds = kubectl("api-resources", "--verbs=list", "--namespaced", "-o=name").split()
         asked = ",".join(kind for kind in kinds if "metrics" not in kind)
@@ -82,7 +82,7 @@ class Release:
         } - {one for one in found if "/judge" in one}
 
     async def leaders(self, topic: str = "") -> dict[str, int]:
-        """How many partitions each address leads."""
+        """Returns how many partitions each address leads."""
         async with connected(self.address()) as client:
             request = pb.MetadataRequest(topics=[topic] if topic else [])
             answer = await client.admin.Metadata(request, timeout=TIMEOUT)
@@ -95,24 +95,24 @@ class Release:
         return led
 
     def address(self, first: int = 0) -> str:
-        """The gRPC door, by a port of the node."""
+        """Returns the address of the gRPC listener, by a port of the node."""
         (service,) = self.node.kubectl.get("service", self.fullname)
         (port,) = (one["nodePort"] for one in service["spec"]["ports"] if one["name"] == "grpc")
         return f"{NODE}:{port}"
 
     @property
     def kafka(self) -> str:
-        """Where Kafka clients begin."""
+        """Returns the bootstrap address of Kafka clients."""
         return f"{NODE}:31090,{NODE}:31091"
 
     @property
     def redis_url(self) -> str:
-        """Where the logs can be read along."""
+        """Returns the Redis that holds the logs."""
         return f"redis://{NODE}:30379"
 
     @property
     def keys(self) -> Keys:
-        """What they are called there."""
+        """Returns the names of its Redis keys."""
         return Keys.of_cluster(self.cluster_id)
 
 

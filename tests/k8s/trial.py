@@ -1,4 +1,4 @@
-"""One trial: what is done to a release, in order, and what came of it."""
+"""One trial: the operations on a release, in order, and their results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 @dataclass
 class Findings:
-    """What came out, step by step; `broken` names the steps that failed, `only` those that are to be done."""
+    """The results, step by step; `broken` names the failed steps, `only` those to run."""
 
     tell: Tell
     only: str = ""
@@ -43,7 +43,7 @@ class Findings:
     told: list[str] = field(default_factory=list)
 
     async def step(self, name: str, work: Callable[[], Awaitable[str]]) -> bool:
-        """Do something and say what came of it; whether it went well. `helm` is always done."""
+        """Runs a step and prints its result; returns whether it succeeded. `helm` always runs."""
         asked = any(part.strip().lower() in name.lower() for part in self.only.split(","))
         if not asked and not name.startswith("helm"):
             return True
@@ -60,7 +60,9 @@ class Findings:
 
 
 async def trial(node: Node, tell: Tell, only: str = "") -> Findings:
-    """Everything, as far as it can be done; or the steps that `only` names parts of, between commas."""
+    """Runs every step that this machine supports, or those with a name in `only` (parts, separated by
+    commas).
+    """
     release, findings = Release(node), Findings(tell, only)
     await asyncio.to_thread(release.prepare)
     before = await asyncio.to_thread(release.left)
@@ -120,7 +122,7 @@ def _pauses(outcome: Outcome) -> str:
 
 
 async def _starts(release: Release, readiness: Readiness) -> str:
-    """Roll every workload until there are enough samples of each role."""
+    """Rolls every workload until there are enough samples of each role."""
     kubectl = release.node.kubectl
     workloads = [
         one for one in kubectl("get", "deployment,statefulset", "-o=name").split() if "valkey" not in one
@@ -158,7 +160,7 @@ async def _uninstall(release: Release, before: set[str]) -> str:
 
 
 def _state(release: Release) -> str:
-    """What Kubernetes says of it, for whoever looks into a failure."""
+    """Returns Kubernetes' description of the release, for the diagnosis of a failure."""
     kubectl = release.node.kubectl
     told = []
     for words in (("get", "pods", "-o=wide"), ("get", "events", "--sort-by=.lastTimestamp")):

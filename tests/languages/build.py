@@ -1,6 +1,6 @@
 """`make languages`: generates the stubs with each language's usual tool and builds the workers.
 
-A language whose tools are missing here is left out, with a line that says what it needs.
+A language whose tools are missing is skipped, with a line that names them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PLUGINS: Final = (
 
 @dataclass(frozen=True)
 class Language:
-    """How a worker is built, in a folder of its own with the protos beside it, and run."""
+    """The build of a worker, in a folder of its own with the protos beside it, and its command."""
 
     name: str
     tools: Sequence[str]
@@ -40,12 +40,12 @@ class Language:
 
     @property
     def folder(self) -> Path:
-        """Where it is built."""
+        """Returns the build folder."""
         return BUILT / self.name
 
     @property
     def sources(self) -> dict[Path, Path]:
-        """What it is built from, by the copy in its folder."""
+        """Returns the sources, by path in that folder."""
         protos = ROOT / "protos" / "sharebroker"
         found = {self.folder / path.relative_to(HERE / self.name): path for path in _files(HERE / self.name)}
         return found | {
@@ -54,25 +54,25 @@ class Language:
 
     @property
     def missing(self) -> list[str]:
-        """Tools that are not here."""
+        """Returns the missing tools."""
         return [tool for tool in self.tools if shutil.which(tool) is None]
 
     @property
     def built(self) -> bool:
-        """Whether the program is there, made of what it would be made of now."""
+        """Returns whether the program exists and was built from the present sources."""
         return (self.folder / "built").exists() and all(
             copy.exists() and copy.read_bytes() == source.read_bytes()
             for copy, source in self.sources.items()
         )
 
     def build(self) -> None:
-        """Generate, compile. Raises CalledProcessError."""
+        """Generates and compiles. Raises CalledProcessError."""
         (self.folder / "built").unlink(missing_ok=True)
         for copy, source in self.sources.items():
             copy.parent.mkdir(parents=True, exist_ok=True)
             fresh = copy.with_name(f"{copy.name}.{os.getpid()}")
             shutil.copy2(source, fresh)
-            fresh.replace(copy)  # another process may be running what is there
+            fresh.replace(copy)  # another process may be running the existing program
         environment = {**os.environ, "GOBIN": str(BIN), "PATH": f"{BIN}:{os.environ['PATH']}"}
         for step in self.steps:
             subprocess.run(step, cwd=self.folder, env=environment, check=True, timeout=_TIME)
@@ -112,7 +112,7 @@ LANGUAGES: Final = (
 
 
 def build(languages: Iterable[Language]) -> bool:
-    """Build each; whether all that have their tools could be."""
+    """Builds each language; returns whether all with their tools succeeded."""
     well = True
     for language in languages:
         if language.missing:
@@ -130,7 +130,7 @@ def build(languages: Iterable[Language]) -> bool:
 
 
 def main(only: str = typer.Argument("", help="One language; all if not given.")) -> None:
-    """Build the workers of all languages that have their tools here."""
+    """Builds the workers of all languages whose tools are available."""
     raise typer.Exit(not build(language for language in LANGUAGES if only in ("", language.name)))
 
 

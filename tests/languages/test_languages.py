@@ -1,4 +1,4 @@
-"""A work-queue consumer in each language, on stubs of its own, against a live server."""
+"""A work-queue consumer in each language, on its own stubs, against a live server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ each_language = pytest.mark.parametrize("language", LANGUAGES, ids=lambda langua
 
 
 def start(language: Language, *words: str) -> subprocess.Popen[str]:
-    """The worker, if it is built."""
+    """Starts the worker, if it is built."""
     if not language.steps:
         language.build()
     elif not language.built:
@@ -33,7 +33,7 @@ def start(language: Language, *words: str) -> subprocess.Popen[str]:
 
 
 async def ended(worker: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit code and what it said, once it has ended."""
+    """Returns exit code and output, once it has ended."""
     try:
         said = await asyncio.to_thread(worker.communicate, timeout=_TIME)
     finally:

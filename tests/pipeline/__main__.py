@@ -1,4 +1,4 @@
-"""`make pipeline`: all flights through the pipeline, killed once on the way, and a verdict."""
+"""`make pipeline`: all flights through the pipeline, killed once in between, and a verdict."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _run(line: list[str]) -> int:
 
 
 def _killed(line: list[str], folder: Path) -> dict[str, float]:
-    """Run it until two micro-batches are done, then kill it; what was done by then."""
+    """Runs the pipeline until two micro-batches are done, then kills it; returns those that were done."""
     process = subprocess.Popen(line)
     try:
         until(lambda: len(micro_batches(folder)) >= 2 or process.poll() is not None, _RUN_SECONDS)

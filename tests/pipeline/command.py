@@ -17,13 +17,13 @@ SPARK: Final = ROOT / ".venv-spark"
 
 
 def command(address: str, folder: Path, *options: str, how: str = "run") -> list[str]:
-    """The command line; what is in `options` comes last and counts."""
+    """Returns the command line; the last value of an option counts, so `options` override the defaults."""
     program = [str(Path(sys.executable).with_name("sharebroker")), "pipeline", how, TOPIC]
     return [*program, "--server", address, "--folder", str(folder), "--spark", str(SPARK), *options]
 
 
 def finished(line: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
+    """Runs it to its end."""
     environment = os.environ | {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -Xshare:auto"}  # for short runs
     return subprocess.run(
         line, capture_output=True, text=True, timeout=seconds, check=False, cwd="/", env=environment
@@ -31,12 +31,12 @@ def finished(line: Sequence[str], seconds: float) -> subprocess.CompletedProcess
 
 
 def tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What the last run found."""
+    """Returns the tables of the last run."""
     found: dict[str, list[dict[str, Any]]] = json.loads((folder / "report" / "summary.json").read_text())
     return found
 
 
 def micro_batches(folder: Path) -> dict[str, float]:
-    """The micro-batches of bronze that Spark has recorded as done, and when."""
+    """Returns the micro-batches of bronze that Spark has recorded as done, and when."""
     commits = (folder / "checkpoints").glob("**/bronze_flights/*/*/commits/[0-9]*")
     return {path.name: path.stat().st_mtime for path in commits}

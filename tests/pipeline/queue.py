@@ -1,4 +1,4 @@
-"""A work queue with a history: flights and what is none, of which some were released, rejected, forgotten."""
+"""A work queue with a history: flights and broken records, some released, rejected or unacknowledged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC, WORKERS, READERS = "flights", "delays", "pipeline"
 SERVER_OPTIONS = (
     "--set",
     "group.share.min.record.lock.duration.ms=1000",
-    # A busy machine is so slow that deltas would be gone by the time Spark looks at them.
+    # On a slow machine deltas would be trimmed before Spark reads them.
     "--set",
     "share.coordinator.cold.partition.snapshot.interval.ms=86400000",
 )
@@ -32,7 +32,7 @@ _GOOD = Flight("2013-12-31", "ZZ", "1", "", "JFK", "LGA", 900, 0, 0)
 
 
 def broken() -> dict[str, bytes]:
-    """Records that are no flights, by the reason for which silver has to reject them."""
+    """Returns records that are no flights, by the reason for which silver has to reject them."""
 
     def flight(**change: object) -> bytes:
         fields = json.loads(_GOOD.payload()) | change
@@ -51,7 +51,7 @@ def broken() -> dict[str, bytes]:
 
 @dataclass
 class Published:
-    """What a topic holds, and how many of it silver has to reject, by reason."""
+    """The contents of a topic, and how many records silver has to reject, by reason."""
 
     records: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Published:
 
 
 async def publish(client: Client, address: str, flights: Iterable[Flight], partitions: int) -> Published:
-    """Make the topic, and publish flights and one of each broken record."""
+    """Creates the topic, and publishes flights and one of each broken record."""
     await client.create(partitions, name=TOPIC)
     found = Published()
 
@@ -86,9 +86,10 @@ async def publish(client: Client, address: str, flights: Iterable[Flight], parti
 
 
 async def work(client: Client, admin: Admin, records: int) -> None:
-    """Workers handle about so many: most accepted, some rejected, released, or forgotten until locks run out.
+    """Runs workers over about this many records: most accepted, some rejected, released, or left to their
+    lock timeout.
 
-    A few are released whenever they come, so that they are archived at the delivery limit.
+    A few are released at every delivery, so that they are archived at the delivery limit.
     """
     await admin.alter_group_configs(WORKERS, {"share.auto.offset.reset": "earliest"})
     handled = 0
@@ -103,7 +104,9 @@ async def work(client: Client, admin: Admin, records: int) -> None:
 
 
 async def disturb(client: Client, admin: Admin, records: int) -> None:
-    """The readers' group gets so many, releases every other and forgets the rest: they come a second time."""
+    """Acquires this many records for the readers' group, releases every other and leaves the rest to
+    their lock timeout.
+    """
     await admin.alter_group_configs(READERS, {"share.auto.offset.reset": "earliest"})
     async with _locks_that_run_out(admin, READERS):
         got = await client.acquire_all(READERS, TOPIC, records, "careless")
@@ -124,7 +127,7 @@ async def _locks_that_run_out(admin: Admin, group: str) -> AsyncIterator[None]:
 
 
 def _decision(record: ShareRecord) -> int:
-    """0: forgotten, the first time."""
+    """Returns 0 for no acknowledgement, at the first delivery."""
     if record.offset % _STUBBORN == 7:
         return RELEASE
     if record.offset % _FORGOTTEN == 5 and record.delivery_count == 1:

@@ -1,4 +1,4 @@
-"""What a run's tables have to come to."""
+"""The expected contents of a run's tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ Tables = Mapping[str, list[dict[str, Any]]]
 def judge(
     tables: Tables, published: Published, before: Mapping[str, float], after: Mapping[str, float]
 ) -> list[str]:
-    """What is wrong; `before` and `after` are micro-batches that were done at the kill, and at the end."""
+    """Returns the differences; `before` and `after` are micro-batches that were done at the kill, and at
+    the end.
+    """
     (totals,) = tables["totals"]
     rejected = {row["reason"]: row["records"] for row in tables["rejected"]}
     groups = {row["group"]: row for row in tables["health"]}

@@ -1,4 +1,4 @@
-"""`make simulate`: runs seeds, says how it goes, and how to see again what failed."""
+"""`make simulate`: runs seeds, reports progress, and shows how to repeat a failure."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ from tests.simulation.shrinking import shrink
 from tests.testkit.checker.invariants import Invariant
 
 _ORDER: Final = {"PYTHONHASHSEED": "0"}
-"""Sets of text have one order in all runs."""
+"""Sets of strings have one order in all runs."""
 
 _CHUNK: Final = 4
 _CHUNKS: Final = 10
-"""A process does so many runs, and takes what they leave behind with it: collecting that costs a seventh."""
+"""Runs per process; memory ends with the process, since collecting the garbage costs a seventh of the
+time.
+"""
 
 _SHOWN: Final = 40
-"""So many lines of a failed run's story are shown."""
+"""Lines of a failed run's history that are shown."""
 
 
 def main(
@@ -45,7 +47,7 @@ def main(
         str | None, typer.Option(help="Break the code instead, where what is missing contains this text.")
     ] = None,
 ) -> None:
-    """Simulate the whole system under faults; fails when a promise was broken, or a mutant survived."""
+    """Simulates the whole system under faults; fails if an invariant was broken, or a mutant survived."""
     if os.environ.get("PYTHONHASHSEED") != _ORDER["PYTHONHASHSEED"]:
         os.execve(
             sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], os.environ | _ORDER
@@ -66,7 +68,7 @@ def main(
 
 
 def _check(seeds: int, seed: int | None, first: int | None) -> None:
-    """Ends with a sentence where what is asked for makes no sense."""
+    """Exits with a sentence if the options contradict each other."""
     if seeds < 1:
         _refuse(f"{seeds} runs are none: ask for 1 at least.")
     if seed is not None and first is not None:
@@ -79,7 +81,7 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def _run(seeds: range, jobs: int) -> list[int]:
-    """The seeds that failed."""
+    """Returns the failed seeds."""
     failed: list[int] = []
     typer.echo(f"seeds {seeds.start} to {seeds.stop - 1}")
     begun = told = time.monotonic()
@@ -101,13 +103,13 @@ def _outcomes(seeds: range, jobs: int) -> Iterator[tuple[int, str | None]]:
 
 
 def _one(seed: int) -> tuple[int, str | None]:
-    """A seed, and what there is to say of it if it failed."""
+    """Returns a seed, and the report if it failed."""
     failure = simulate(seed).failure
     return seed, None if failure is None else f"seed {seed}: {failure}\n{shortest(seed)}"
 
 
 def shortest(seed: int) -> str:
-    """The end of the story of a failing seed without what it does not need, and how to see it whole."""
+    """Returns the end of a failing seed's history after shrinking its plan, and the command to repeat it."""
     missing, outcome = shrink(seed)
     again = f"make simulate SEED={seed}" + (f" WITHOUT={','.join(missing)}" if missing else "")
     tail = "\n".join(outcome.story.splitlines()[-_SHOWN:])
@@ -115,7 +117,7 @@ def shortest(seed: int) -> str:
 
 
 def _hunt(missing: Sequence[str], seeds: range, jobs: int) -> list[str]:
-    """The mutants that no seed gave away, and the promises that none of all mutants broke."""
+    """Returns the mutants that no seed detected, and the invariants that no mutant broke."""
     survivors, broken = list[str](), set[str]()
     with Pool(jobs, _settle, maxtasksperchild=1) as pool:
         for name, killed in pool.imap(partial(_killers, seeds=seeds), missing):
@@ -130,9 +132,9 @@ def _hunt(missing: Sequence[str], seeds: range, jobs: int) -> list[str]:
 
 
 def _killers(missing: str, seeds: range) -> tuple[str, dict[str, str]]:
-    """What seeds say that give a mutant away, and none but it, by the promise that is broken.
+    """Returns the seeds that detect a mutant and it alone, by broken invariant.
 
-    The first one of all, and the first of each promise that the mutant has to break as well.
+    These are the first of all seeds, and the first for each invariant that the mutant has to break as well.
     """
     wanted = {promise.name for one in MUTANTS if one.missing == missing for promise in one.breaks}
     found: dict[str, str] = {}
@@ -152,14 +154,14 @@ def _killers(missing: str, seeds: range) -> tuple[str, dict[str, str]]:
 
 
 def _break(missing: Sequence[str], stack: ExitStack) -> None:
-    """Takes safeguards away while the stack lasts."""
+    """Removes safeguards until the stack closes."""
     for mutant in MUTANTS:
         for broken in mutant.patches() if mutant.missing in missing else ():
             stack.enter_context(broken)
 
 
 def _settle() -> None:
-    """What is there before any run stays: looking through it would take longer than a run."""
+    """Freezes the objects that exist before any run: scanning them would take longer than a run."""
     quiet()
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What the system says of itself when nothing is left to do, and what lies in its logs."""
+"""The system's own reports at the end, and the contents of its logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.simulation.process import ATTEMPTS, Surroundings
 from tests.testkit.checker.events import LagReported, LogsRead, Run, Share, StateRead
 
 SETTLING: Final = 10.0
-"""Seconds in which the lag is told as 0 once every record is finished."""
+"""Seconds in which the lag must become 0 once every record is finished."""
 
 _PAUSE: Final = 0.5
 _EVERYTHING: Final = 1 << 30
@@ -27,7 +27,7 @@ Part = group_pb.DescribeShareGroupOffsetsResponse.Partition
 
 
 class Accounts:
-    """Asks as an administrator; `topic` is its name and id."""
+    """Queries the system as an administrator; `topic` is its name and id."""
 
     def __init__(self, around: Surroundings, admin: Client, topic: tuple[str, str]) -> None:
         self._around = around
@@ -35,18 +35,18 @@ class Accounts:
         self._topic, self._topic_id = topic
 
     async def look(self) -> None:
-        """What lies in the logs while members work, where it can be asked just now."""
+        """Reads the logs while members work, as far as they are available."""
         shares = (
             (group, *log) for group in self._around.plan.scale.groups for log in self._around.history.log_ends
         )
         for share in sorted(Share(*place) for place in shares):
             stored = await self._admin.call(AdminServiceStub, "InspectShareGroupState", self._question(share))
             if stored is not None and stored.HasField("live"):
-                # The group's epoch may be asked for when the state is known, not now: that takes too long.
+                # The group's epoch must be requested when the state is known, not now: that takes too long.
                 await self._judge(share, stored, stored.live.state_epoch)
 
     async def take(self, deadline: float) -> None:
-        """Of each group's partitions, once they are at rest, or at the deadline."""
+        """Reads each group's partitions once these are idle, or at the deadline."""
         loop, history = self._around.loop, self._around.history
         lags, deadline = await self._lags(), min(deadline, loop.now + SETTLING)
         while not all(self._at_rest(*lag) for lag in lags) and loop.now < deadline:
@@ -62,12 +62,14 @@ class Accounts:
             history.add(LagReported(loop.now, share, history.log_ends.get(share.log, 0), part.lag))
 
     def _at_rest(self, group: str, part: Part) -> bool:
-        """Whether nothing is left, also of records that a leader does not know to be in its log yet."""
+        """Returns whether nothing is pending, including records that a leader has not read from its log
+        yet.
+        """
         share, history = Share(group, self._topic, part.partition), self._around.history
         return not (part.error_code or part.lag or history.checker.lag(share, history.log_ends[share.log]))
 
     async def _lags(self) -> list[tuple[str, Part]]:
-        """Of each group's partitions, those left out that have no records yet."""
+        """Returns the lag of each group's partitions, except those without records."""
         request = group_pb.DescribeShareGroupOffsetsRequest()
         for group in self._around.plan.scale.groups:
             request.groups.add(group_id=group, all_topics=True)
@@ -100,7 +102,7 @@ class Accounts:
         self._around.history.add(LogsRead(self._around.loop.now, share, evidence))
 
     async def _record_log(self, share: Share) -> RecordLog:
-        """As the store has it, whoever leads."""
+        """Returns the log as stored, whichever process leads."""
         records, log = self._around.stores.records, names.partition(self._topic_id, share.partition)
         bounds = await records.bounds(log)
         start, end = bounds.log_start_offset, bounds.log_end_offset

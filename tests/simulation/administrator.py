@@ -19,7 +19,9 @@ _NOTHING_THERE: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_O
 
 
 class Administrator:
-    """Asks until it is done: while the group has members, or what was asked before goes on, it is refused."""
+    """Retries until it succeeds: requests are rejected while the group has members or an earlier request
+    runs.
+    """
 
     def __init__(self, client: Client, topic: str, change: Change) -> None:
         self._client = client
@@ -27,7 +29,9 @@ class Administrator:
         self._change = change
 
     async def run(self, send_away: Callable[[str], Callable[[], object]]) -> None:
-        """At its time; `send_away` sends a group's members away and gives what has them back."""
+        """Runs at its time; `send_away` stops a group's members and returns a function that starts them
+        again.
+        """
         change, history = self._change, self._client.history
         await asyncio.sleep(change.at)
         history.log(f"an administrator comes: {change.work.value} of {change.group}")
@@ -47,14 +51,16 @@ class Administrator:
         return Share(self._change.group, self._topic, partition)
 
     def _starts(self) -> dict[int, int]:
-        """Where to begin in each partition: somewhere in the log; -1 in all that there may be: anew."""
+        """Returns a start offset for each partition: somewhere in the log; or -1 for all: from the
+        beginning.
+        """
         if self._change.work is not Work.ALTER:
             return dict.fromkeys(range(MOST_PARTITIONS), -1)
         ends = self._client.history.log_ends
         return {0: self._client.random.randint(0, ends.get((self._topic, 0), 0))}
 
     async def _is_done(self, starts: dict[int, int]) -> bool:
-        """One try, at the group's epoch: should it come late or twice, nobody's work is undone by it."""
+        """Makes one attempt, at the group's epoch: a late or duplicate request undoes no other work."""
         epoch = await self._epoch()
         if epoch is None:
             return False

@@ -1,4 +1,4 @@
-"""Producers and members: they use the public calls, and note what they ask and hear."""
+"""Producers and members: they use the public calls and record requests and responses."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tests.testkit.simulator.outside import EPOCH
 
 _CALL: Final = 3.0
 _TRIES: Final = 1000
-"""So often an administrator asks: all trouble is over long before."""
-"""Seconds that a client gives a call."""
+"""Attempts of an administrator: all faults end long before the last."""
+"""Timeout of a call, in seconds."""
 
 MOST_AT_ONCE: Final = 4
-"""Records that a producer publishes in one call, at most."""
+"""Maximum number of records that a producer publishes in one call."""
 
 WAIT_MS: Final = 1000
 
@@ -60,21 +60,21 @@ class Client:
         self._addresses = addresses
         self._stubs: dict[tuple[type, str], Any] = {}
         self.outcome = ""
-        """How the last call ended."""
+        """The outcome of the last call."""
 
     def gateway(self) -> str:
-        """One of the gateways."""
+        """Returns one of the gateways."""
         return self.random.choice(self._addresses)
 
     def stub(self, kind: type, address: str = "") -> Any:
-        """For a gateway, or any of them."""
+        """Returns a stub for a gateway, by default a random one."""
         address = address or self.gateway()
         if (kind, address) not in self._stubs:
             self._stubs[kind, address] = kind(self._network.dial(address))
         return self._stubs[kind, address]
 
     async def call(self, stub: type, method: str, request: Any, at: str = "") -> Any:
-        """The answer; None where there is none to be had."""
+        """Returns the response; None after a failure."""
         number = len(self.history.events)
         self.history.add(CallBegan(self.time(), number, method, self.time() + _CALL))
         answer, outcome = None, "given up"
@@ -89,7 +89,9 @@ class Client:
         return answer
 
     async def admin(self, method: str, request: Any) -> Any:
-        """An administrator's call, repeated until it is answered. Raises TimeoutError: that is a defect."""
+        """Makes an administrator's call and repeats it until it succeeds. Raises TimeoutError, which is a
+        defect.
+        """
         for _ in range(_TRIES):
             if (answer := await self.call(AdminServiceStub, method, request)) is not None:
                 return answer
@@ -98,7 +100,7 @@ class Client:
 
 
 class Producer:
-    """Publishes records, each of which tells which it is, `pace` times a second."""
+    """Publishes numbered records, `pace` times a second."""
 
     def __init__(self, client: Client, name: str, topic: str, pace: float) -> None:
         self._pace = pace
@@ -108,14 +110,14 @@ class Producer:
         self._published = 0
 
     async def run(self, until: float) -> None:
-        """A few at a time; what is not confirmed is not published again."""
+        """Publishes a few at a time; unconfirmed records are not published again."""
         client = self._client
         while (at := client.time() + client.random.expovariate(self._pace)) < until:
             await asyncio.sleep(at - client.time())
             await self.publish()
 
     async def publish(self, *, patient: bool = False) -> None:
-        """A few records; if `patient`, until it is confirmed."""
+        """Publishes a few records; if `patient`, until they are confirmed."""
         client = self._client
         request = produce.PublishRequest(topic=self._topic)
         for _ in range(client.random.randint(1, MOST_AT_ONCE)):
@@ -140,10 +142,10 @@ class Consumer:
         self._topic = topic
         self.member = member
         self.steady = False
-        """Whether it accepts what it is given, and at once."""
+        """Whether it accepts every record at once."""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Consumes until it is cancelled."""
         client = self._client
         while True:
             most = 20 if self.steady else client.random.choice((1, 3, 6, 20))
@@ -176,7 +178,7 @@ class Consumer:
                 await self._acknowledge_all([decision])
 
     async def _acknowledge_all(self, decisions: Sequence[tuple[share.ShareRecord, Verdict]]) -> None:
-        """By one call; what is renewed is accepted by another one after it."""
+        """Acknowledges by one call; renewed records are accepted by another call after it."""
         if decisions:
             await self._acknowledge(decisions)
         renewed = [(record, Verdict.ACCEPT) for record, verdict in decisions if verdict is Verdict.RENEW]
@@ -237,10 +239,10 @@ class Consumer:
 
 
 class StreamConsumer(Consumer):
-    """A member by a Consume stream; when it breaks, by another one."""
+    """A member with a Consume stream; it opens another when that breaks."""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Consumes until it is cancelled."""
         client = self._client
         while True:
             outgoing: asyncio.Queue[share.ConsumeRequest] = asyncio.Queue()

@@ -43,13 +43,13 @@ LONGEST_CALL: Final = 40.0
 """Seconds within which every call ends, with any outcome: a call of 30 and a closing call of 5 after it."""
 
 SKEW: Final = 0.2
-"""Seconds by which clocks differ at first, at most."""
+"""Maximum initial offset of clocks, in seconds."""
 
 DRIFT: Final = 0.0025
-"""How far a clock's second is from a second, at most: a bad quartz is fifty times better."""
+"""Maximum drift of a clock; a bad quartz is fifty times better."""
 
 _POLLING: Final = patch("sharebroker_server.gateway.share.fetch.POLL_INTERVAL", 0.5)
-"""Seconds between two questions of a call that asks several leaders: ten times as long as elsewhere."""
+"""Seconds between two calls of a request that queries several leaders: ten times as long as elsewhere."""
 
 _LONGEST_RUN: Final = 60.0
 """The longest time, in seconds, during which clocks are read."""
@@ -60,8 +60,8 @@ LIMITS: Final = Limits(
     record_locks=RECORD_LOCKS,
     locks_slack=MOST_AT_ONCE - 1,
     skew=2 * (SKEW + 2 * DRIFT * _LONGEST_RUN),
-    # A lock, a lease that has to run out first, and the tries of a client in between.
-    # A loss that shows late holds a call up for KEEPALIVE.
+    # A lock, a lease that has to expire first, and a client's retries in between. A loss that is detected
+    # late delays a call by KEEPALIVE.
     soon=2 * LOCK + 2 * LEASE + KEEPALIVE,
 )
 
@@ -85,7 +85,7 @@ class Outcome:
 
     @property
     def story(self) -> str:
-        """Every event on a line."""
+        """Returns the history, one event per line."""
         return self.history.story()
 
 
@@ -174,7 +174,9 @@ class Cluster:
         return topic_id
 
     def _are_known(self, catalog: TopicCatalog) -> bool:
-        """Whether a process knows where the groups begin: later would be after a second of the trouble."""
+        """Returns whether a process knows the groups' start offsets: later would be after a second of
+        faults.
+        """
         groups = (ConfigResource(ResourceType.GROUP, group) for group in self._plan.scale.groups)
         return all(catalog.configs(group) for group in groups)
 
@@ -193,7 +195,7 @@ class Cluster:
             await asyncio.gather(*working)
 
     async def _grow(self) -> None:
-        """Adds a partition, whose share state has to be initialised in the midst of it all."""
+        """Adds a partition, whose share state has to be initialised during the faults."""
         if self._plan.grow is None:
             return
         await asyncio.sleep(self._plan.grow)

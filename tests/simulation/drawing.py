@@ -1,4 +1,4 @@
-"""Draws the plan of a seed: a large world now and then, else a small one with one theme (swarm testing)."""
+"""Draws the plan of a seed: seldom a large system, else a small one with one theme (swarm testing)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from tests.testkit.checker.events import Verdict
 from tests.testkit.simulator.faults import NO_RATES, Rates
 
 LARGE_EVERY: Final = 100
-"""One seed of so many has the large world."""
+"""One in this many seeds has the large system."""
 
 _PAUSE: Final = 1.2
-"""Seconds between two faults of the large world, on average."""
+"""Seconds between two faults of the large system, on average."""
 
 _PATIENCE: Final = (2.0, 5.0)
-"""Less than a lease: state often cannot be written. More: it may be tried under a former one."""
+"""Below a lease: state often cannot be written. Above: it may be retried under a former one."""
 
 _MOST_STOP: Final = 5.0
-"""Seconds that a process is given to stop, at most."""
+"""Maximum time that a process is given to stop, in seconds."""
 
 _TROUBLES: Final = (
     NO_RATES,
@@ -44,7 +44,7 @@ _TROUBLES: Final = (
     Rates(lost=0.05, slow=0.1, command=0.06),
     Rates(slow=0.15, slowness=4.0, command=0.1),
 )
-"""How badly messages and commands fare, beside what befalls processes."""
+"""How unreliable messages and commands are, in addition to the faults of processes."""
 
 _KINDS: Final = (
     Kind.KILL,
@@ -73,11 +73,11 @@ _CROWD: Final = (1, 2, 2, 3)
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """What is wrong in a small world: up to `most` faults of some `kinds`, as long as so many `leases`.
+    """The theme of a small system: up to `most` faults of some `kinds`, lasting this many `leases`.
 
-    `searching`: how often processes look for dead ones, which takes as many commands as all else they do.
-    `change`: how often an administrator comes. `wide`: how often there are two groups and two partitions.
-    `early`: how often the first fault is there from the first moment. `crowd`: how many members there are.
+    `searching`: how often processes probe for dead peers, which takes as many commands as everything else.
+    `change`: how often an administrator acts. `wide`: how often there are two groups and two partitions.
+    `early`: how often the first fault is there from the start. `crowd`: how many members there are.
     """
 
     kinds: tuple[Kind, ...]
@@ -106,23 +106,23 @@ _OUTLIVED: Final = Theme(
     ways=(Way.CALLS, Way.STREAM, Way.STREAM),
     tempers=(_FORGETFUL,),
 )
-"""Who wakes up finds records to give out, and another who has given them out already."""
+"""A process that resumes finds records to deliver that another process has delivered already."""
 
 _FULL: Final = Theme((Kind.FULL,), 2, (0.1, 1.2), (NO_RATES, Rates(command=0.1)), early=0.5)
-"""For longer than state may be waited for, now and then."""
+"""Sometimes for longer than a state write may be retried."""
 
 _UNKNOWN: Final = Theme((), 0, (0.0, 0.0), (Rates(command=0.25),), change=0.4, wide=1.0)
-"""Much is begun, by an administrator too, of which nobody knows how it ended."""
+"""Many operations begin, some by an administrator, whose outcome is unknown."""
 
 _TWICE: Final = Theme(
     (), 0, (0.0, 0.0), (Rates(lost=0.0, twice=0.7, slow=0.0, again=2.0),), change=0.0, wide=0.7
 )
-"""What was done is asked for once more, when others have gone on."""
+"""Completed requests are repeated after others have continued."""
 
 _FORGOTTEN: Final = Theme(
     (), 0, (0.0, 0.0), (NO_RATES,), crowd=(2, 3), ways=(Way.CALLS,), tempers=(_FORGETFUL,)
 )
-"""Nothing is wrong but members, who hold what they have until its time is over, and are late with it."""
+"""Only the members are faulty: they hold records until their locks time out, and acknowledge late."""
 
 _THEMES: Final = (
     Theme((Kind.KILL, Kind.RESTART), 2, (0.0, 0.7), _QUIET, searching=0.5),
@@ -134,7 +134,7 @@ _THEMES: Final = (
     _FULL,
     _FULL,
     Theme((), 0, (0.0, 0.0), (Rates(lost=0.05, slow=0.1, command=0.06),)),
-    # What is tried again comes when another has taken over.
+    # A retry arrives when another process has taken over.
     Theme((Kind.FREEZE, Kind.CUT_OFF), 2, (0.9, 1.4), (Rates(lost=0.08, slow=0.1, slowness=1.5),)),
     Theme((Kind.KILL,), 2, (0.5, 1.2), (Rates(slow=0.15, slowness=4.0),), searching=0.5),
     _UNKNOWN,
@@ -144,7 +144,7 @@ _THEMES: Final = (
 
 
 def drawn(seed: int) -> Plan:
-    """The plan of a seed."""
+    """Returns the plan of a seed."""
     random = Random(f"plan {seed}")
     return _large(random) if seed % LARGE_EVERY == 0 else _small(random)
 
@@ -199,13 +199,13 @@ def _members(
 
 
 def _change(random: Random, scale: Scale) -> Change:
-    """Early: a group is without members only seconds after they left."""
+    """Draws an early change: a group is empty only seconds after its members left."""
     at = random.uniform(0.0, scale.trouble / 2)
     return Change(at, random.choice(tuple(Work)), random.choice(scale.groups))
 
 
 def _fault(random: Random, at: float, kinds: Sequence[Kind], leases: tuple[float, float]) -> Fault:
-    """Of any process: who is none counts anew from the first."""
+    """Draws a fault of any process; a number beyond the last process wraps around."""
     lasts, patience = LEASE * random.uniform(*leases), random.uniform(0.5, _MOST_STOP)
     return Fault(at, random.choice(kinds), random.randrange(6), lasts, patience)
 

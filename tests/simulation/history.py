@@ -1,4 +1,4 @@
-"""What happened in a run: judged as it happens, kept as a story."""
+"""The events of a run: checked as they happen, kept as a history."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STATE_LOG = "share-coordinator:"
 
 
 class History:
-    """Feeds the checker; `clock` gives the seconds of the run."""
+    """Feeds the checker; `clock` returns the seconds of the run."""
 
     def __init__(self, checker: Checker, clock: Callable[[], float]) -> None:
         self.checker = checker
@@ -38,13 +38,13 @@ class History:
         self.log_ends: dict[tuple[str, int], int] = {}
         self.topics: dict[str, str] = {}
         self.on_failure: Callable[[], object] = lambda: None
-        """Called once: what follows a failure is of no account."""
+        """Called once: events after a failure are ignored."""
         self._clock = clock
         self._codec = ShareRecordCodec()
         self._closed = False
 
     def add(self, event: Event) -> None:
-        """Takes an event; the first that breaks a promise is kept as the failure of the run."""
+        """Adds an event; the first that breaks an invariant becomes the failure of the run."""
         if self._closed:
             return
         self.events.append(event)
@@ -54,38 +54,38 @@ class History:
             self.fail(violation)
 
     def fail(self, failure: BaseException) -> None:
-        """The run has failed; what comes now no longer counts."""
+        """Fails the run; later events no longer count."""
         first, self._closed = self.failure is None, True
         self.failure = self.failure or failure
         if first:
             self.on_failure()
 
     def close(self) -> None:
-        """The run is over: what ends with it is no part of it."""
+        """Closes the history: events of the shutdown are not part of it."""
         self._closed = True
 
     def log(self, what: str) -> None:
-        """A fault, or a turn of the story."""
+        """Records a fault or another step of the run."""
         self.add(Happened(self._clock(), what))
 
     def story(self) -> str:
-        """Every event on a line."""
+        """Returns the history, one event per line."""
         return "\n".join(f"{event.at:10.6f} {_told(event)}" for event in self.events)
 
-    # What leaders see
+    # Events of leaders
 
     def write_began(self, key: SharePartitionKey, change: StateWrite) -> int:
-        """A leader tries to have state written; the number of the try."""
+        """Records that a leader starts a state write; returns its number."""
         number = len(self.events)
         share = self._share(*key)
         self.add(WriteBegan(self._clock(), number, share, change.state_epoch, change.leader_epoch))
         return number
 
     def write_ended(self, number: int) -> None:
-        """It was told that it is done."""
+        """Records that the write succeeded."""
         self.add(WriteEnded(self._clock(), number))
 
-    # What the store sees
+    # Events of the store
 
     def command_fails(self, node: str, command: str, fate: CommandOutcome) -> None:
         """See Witness."""

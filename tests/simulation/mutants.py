@@ -13,7 +13,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from sharebroker_protocol import clock
-from sharebroker_protocol.model import AckBatch, RecordState, StateBatch
+from sharebroker_protocol.model import RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.machine import Decision
@@ -25,7 +25,6 @@ from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
-from sharebroker_server.share_partition_leader.config import share_partition_settings
 from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, share_partition
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
@@ -33,12 +32,12 @@ from sharebroker_server.share_partition_leader.core.events import (
     Event,
     LoadedState,
     LostLock,
-    Reply,
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Locks, Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
+from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from sharebroker_server.share_partition_leader.share_partition.reading import load_state
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -99,23 +98,21 @@ def no_limit(event: RecordEvent, delivery_count: int, delivery_count_limit: int)
     return AVAILABLE
 
 
-_acknowledge = ShareGroupPartition.acknowledge
+def no_holder_compare(self: SharePartition, event: Event, now: float) -> Effects:
+    if isinstance(event, Acknowledge):
+        first = event.batches[0].first
+        for lock in self.in_flight.held():
+            if lock.first <= first <= lock.last:
+                event = _without_tokens(event)._replace(member=lock.member)
+    return _handle(self, event, now)
 
 
-def no_holder_compare(
-    self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
-) -> None:
-    first = batches[0].first
-    for lock in self.core.in_flight.held():
-        if lock.first <= first <= lock.last:
-            holder, batches = lock.member, [batch._replace(token=None) for batch in batches]
-    _acknowledge(self, holder, batches, reply, delay)
+def no_token_compare(self: SharePartition, event: Event, now: float) -> Effects:
+    return _handle(self, _without_tokens(event) if isinstance(event, Acknowledge) else event, now)
 
 
-def no_token_compare(
-    self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
-) -> None:
-    _acknowledge(self, holder, [batch._replace(token=None) for batch in batches], reply, delay)
+def _without_tokens(event: Acknowledge) -> Acknowledge:
+    return event._replace(batches=[batch._replace(token=None) for batch in event.batches])
 
 
 def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
@@ -275,11 +272,9 @@ MUTANTS: Final = (
     ),
     Mutant(
         "an acknowledgement is accepted from any member",
-        lambda: [_on(ShareGroupPartition, "acknowledge", no_holder_compare)],
+        lambda: [_on(SharePartition, "handle", no_holder_compare)],
     ),
-    Mutant(
-        "lock tokens are not compared", lambda: [_on(ShareGroupPartition, "acknowledge", no_token_compare)]
-    ),
+    Mutant("lock tokens are not compared", lambda: [_on(SharePartition, "handle", no_token_compare)]),
     Mutant(
         "a lease never expires",
         lambda: [_on(LeaseHolder, "holds", no_lease_check), _on(LeaseHolder, "_drop_expired", no_expiry)],

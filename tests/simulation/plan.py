@@ -1,4 +1,4 @@
-"""What befalls a run, as data: parts of it can be left out, to find out which of them a failure needs."""
+"""The faults and changes of a run as data: shrinking removes parts to find those that a failure needs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SPLIT: Final[tuple[Layout, ...]] = tuple(
     (frozenset((GATEWAY, other)), _ALL - {GATEWAY, other}, _ALL)
     for other in (GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR)
 )
-"""Every role has two processes; a call of one role to another goes from process to process, or stays."""
+"""Every role has two processes; a call between roles goes to the other process, or stays."""
 
 Temper = Mapping[Verdict | None, int]
-"""What a member does with a record, and how often in a hundred; None forgets it."""
+"""A member's acknowledgements of a record, with their percentages; None means none."""
 
 USUAL: Final[Temper] = {
     Verdict.ACCEPT: 60,
@@ -42,7 +42,7 @@ USUAL: Final[Temper] = {
 
 
 class Kind(Enum):
-    """A fault of a process, of its ways to others, or of the store."""
+    """A fault of a process, of its connections, or of the store."""
 
     KILL = "kill"
     FREEZE = "freeze"
@@ -53,7 +53,7 @@ class Kind(Enum):
 
 
 class Way(Enum):
-    """How a member consumes."""
+    """A member's way to consume."""
 
     CALLS = "by Acquire and Acknowledge"
     STREAM = "by Consume"
@@ -61,7 +61,7 @@ class Way(Enum):
 
 
 class Work(Enum):
-    """What an administrator does."""
+    """A change by an administrator."""
 
     ALTER = "AlterShareGroupOffsets"
     FORGET = "DeleteShareGroupOffsets"
@@ -70,7 +70,7 @@ class Work(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An administrator comes `at` seconds of the trouble."""
+    """A change `at` seconds after the faults begin."""
 
     at: float
     work: Work
@@ -79,7 +79,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Begins `at` seconds of the trouble and `lasts` some; who is stopped has `patience` seconds for it."""
+    """Begins `at` seconds after the first fault and `lasts` some; a stopped process has `patience`
+    seconds to stop.
+    """
 
     at: float
     kind: Kind
@@ -90,10 +92,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much there is of a run: `trouble` seconds, in which a producer publishes `pace` times a second.
+    """The size of a run: `trouble` seconds of faults, in which a producer publishes `pace` times a
+    second.
 
-    `farewell`: processes stop in the end and show what they leave; what lies in the logs is looked at in the
-    midst of work, too, and the epochs of groups beside it.
+    `farewell`: at the end processes stop in order; logs and group epochs are also checked during the run.
     """
 
     groups: tuple[str, ...]
@@ -110,9 +112,10 @@ class Plan:
     """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, grow, split, change, searching,
     lost, twice, slow, command. Without `split` every process has every role.
 
-    `searching`: processes look for dead ones; else the leases of those run out. `patience`: seconds in which
-    state is to be written, with all tries. `shards`: of each coordinator, one at one process or two at two.
-    `members` are (name, group, how it consumes); a third partition is added at `grow`, None: never.
+    `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
+    state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
+    two.
+    `members` are (name, group, way to consume); a third partition is added at `grow`, None: never.
     """
 
     rates: Rates
@@ -131,7 +134,7 @@ class Plan:
 
     @property
     def parts(self) -> list[str]:
-        """The names of all that could be left out, in the order in which to try."""
+        """Returns the names of all removable parts, in the order in which to try them."""
         rates = [rate for rate in _RATES if getattr(self.rates, rate)]
         members = [name for name, _, _ in self.members]
         more = {
@@ -149,7 +152,7 @@ class Plan:
         ]
 
     def without(self, parts: Collection[str]) -> Plan:
-        """The plan that lacks some parts."""
+        """Returns the plan without some parts."""
         return replace(
             self,
             rates=replace(self.rates, **{rate: 0.0 for rate in _RATES if rate in parts}),

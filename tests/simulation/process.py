@@ -42,16 +42,16 @@ from tests.testkit.simulator.store import (
 )
 
 LEASE: Final = 3.0
-"""Seconds that a lease lasts."""
+"""Duration of a lease, in seconds."""
 
 LOCK: Final = 2.0
-"""Seconds that a record is locked."""
+"""Duration of an acquisition lock, in seconds."""
 
 ATTEMPTS: Final = 5
-"""Deliveries of a record, at most."""
+"""The delivery limit."""
 
 _PERSISTER: Final = PersisterSettings(request_timeout=1.0, longest_backoff=0.5)
-"""Short, as leases and locks are."""
+"""Short, like leases and locks."""
 
 _HAND_OVER: Final = 10.0
 _GRACE: Final = 3.0
@@ -59,7 +59,9 @@ _RESTART: Final = 0.5
 _FOLLOW: Final = 2.0
 
 RECORD_LOCKS: Final = 10
-"""Records of a share-partition in flight, at most: fewer than may be configured, so that it is met."""
+"""Maximum number of in-flight records of a share-partition: below the configurable minimum, so that it is
+reached.
+"""
 
 _CONFIGURED: Final = BrokerConfig.of(
     {
@@ -78,7 +80,7 @@ CONFIG: Final = replace(_CONFIGURED, group_share_partition_max_record_locks=RECO
 
 
 def configured(shards: int) -> BrokerConfig:
-    """With so many shards of each coordinator that simulated clients use."""
+    """Returns a config with this many shards of each coordinator that simulated clients use."""
     return replace(
         CONFIG, offsets_topic_num_partitions=shards, share_coordinator_state_topic_num_partitions=shards
     )
@@ -86,7 +88,7 @@ def configured(shards: int) -> BrokerConfig:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """What outlives every process: memory twins on the clock of the run."""
+    """The state that outlives every process: stores in memory on the clock of the run."""
 
     log: MemoryStreamLog
     records: MemoryRecordStore
@@ -94,14 +96,14 @@ class Stores:
 
     @classmethod
     def on(cls, now: Callable[[], float]) -> Stores:
-        """Empty ones; logs are fenced by the leases."""
+        """Returns empty stores; logs are fenced by the leases."""
         leases = MemoryLeaseStore(now)
         return cls(MemoryStreamLog(leases.epoch_of), MemoryRecordStore(leases.epoch_of), leases)
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all processes of a run share."""
+    """The environment that all processes of a run share."""
 
     loop: SimulatedLoop
     faults: Faults
@@ -112,7 +114,9 @@ class Surroundings:
 
 
 class WatchedPersister(DefaultPersister):
-    """The history hears of each try of a write: the log does not tell under which epoch it was asked for."""
+    """Records each attempt of a state write in the history: the log does not contain the epoch of the
+    request.
+    """
 
     def __init__(self, router: Router, settings: PersisterSettings, history: History) -> None:
         super().__init__(router, settings)
@@ -120,7 +124,7 @@ class WatchedPersister(DefaultPersister):
 
     def begin(self, shard: int, changes: Changes) -> Begun | None:
         begun = super().begin(shard, changes)
-        if begun is not None:  # decided upon, and in no log before the loop's next turn
+        if begun is not None:  # decided, and in no log before the next loop iteration
             numbers = [self._history.write_began(key, change) for key, change in changes]
             begun.add_done_callback(partial(self._ended, numbers))
         return begun
@@ -137,9 +141,9 @@ class WatchedPersister(DefaultPersister):
 
 
 class Process:
-    """At one address, one life after another: `start`, then `kill` or `stop`, then `start` again.
+    """A process at one address, with several lives: `start`, then `kill` or `stop`, then `start` again.
 
-    Who cannot start is started again, as an orchestrator would.
+    A process that fails to start is started again, as an orchestrator would.
     """
 
     def __init__(
@@ -161,11 +165,11 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it was started and not killed or stopped since."""
+        """Returns whether it was started and not killed or stopped since."""
         return self._task is not None
 
     def start(self) -> None:
-        """Begin another life."""
+        """Starts another life."""
         self._around.history.log(f"{self.address} starts")
         self._lives += 1
         self.node = Node(self.address, *self._clock)
@@ -174,15 +178,15 @@ class Process:
         self._task = self._around.loop.spawn(self.node, self._live(self._lives))
 
     def kill(self) -> None:
-        """End at once; what it has sent is on its way."""
+        """Ends at once; messages it has sent stay in flight."""
         self._around.history.log(f"{self.address} is killed")
         self.node.killed = True
-        self._stack.pop_all()  # nothing is put in order
+        self._stack.pop_all()  # no clean-up runs
         self._around.network.break_off(self.node)
         self._task = None
 
     async def stop(self) -> None:
-        """End in good order."""
+        """Ends in good order."""
         task, self._task = self._task, None
         if task is not None:
             self._around.history.log(f"{self.address} stops")
@@ -190,7 +194,7 @@ class Process:
             await asyncio.wait([task])
 
     def close(self) -> None:
-        """The run is over: nothing gets out any more."""
+        """Ends the run: no message gets out any more."""
         self._stack.pop_all()
         if self._connection is not None:
             self._connection.closed = True
@@ -205,7 +209,7 @@ class Process:
                 await asyncio.sleep(_RESTART)
 
     async def _serve(self, life: int, stack: contextlib.AsyncExitStack) -> None:
-        """As services/sharebroker_server/broker/process.py does, from the context on."""
+        """Runs a life as services/sharebroker_server/broker/process.py does, from the context on."""
         base = await self._context(life, stack)
         services: list[Service] = []
         for role, start in roles.ORDER.items():

@@ -1,4 +1,4 @@
-"""Faults of processes, of the ways between them and of the store, as planned."""
+"""The planned faults of processes, of their connections and of the store."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tests.testkit.simulator.faults import STORE
 
 
 class Saboteur:
-    """Every fault ends by itself."""
+    """Injects faults; every fault ends automatically."""
 
     def __init__(self, around: Surroundings, processes: Sequence[Process]) -> None:
         self._around = around
         self._processes = processes
 
     async def run(self, faults: Iterable[Fault]) -> None:
-        """Breaks things, each at its time from now on; when it returns all processes run again.
+        """Injects each fault at its time from now on; when it returns all processes run again.
 
-        Who is down already is left alone.
+        A fault of a process that is already down is skipped.
         """
         begun, loop, under_way = self._around.loop.now, self._around.loop, []
         for fault in faults:
@@ -56,7 +56,7 @@ class Saboteur:
                 )
 
     async def _stop(self, process: Process, patience: float) -> None:
-        """In good order; who takes too long is killed, as an orchestrator does."""
+        """Stops a process in order; kills it after a timeout, as an orchestrator does."""
         stopping = asyncio.create_task(process.stop())
         await asyncio.wait([stopping], timeout=patience)
         if not stopping.done():
@@ -83,7 +83,7 @@ class Saboteur:
         self._around.history.log(f"messages pass between {one} and {names} again")
 
     async def _fill(self, logs: Sequence[FencedMemory], lasts: float) -> None:
-        """What does not grow: record logs for want of memory, nothing for want of disk. All else goes on."""
+        """Rejects writes: to record logs for lack of memory, to everything for lack of disk space."""
         self._around.history.log(f"the store is full{' of records' if len(logs) == 1 else ''}")
         for log in logs:
             log.full = True

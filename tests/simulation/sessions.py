@@ -1,4 +1,4 @@
-"""Members as Kafka's clients are: they heartbeat, and fetch over a share session what they were assigned."""
+"""Members like Kafka's clients: they send heartbeats, and fetch their assignment over a share session."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """What a member wants of a record, and the number of its question."""
+    """A member's acknowledgement of a record, and the number of its request."""
 
     offset: int
     verdict: Verdict
@@ -42,10 +42,10 @@ Decisions = Mapping[Part, Sequence[Decided]]
 
 
 class SessionConsumer(Consumer):
-    """What it decides rides on its next fetch, or goes alone; after an error it opens a new session."""
+    """Acknowledges with its next fetch, or alone; after an error it opens a new session."""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Consumes until it is cancelled."""
         self._assigned: frozenset[Part] = frozenset()
         beating = asyncio.create_task(self._beat())
         try:
@@ -56,7 +56,7 @@ class SessionConsumer(Consumer):
             beating.cancel()
 
     async def _beat(self) -> None:
-        """Whatever goes wrong, it joins anew under its name."""
+        """Sends heartbeats; after an error it joins again under its name."""
         epoch, client = 0, self._client
         while True:
             request = group_pb.ShareGroupHeartbeatRequest(
@@ -73,7 +73,7 @@ class SessionConsumer(Consumer):
             await asyncio.sleep(_BEAT if well else _AGAIN)
 
     async def _session(self, gateway: str) -> None:
-        """One session, at one gateway, until something is wrong with it."""
+        """Runs one session, at one gateway, until an error."""
         client, epoch, known, decided = self._client, _OPENS, frozenset[Part](), dict[Part, list[Decided]]()
         while self._assigned or epoch != _OPENS:
             if decided and client.random.random() < 0.2:
@@ -125,7 +125,7 @@ class SessionConsumer(Consumer):
     def _acknowledged(
         self, decided: Decisions, answer: share.ShareFetchResponse | share.ShareAcknowledgeResponse | None
     ) -> dict[Part, list[Decided]]:
-        """Notes what was applied: a partition's decisions all, or none. What was not is not asked again."""
+        """Records the applied acknowledgements: all of a partition, or none. Failed ones are not repeated."""
         for topic in answer.responses if answer is not None and not answer.error_code else ():
             for data in topic.partitions:
                 if isinstance(data, share.ShareAcknowledgeResponse.PartitionData):
@@ -137,7 +137,7 @@ class SessionConsumer(Consumer):
         return {}
 
     async def _decided(self, fetched: share.ShareFetchResponse) -> dict[Part, list[Decided]]:
-        """What it wants of what it was given."""
+        """Returns the acknowledgements of the fetched records."""
         given = [record for topic in fetched.responses for record in self._given(topic)]
         for _, record in given:
             self._client.history.add(record)
@@ -147,7 +147,7 @@ class SessionConsumer(Consumer):
         decided: dict[Part, list[Decided]] = {}
         for part, record in given:
             verdict = self._mood()
-            if verdict is not None and verdict is not Verdict.RENEW:  # renewals come without a fetch
+            if verdict is not None and verdict is not Verdict.RENEW:  # renewals are sent without a fetch
                 ask = self._asked(record.share, record.offset, record.token, verdict, by_token=False)
                 decided.setdefault(part, []).append(Decided(record.offset, verdict, ask))
         return decided
@@ -170,7 +170,7 @@ class SessionConsumer(Consumer):
                 acquired.append(one)
             for record in decode(data.records, acquired).records:
                 of = record.acquisition
-                # A member that is fenced loses its locks, and hears of it later.
+                # A fenced member loses its locks, and detects that later.
                 yield (
                     Part(topic.topic_id, data.partition_index),
                     Delivered(

@@ -1,4 +1,4 @@
-"""Leaves out of a failing run what its failure does not need."""
+"""Removes from the plan of a failing run the parts that its failure does not need."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from tests.simulation.drawing import drawn
 
 
 def shrink(seed: int) -> tuple[list[str], Outcome]:
-    """The parts of the seed's plan that can be left out together, and the run without them.
+    """Returns the parts of the seed's plan that can be removed together, and the run without them.
 
-    It breaks the same promise as the whole run. Raises ValueError where that keeps all promises.
+    It breaks the same invariant as the whole run. Raises ValueError if that breaks none.
     """
     plan = drawn(seed)
     best, missing = simulate(seed, plan), list[str]()
@@ -26,5 +26,5 @@ def shrink(seed: int) -> tuple[list[str], Outcome]:
 
 
 def _broken(outcome: Outcome) -> str:
-    """What a run failed by; numbers and names of records may differ."""
+    """Returns the invariant that a run broke; numbers and names of records may differ."""
     return str(outcome.failure).partition(";")[0]

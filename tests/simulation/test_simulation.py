@@ -1,4 +1,4 @@
-"""Seeds of `make simulate`, known and fresh, and that a seed is a run."""
+"""Fixed and random seeds of `make simulate`, and the repeatability of a seed."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-
 import pytest
-
 from tests.perf.checkout import HERE
+import os
+from tests.support.paths import python_path
+
 
 ROOT = Path(__file__).parents[2]
 
 
 def simulate(*options: str) -> subprocess.CompletedProcess[str]:
-    """`python -m tests.simulation`, in an interpreter of its own."""
+    """Runs `python -m tests.simulation` in a separate interpreter."""
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *options],
         cwd=ROOT,
@@ -50,8 +51,8 @@ def test_same_seed_gives_the_same_run() -> None:
 
 
 def test_mutant_is_detected() -> None:
-    """By one of the mutants; `make simulate-mutants` looks for all of them. The run is told without what its
-    failure does not need, and can be seen again.
+    """Uses one of the mutants; `make simulate-mutants` runs all. The report has the shrunk run and its
+    command.
     """
     hunt = simulate("--mutants", "leader replies", "--seeds", "20")
     assert hunt.returncode == 0, hunt.stdout + hunt.stderr

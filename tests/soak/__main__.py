@@ -1,4 +1,4 @@
-"""`make soak`: steady work for a long time, a fault every minute, and what grows meanwhile."""
+"""`make soak`: steady load for a long time, a fault every minute, and the growth meanwhile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.soak.series import Series
 from tests.support.client import TIMEOUT, Client, connected
 
 SHARE: Final = 0.7
-"""Of the most that can be worked off, what is."""
+"""The fraction of the highest possible rate that is used."""
 
 PARTITIONS: Final = 8
 RETENTION_BYTES: Final = 4 << 20
@@ -39,7 +39,7 @@ AFTERMATH: Final = 15.0
 
 
 class Listener(StrEnum):
-    """By which protocol clients work."""
+    """The protocol of the clients."""
 
     GRPC = "grpc"
     KAFKA = "kafka"
@@ -47,7 +47,7 @@ class Listener(StrEnum):
 
 @dataclass
 class Soaked:
-    """What a run came to: seconds and paces in records a second, times in seconds."""
+    """The results of a run: seconds and rates in records a second, times in seconds."""
 
     pace: float
     load: Load | KafkaLoad
@@ -57,16 +57,16 @@ class Soaked:
 
     @property
     def well(self) -> bool:
-        """Whether nothing grows and the pace was kept."""
+        """Returns whether nothing grows and the rate was kept."""
         return not any(one.grows for one in self.series) and self.kept > 0.8
 
     @property
     def kept(self) -> float:
-        """Records that were accepted, of those there should have been."""
+        """Returns the fraction of the expected records that were accepted."""
         return self.load.accepted / (self.pace * self.seconds)
 
     def waits(self, *, troubled: bool) -> list[float]:
-        """From publishing to the confirmed acceptance, after faults or else."""
+        """Returns times from publishing to the confirmed acceptance, after faults or otherwise."""
         return [
             wait
             for at, wait in self.load.waits
@@ -81,9 +81,9 @@ def main(
     listener: Annotated[Listener, typer.Option(help="By which protocol clients work.")] = Listener.GRPC,
     faults: Annotated[bool, typer.Option(help="One a minute, or none at all.")] = True,
 ) -> None:
-    """Work steadily under a fault a minute; fails when memory, files or logs grow without end."""
+    """Runs a steady load with a fault a minute; fails if memory, files or logs grow without bound."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # servers and networks are taken down then, too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # servers and networks are removed then, too
     seed = secrets.randbelow(10**6) if seed is None else seed
     typer.echo(f"seed {seed}")
     soaked = asyncio.run(_soak(minutes * 60, pace, listener, schedule(Random(seed)) if faults else iter(())))
@@ -120,7 +120,7 @@ async def _soak(seconds: float, pace: float, listener: Listener, faults: Iterato
 
 
 async def _trouble(deployment: Deployment, faults: Iterator[Fault], seconds: float, soaked: Soaked) -> None:
-    """A fault in the middle of every minute."""
+    """Injects a fault in the middle of every minute."""
     begun = monotonic()
     for minute in range(max(1, round(seconds / EVERY))):
         await asyncio.sleep(max(0.0, begun + min((minute + 0.5) * EVERY, seconds) - monotonic()))
@@ -137,7 +137,7 @@ async def _trouble(deployment: Deployment, faults: Iterator[Fault], seconds: flo
 
 
 async def _most(load: Load | KafkaLoad) -> float:
-    """Records a second when nothing holds the producer back but what is not yet accepted."""
+    """Returns the highest rate, limited only by the records not yet accepted."""
     async with load.working():
         await asyncio.sleep(MEASURING / 3)
         before, at = load.accepted, monotonic()

@@ -1,4 +1,4 @@
-"""The same steady work by Kafka's protocol: librdkafka's producer and share consumers, a thread each."""
+"""The same load by Kafka's protocol: librdkafka's producer and share consumers, a thread each."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _LAST_WORDS: Final = 60.0
 
 
 class KafkaLoad:
-    """A producer and consumers, `servers` is where they begin. `pace` in records a second."""
+    """A producer and consumers; `servers` are their bootstrap addresses. `pace` in records a second."""
 
     def __init__(self, servers: str, topic: str, pace: float) -> None:
         self.pace = pace
         self.accepted = 0
         self.waits: list[tuple[float, float]] = []
-        """(when it was accepted, seconds since it was published) of some."""
+        """A sample of (time of acceptance, seconds since publishing)."""
         self.surfaced: Counter[str] = Counter()
         self._servers = servers
         self._topic = topic
@@ -36,7 +36,7 @@ class KafkaLoad:
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Everybody works until the end."""
+        """Runs all clients until the end."""
         workers = [Worker(work) for work in (self._publish, *[self._consume] * CONSUMERS)]
         try:
             yield
@@ -46,7 +46,7 @@ class KafkaLoad:
             await asyncio.gather(*(asyncio.to_thread(worker.join, _LAST_WORDS) for worker in workers))
 
     def _publish(self, over: threading.Event) -> None:
-        """At the pace; what a pause has kept back is not made up for."""
+        """Publishes at the rate; records delayed by a pause are not sent later."""
         settings = {
             **SETTINGS,
             "bootstrap.servers": self._servers,
@@ -62,14 +62,14 @@ class KafkaLoad:
             if self._sent - self.accepted > self.pace * AHEAD:
                 continue
             for _ in range(int(owed)):
-                with contextlib.suppress(BufferError):  # its queue is full: that is the pace then
+                with contextlib.suppress(BufferError):  # its queue is full: the rate falls then
                     producer.produce(self._topic, RECORD.pack(time()))
                     self._sent += 1
             owed -= int(owed)
         producer.flush(_LAST_WORDS)
 
     def _consume(self, over: threading.Event) -> None:
-        """What goes wrong is noted; a client mends it by itself."""
+        """Counts errors; a client recovers automatically."""
         settings = {**SETTINGS, "bootstrap.servers": self._servers, "group.id": GROUP}
         consumer = ShareConsumer({**settings, "share.acknowledgement.mode": "explicit"})
         published: dict[tuple[int, int], float] = {}
@@ -96,7 +96,7 @@ class KafkaLoad:
             begun = [
                 published.pop((place.partition, offset), None) for offset in several if offset % SAMPLE == 0
             ]
-            if failure is not None:  # their locks are lost: they come again
+            if failure is not None:  # their locks are lost: they are redelivered
                 self._note(failure)
                 continue
             with self._counting:

@@ -1,4 +1,4 @@
-"""Steady work through the public asyncio client: records at a pace, each accepted by itself."""
+"""Steady load with the public asyncio client: records at a fixed rate, each accepted separately."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from sharebroker_protocol.records.record import Acknowledgement, Record
 GROUP: Final = "soak"
 CONSUMERS: Final = 4
 RECORD: Final = Struct(">d92x")
-"""When it was published (seconds of the Unix epoch), and as much again as makes 100 bytes."""
+"""The publishing time (seconds since the Unix epoch), padded to 100 bytes."""
 
 _TICK: Final = 0.02
 _POLL: Final = 1.0
 SAMPLE: Final = 20
-"""Of so many records, the time of one is taken."""
+"""One in this many records is timed."""
 
 AHEAD: Final = 1.0
 """Seconds of work that may be published and not accepted: more would measure the queue, not the system."""
 
 
 class Load:
-    """A producer and consumers; `addresses` are where they begin. `pace` in records a second."""
+    """A producer and consumers; `addresses` are their gateways. `pace` in records a second."""
 
     def __init__(self, addresses: list[str], topic: str, pace: float) -> None:
         self.pace = pace
         self.accepted = 0
         self.waits: list[tuple[float, float]] = []
-        """(when it was accepted, seconds since it was published) of some."""
+        """A sample of (time of acceptance, seconds since publishing)."""
         self.surfaced: Counter[str] = Counter()
         self._addresses = addresses
         self._topic = topic
@@ -44,7 +44,7 @@ class Load:
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Everybody works until the end."""
+        """Runs all clients until the end."""
         begin = [self._addresses[number % len(self._addresses)] for number in range(CONSUMERS)]
         tasks = [asyncio.create_task(work) for work in (self._publish(), *map(self._consume, begin))]
         try:
@@ -58,7 +58,7 @@ class Load:
                     task.result()
 
     async def _publish(self) -> None:
-        """At the pace; what a pause has kept back is not made up for."""
+        """Publishes at the rate; records delayed by a pause are not sent later."""
         loop = asyncio.get_running_loop()
         async with Producer(self._addresses[0]) as producer:
             owed, at = 0.0, loop.time()
@@ -74,7 +74,7 @@ class Load:
                 owed -= int(owed)
 
     async def _consume(self, address: str) -> None:
-        """What ends a membership is noted, and another one begun."""
+        """Consumes; counts each end of the membership and joins again."""
         while True:
             try:
                 async with ShareConsumer(address, GROUP, [self._topic], ConsumerConfig()) as consumer:
@@ -92,7 +92,7 @@ class Load:
     async def _hear(self, record: Record, acknowledgement: Acknowledgement) -> None:
         try:
             await acknowledgement
-        except KafkaError:  # its lock is lost: it comes again
+        except KafkaError:  # its lock is lost: it is redelivered
             return
         self.accepted += 1
         if self.accepted % SAMPLE == 0 and record.value is not None:

@@ -1,4 +1,4 @@
-"""What processes and Redis hold, read from outside."""
+"""Resource use of processes and Redis, measured from outside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOGS: Final = "*:log"
 
 
 class Probes:
-    """Reads again and again; a process that was started anew begins a series of its own."""
+    """Measures repeatedly; a restarted process begins a new series."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -29,11 +29,11 @@ class Probes:
 
     @property
     def series(self) -> list[Series]:
-        """All of them."""
+        """Returns all series."""
         return list(self._series.values())
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Measures until it is cancelled."""
         loop = asyncio.get_running_loop()
         async with Redis.from_url(self._deployment.redis.url) as redis:
             while True:
@@ -47,7 +47,7 @@ class Probes:
         process = node.serve.process
         if process is None:
             return
-        with contextlib.suppress(OSError, IndexError):  # it has just gone
+        with contextlib.suppress(OSError, IndexError):  # it has just ended
             folder = Path(f"/proc/{process.pid}")
             pages = int((folder / "statm").read_text().split()[1])
             self._add((node.name, process.pid), f"{node.name} memory", "MB", 8.0, at, pages * 4096 / _MB)
@@ -71,7 +71,7 @@ class Probes:
 
 
 def longest(several: list[Series]) -> Iterator[Series]:
-    """Of each name the one that was watched for the longest."""
+    """Returns, for each name, the series with the longest duration."""
     best: dict[str, Series] = {}
     for one in several:
         if one.name not in best or one.seconds > best[one.name].seconds:
@@ -80,5 +80,5 @@ def longest(several: list[Series]) -> Iterator[Series]:
 
 
 def _kind(key: str) -> str:
-    """`sharebroker:{share-coordinator:7}:log` is one of the share-coordinator's."""
+    """Returns the kind of a key: `sharebroker:{share-coordinator:7}:log` belongs to the share-coordinator."""
     return key.partition("{")[2].partition("}")[0].partition(":")[0] or key

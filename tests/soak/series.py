@@ -8,12 +8,12 @@ from typing import Final
 
 HOUR: Final = 3600.0
 WORTH: Final = 240.0
-"""Seconds for which something has to be watched before it is said to grow."""
+"""Minimum seconds of a series for a statement about growth."""
 
 
 @dataclass
 class Series:
-    """One thing measured again and again: (seconds, value). `slack` is growth that counts for nothing."""
+    """A repeated measurement: (seconds, value). `slack` is growth that is ignored."""
 
     name: str
     unit: str
@@ -21,28 +21,28 @@ class Series:
     points: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, at: float, value: float) -> None:
-        """Another measurement."""
+        """Adds a measurement."""
         self.points.append((at, value))
 
     @property
     def settled(self) -> list[tuple[float, float]]:
-        """Without the first third, in which buffers fill and caches warm."""
+        """Returns the points without the first third, in which buffers fill and caches warm."""
         return self.points[len(self.points) // 3 :]
 
     @property
     def seconds(self) -> float:
-        """From the first settled point to the last."""
+        """Returns the seconds from the first settled point to the last."""
         settled = self.settled
         return settled[-1][0] - settled[0][0] if settled else 0.0
 
     @property
     def slope(self) -> float:
-        """Of the line through the settled points (least squares), by the hour."""
+        """Returns the slope of the settled points (least squares), per hour."""
         return slope(self.settled) * HOUR
 
     @property
     def grows(self) -> bool:
-        """Whether it has grown by more than a tenth, and by more than the slack."""
+        """Returns whether it has grown by more than a tenth, and by more than the slack."""
         settled = self.settled
         if self.seconds < WORTH:
             return False
@@ -51,7 +51,7 @@ class Series:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Of the line through some points (least squares); 0 where they say nothing."""
+    """Returns the slope of points (least squares); 0 if they have none."""
     if not points:
         return 0.0
     middle = sum(x for x, _ in points) / len(points)

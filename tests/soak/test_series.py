@@ -1,4 +1,4 @@
-"""What counts as growing."""
+"""The definition of growth."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def series(*values: float, slack: float = 1.0) -> Series:
         ([5.0], False),
         ([10.0] * 9, False),
         ([0.0, 50.0, 99.0, 100.0, 100.0, 100.0, 100.0, 100.0, 100.0], False),  # it warms up
-        ([100.0, 100.0, 100.0, 103.0, 97.0, 104.0, 96.0, 103.0, 97.0], False),  # it sways
+        ([100.0, 100.0, 100.0, 103.0, 97.0, 104.0, 96.0, 103.0, 97.0], False),  # it fluctuates
         ([100.0, 100.0, 100.0, 101.0, 102.0, 103.0, 104.0, 105.0, 106.0], False),  # less than a tenth
         ([100.0, 100.0, 100.0, 105.0, 110.0, 115.0, 120.0, 125.0, 130.0], True),
-        ([100.0, 150.0, 200.0, 250.0], False),  # too short to tell
+        ([100.0, 150.0, 200.0, 250.0], False),  # too short for a statement
         ([0.0, 0.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6], False),  # less than the slack
         ([30.0, 30.0, 30.0, 25.0, 20.0, 15.0, 10.0, 5.0, 0.0], False),
     ],

@@ -28,7 +28,7 @@ _REGISTERED: Final = "Successfully registered with master"
 
 @contextmanager
 def _daemon(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
-    """A process of the cluster; what it writes."""
+    """Starts a process of the cluster; returns its log."""
     said = folder / f"{name}.log"
     command = [str(ENVIRONMENT / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
     with said.open("wb") as log:
@@ -45,7 +45,7 @@ def _daemon(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
 
 @contextmanager
 def cluster(folder: Path) -> Iterator[str]:
-    """A master and a worker with two cores; the master's URL."""
+    """Provides a master and a worker with two cores; the master's URL."""
     ports = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with _daemon(folder, "master.Master", *ports) as master:
         until(lambda: _MASTER.search(master.read_text()) is not None, START_SECONDS)
@@ -59,7 +59,7 @@ def cluster(folder: Path) -> Iterator[str]:
 
 
 def package(folder: Path) -> Path:
-    """What `make spark-package` makes."""
+    """Builds the archive of `make spark-package`."""
     shipped = folder / "sharebroker-spark.zip"
     command = [str(ENVIRONMENT / "bin" / "python"), "libs/spark_source/package.py", str(shipped)]
     subprocess.run(command, check=True, cwd=ROOT, timeout=START_SECONDS)
@@ -85,7 +85,7 @@ async def test_a_job_brings_the_source_to_a_cluster(tmp_path: Path) -> None:
             transfer = await Transfer.prepared(server.processes[0], client, tmp_path)
             with transfer.run(master=url, files=str(shipped)) as program:
                 await transfer.ends(program)
-            # The tasks had it from the archive, wherever else it is to be found on this machine.
+            # The tasks imported it from the archive, whatever else is installed on this machine.
             places = program.value("places")
             assert places
             assert all(shipped.name in place for place in places), places

@@ -1,4 +1,4 @@
-"""One server and one Spark session for all files that only look at what came of it."""
+"""One server and one Spark session for all modules that only check its results."""
 
 from __future__ import annotations
 

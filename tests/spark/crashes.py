@@ -1,4 +1,4 @@
-"""`make spark-crashes`: a test for each moment at which something may die, or a batch lose records."""
+"""`make spark-crashes`: a test for each moment at which a process may die or a batch lose records."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def test_a_batch_takes_longer_than_its_locks(serve: Serve, tmp_path: Path,
                       for partition, runs in transfer.planned(1)["r"][transfer.topic].items()
                       for first, last, _ in runs for offset in range(first, last + 1)}  # fmt: skip
             async with asyncio.timeout(START_SECONDS):
-                while wanted:  # somebody else works off what nobody holds any more
+                while wanted:  # another consumer processes the released records
                     others = await client.acquire(
                         transfer.group, transfer.topic, 500, member="other", wait=1.0
                     )

@@ -22,7 +22,7 @@ _FOLDERS: Final = ("", "services", "libs/protocol", "libs/python_client", "libs/
 """Folders of this checkout that programs import from, whatever the environment has installed."""
 
 START_SECONDS: Final = 600.0
-"""A machine that is busy takes long to start Spark."""
+"""Spark starts slowly on a busy machine."""
 
 needs_spark: Final = pytest.mark.skipif(
     not (ENVIRONMENT / ".ready").exists(), reason="Spark's environment is missing: make spark"
@@ -30,7 +30,7 @@ needs_spark: Final = pytest.mark.skipif(
 
 
 class Program:
-    """A program that says what it sees, one JSON object a line on standard output."""
+    """A program that reports its results, one JSON object a line on standard output."""
 
     def __init__(self, name: str, folder: Path, *arguments: str, **environment: str) -> None:
         self._out = folder / "out"
@@ -49,35 +49,35 @@ class Program:
 
     @property
     def said(self) -> list[dict[str, Any]]:
-        """What it said so far; Spark prints other things, too."""
+        """Returns its reports so far; Spark's other output is skipped."""
         lines = self._out.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     @property
     def errors(self) -> str:
-        """What it wrote to standard error."""
+        """Returns its standard error."""
         return self._err.read_text(errors="replace")
 
     def value(self, name: str) -> Any:
-        """The last that was said under a name; None: nothing yet."""
+        """Returns the last value reported under a name; None if there is none yet."""
         return next((one[name] for one in reversed(self.said) if name in one), None)
 
     def says(self, name: str) -> Any:
-        """Wait until it says something under a name; what."""
+        """Waits until it reports a value under a name; returns the value."""
         self.until(lambda: self.value(name) is not None)
         return self.value(name)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something while it runs."""
+        """Waits for a condition while it runs."""
         until(lambda: condition() or self.process.poll() is not None, START_SECONDS)
         assert condition(), f"ended with {self.process.returncode}:\n{self.errors[-5000:]}"
 
     def ends(self) -> int:
-        """Wait for its end; the exit code."""
+        """Waits for its end; returns the exit code."""
         return self.process.wait(START_SECONDS)
 
     def kill(self) -> None:
-        """End it with all its processes at once, as a crash of the machine would."""
+        """Kills it with all its processes at once, like a crash of the machine."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(30)
@@ -85,7 +85,7 @@ class Program:
 
 @contextmanager
 def running(name: str, folder: Path, *arguments: str, **environment: str) -> Iterator[Program]:
-    """A program, ended at the end, with these variables in its environment."""
+    """Provides a running program with these variables in its environment; ends it afterwards."""
     program = Program(name, folder, *arguments, **environment)
     try:
         yield program
@@ -94,7 +94,7 @@ def running(name: str, folder: Path, *arguments: str, **environment: str) -> Ite
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """What a program of Spark's environment is started with; what it leaves behind is left in `folder`."""
+    """Returns the environment of a program in Spark's environment; its files stay in `folder`."""
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": str(ENVIRONMENT / "bin" / "python"),
@@ -103,11 +103,11 @@ def variables(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder),
         "TMPDIR": str(folder),
-        # What is short-lived is not worth being compiled well.
+        # Short-lived code is not worth optimised compilation.
         "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto "
         f"-Djava.io.tmpdir={folder}",
     }
-    if (home := ENVIRONMENT / "spark-home").exists():  # there Python's modules are compiled
+    if (home := ENVIRONMENT / "spark-home").exists():  # Python's modules are compiled there
         environment["SPARK_HOME"] = str(home)
     if shutil.which("java") is None:
         environment["JAVA_HOME"] = str(ENVIRONMENT / "java")

@@ -1,6 +1,6 @@
 """Driver and server killed between plan and commit, and two drivers on one checkpoint: each record once.
 
-One story for every run of the tests; `make spark-crashes` has a test for each moment.
+One sequence for every run of the tests; `make spark-crashes` has a test for each moment.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def test_every_record_is_written_once(tmp_path: Path) -> None:
             assert (transfer.log("offsets"), transfer.log("commits")) == ([0, 1], [0])
             planned = transfer.planned(1)
 
-            # The next stands still in a batch that is planned and not written; the server dies under it.
+            # The next waits in a batch that is planned and not written; its server dies.
             with transfer.run(at=(2, "before")) as second:
                 await transfer.stands(second)
                 assert (transfer.log("offsets"), transfer.log("commits")) == ([0, 1, 2], [0, 1])
@@ -45,11 +45,11 @@ async def test_every_record_is_written_once(tmp_path: Path) -> None:
                 await asyncio.to_thread(serve.kill)
                 await asyncio.to_thread(serve.start)
 
-                # Somebody starts a third on the same checkpoint; it takes over, and ends the work.
+                # A third driver starts on the same checkpoint; it takes over and finishes the work.
                 with transfer.run() as third:
                     await transfer.ends(third)
 
-                # The second wakes, and is told.
+                # The second resumes and is fenced.
                 transfer.go()
                 failed = await asyncio.to_thread(second.says, "failed")
                 assert "concurrent" in failed.lower() or "Another driver" in failed

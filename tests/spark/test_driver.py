@@ -1,4 +1,4 @@
-"""The driver's side of a query against a real server, without Spark: it is called as Spark would call it."""
+"""The driver's side of a query against a real server, without Spark: the test calls it like Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Cluster:
 
     @contextmanager
     def driver(self, **given: str) -> Iterator[Driver]:
-        """A driver of a query; its connection is closed as the end of its process would."""
+        """Provides a driver of a query; its connection is closed as the end of its process would."""
         options = {"bootstrap": self.serve.address, "topics": self.topic, "group": self.group}
         asked = read_options({**options, "maxRecordsPerTrigger": "8", **given}, streaming=True)
         client = PlanClient(asked.bootstrap, waits=asked.waits)
@@ -52,12 +52,12 @@ class Cluster:
             client.close()
 
     async def restart(self) -> None:
-        """Kill the server, and start it again."""
+        """Kills the server, and starts it again."""
         await asyncio.to_thread(self.serve.kill)
         await asyncio.to_thread(self.serve.start)
 
     async def finished(self) -> set[int]:
-        """What the group has done in the first partition."""
+        """Returns what the group has finished in the first partition."""
         return await self.client.finished(self.group, self.topic_id)
 
 
@@ -80,7 +80,7 @@ async def cluster(serve: Serve) -> AsyncIterator[Cluster]:
 
 
 async def call(work: Any, *arguments: Any) -> Any:
-    """Work of Spark's thread."""
+    """Runs work in Spark's thread."""
     return await asyncio.to_thread(work, *arguments)
 
 
@@ -143,7 +143,7 @@ async def test_locks_are_renewed_while_a_batch_is_worked_on(cluster: Cluster) ->
     with cluster.driver() as driver:
         planned = await call(driver.plan, Batch("s"), None, 0)
         await eventually(lambda: driver.renewals >= 4, TIMEOUT)
-        # Longer than a lock lasts; had one run out on a busy machine, renewing would have taken it back.
+        # Longer than a lock lasts; after a timeout on a busy machine, renewal would have acquired it again.
         assert spans(await call(driver.plan, planned, None, 0)) == [(8, 15)]
         assert await cluster.finished() == set(range(8))
 
@@ -183,7 +183,7 @@ async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(cluster: Cl
 async def test_what_retention_removed_is_no_lost_lock(cluster: Cluster) -> None:
     with cluster.driver() as driver:
         batch = await call(driver.plan, Batch("s"), None, 0)
-        batch = await call(driver.plan, batch, None, 0)  # from here on it is sure of its commits
+        batch = await call(driver.plan, batch, None, 0)  # from here on its commits are certain
         part = leader.DeleteRecordsRequest.Partition(topic_id=cluster.topic_id, partition=0, offset=11)
         request = leader.DeleteRecordsRequest(partitions=[part])
         await cluster.client.admin.DeleteRecords(request, timeout=TIMEOUT)
@@ -261,7 +261,7 @@ async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Clu
         with pytest.raises(KafkaError):
             first.flush()
         assert second.transaction
-        for _ in range(2):  # an answer may be lost
+        for _ in range(2):  # a response may be lost
             end(client, second.transaction, committed=True)
         assert Publisher(client, "spark/none/0").transaction is None
         aborted = attempt(client)

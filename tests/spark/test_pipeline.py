@@ -1,4 +1,4 @@
-"""A slice of the flights through the whole pipeline, a log that was tampered with, and refusals."""
+"""A slice of the flights through the whole pipeline, a tampered log, and rejected options."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_flights_go_through(cluster: Cluster, published: queue.Published, tm
 
 
 def differences(cluster: Cluster, folder: Path) -> list[str]:
-    """What the pipeline's fold finds in the logs of the workers' group, in Spark's environment."""
+    """Returns the differences that the pipeline's replay finds in the logs of the workers' group."""
     with running("folding", folder, cluster.address, queue.WORKERS) as program:
         found: list[str] = program.says("differences")
     return found
@@ -99,7 +99,9 @@ def test_a_planted_difference_is_found(cluster: Cluster, published: queue.Publis
 
 @contextmanager
 def _planted(store: Any, cluster: Cluster) -> Iterator[None]:
-    """A checkpoint in the log that says more than the coordinator has read; in the end as it was."""
+    """Provides a checkpoint in the log that differs from the coordinator's state; restores the log at the
+    end.
+    """
     with BlockingAdmin(cluster.address) as admin:
         stored = admin.inspect_state(queue.WORKERS, TopicPartition(queue.TOPIC, 1))
     checkpoint = stored.records[0]
@@ -122,7 +124,7 @@ def _changed(entry: bytes, payload: bytes, position: int) -> bytes:
 
 
 def _put(store: Any, stream: str, rows: list[tuple[bytes, bytes]]) -> None:
-    """Makes a stream anew in one step."""
+    """Replaces a stream in one step."""
     with store.pipeline(transaction=True) as step:
         step.delete(stream)
         for entry, payload in rows:

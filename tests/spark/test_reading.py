@@ -1,4 +1,6 @@
-"""Tasks read ranges in Spark's environment: what is gone, what was aborted, what is no text."""
+"""Tasks read ranges in Spark's environment: deleted records, aborted transactions, values that are not
+text.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ async def published(client: Client, values: list[bytes]) -> tuple[str, str]:
 
 
 async def read(folder: Path, cluster: Cluster) -> tuple[list[str], list[dict[str, Any]]]:
-    """Three topics: no text in one, a beginning that is gone, an end that never was."""
+    """Reads three topics: one without text, one with a deleted start, one with an end that never existed."""
     async with connected(cluster.address) as client:
         text, _ = await published(client, [b"0", b"1", b"\xff", b"3"])
         cut, topic_id = await published(client, [b"0", b"1"])
-        await client.publish(cut, ["2", "3", "4"])  # whose batch begins before what is left
+        await client.publish(cut, ["2", "3", "4"])  # whose batch begins before the first stored offset
         part = leader.DeleteRecordsRequest.Partition(topic_id=topic_id, partition=0, offset=3)
         await client.admin.DeleteRecords(leader.DeleteRecordsRequest(partitions=[part]), timeout=TIMEOUT)
         short, _ = await published(client, [b"0", b"1"])
@@ -42,10 +44,10 @@ async def test_ranges_are_read_as_far_as_there_is_something(spark_server: Cluste
     (_, cut, short), (text, after_cut, beyond) = await read(tmp_path, spark_server)
     # A range is cut out of its batches.
     assert list(text.values()) == [[[1, "1"], [2, "\ufffd"]]] * 3
-    # What retention removed is told, or left out.
+    # Records that retention removed are reported, or skipped.
     assert f"Offsets 1 to 2 of {cut}-0 (2) are no longer in the log" in after_cut["strict"]
     assert "failOnDataLoss=false" in after_cut["strict"]
     assert after_cut["lenient"] == after_cut["committed"] == [[3, "3"], [4, "4"]]
-    # So is what the log never had.
+    # So are offsets that the log never had.
     assert f"Offsets 2 to 7 of {short}-0" in beyond["strict"]
     assert beyond["lenient"] == [[1, "1"]]

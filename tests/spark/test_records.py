@@ -1,4 +1,4 @@
-"""Record batches as Arrow: what producers send is read as aiokafka reads it; what is bent is refused."""
+"""Record batches as Arrow: producers' batches are read as aiokafka reads them; mutated ones are rejected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Look = Callable[..., str]
 
 
 class Record(NamedTuple):
-    """`gap`: offsets that are missing before it; `late`: milliseconds after the one before."""
+    """`gap`: offsets that are missing before it; `late`: milliseconds after the previous record."""
 
     gap: int
     late: int
@@ -32,7 +32,7 @@ class Record(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """A batch; `times`: its records, so many times over, which makes many of one length."""
+    """A batch; `times`: repeats its records, which makes many of one length."""
 
     records: list[Record]
     times: int
@@ -59,7 +59,7 @@ shapes = st.builds(
 
 
 def built(shapes: list[Shape]) -> tuple[bytes, int]:
-    """The batches, one behind the other, and the offset behind the last."""
+    """Returns the batches, concatenated, and the offset behind the last."""
     content, end = b"", 0
     for shape in shapes:
         builder = DefaultRecordBatchBuilder(2, shape.compression, 0, -1, -1, -1, 1 << 30)

@@ -1,4 +1,4 @@
-"""The format in a real Spark against a real server: tables, streams, invalid options."""
+"""The format in a real Spark against a real server: tables, streams, writes, rejected options."""
 
 from __future__ import annotations
 

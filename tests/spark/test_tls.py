@@ -1,4 +1,4 @@
-"""Source and sink against a server that takes TLS alone, and only from those who show a certificate."""
+"""Source and sink against a server that accepts TLS alone, and requires a client certificate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC, GROUP = "orders", "billing"
 
 @dataclass(frozen=True)
 class Place:
-    """A server, whom it trusts, and somebody it does not."""
+    """A server, a client certificate that it trusts, and one that it does not."""
 
     cluster: Cluster
     address: str

@@ -12,7 +12,7 @@ ACCEPTED, REJECTED = 2, 4
 
 def test_what_is_released_comes_again_and_what_is_rejected_never(tour: Tour) -> None:
     first, second = tour.program.value("judged")
-    # Nothing of what the run said that failed; its locks were renewed, not taken anew.
+    # Nothing of the failed run's verdicts; its locks were renewed, not acquired again.
     assert first == [[offset, 1] for offset in range(JUDGED)]
     assert second == [[offset, 2] for offset in (0, 2, 6, 10, 11)]
 

@@ -1,4 +1,4 @@
-"""What the tour's program is given, and what came of it."""
+"""The input of the tour's program, and its results."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ JSON: Final = [
 ]
 README: Final = ROOT / "libs" / "spark_source" / "README.md"
 GOOD: Final = {0, 2, 4}
-"""Which of JSON can be read."""
+"""The JSON values that can be read."""
 
 
 @dataclass
 class Tour:
-    """What the program said, and what the server knows afterwards."""
+    """The program's reports, and the server's state afterwards."""
 
     program: Program
     finished: list[set[int]]
@@ -58,7 +58,7 @@ class Tour:
 
 
 async def take_tour(cluster: Cluster, folder: Path) -> Tour:
-    """Prepare, run the program, look."""
+    """Prepares the data, runs the program, reads the results."""
     async with connected(cluster.address) as client:
         setup, topic_ids = await _prepare(client)
         setup |= {"bootstrap": cluster.address, "folder": str(folder), "readme": str(README)}
@@ -109,7 +109,7 @@ async def _publish(client: Client, topic: str, values: Sequence[bytes | None]) -
 
 
 async def _states(client: Client, group: str, topic_id: str) -> dict[int, int]:
-    """The stored delivery state of each offset from the start offset on: 2 accepted, 4 rejected."""
+    """Returns the stored delivery state of each offset from the start offset on: 2 accepted, 4 rejected."""
     folded = (await client.inspect(group, topic_id)).folded
     return {
         offset: batch.delivery_state

@@ -1,4 +1,4 @@
-"""A group's records on their way into Parquet, interrupted: what the crash tests share."""
+"""A group's records on their way into Parquet, interrupted: shared by the crash tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Transfer:
 
     @classmethod
     async def prepared(cls, serve: Serve, client: Client, folder: Path, **configs: str) -> Transfer:
-        """With records, evenly spread."""
+        """Creates it with records, evenly spread."""
         topic, topic_id = await client.create(PARTITIONS)
         for partition in range(PARTITIONS):
             await client.publish(topic, map(str, range(RECORDS)), partition=partition)
@@ -41,7 +41,7 @@ class Transfer:
     def run(
         self, at: tuple[int, str] | None = None, master: str = "local[2]", files: str = "", **options: str
     ) -> Iterator[Program]:
-        """The program, which stops at a moment of a batch; ended at the end."""
+        """Provides the program, which stops at a moment of a batch; ends it afterwards."""
         given = {"bootstrap": self.serve.address, "topics": self.topic, "group": self.group,
                  "maxRecordsPerTrigger": "100", **options}  # fmt: skip
         asked = json.dumps({"options": given, "folder": str(self.folder), "at": list(at or (0, ""))})
@@ -51,26 +51,28 @@ class Transfer:
             yield program
 
     async def stands(self, program: Program) -> None:
-        """Wait until it stands still. The source says so with a file: its output is not the program's."""
+        """Waits until it has stopped. The source signals that with a file: its output is not the
+        program's.
+        """
         await asyncio.to_thread(program.until, (self.folder / "stands").exists)
         (self.folder / "stands").unlink()
 
     def go(self) -> None:
-        """Let what stands go on."""
+        """Resumes a stopped program."""
         (self.folder / "go").touch()
 
     def log(self, name: str) -> list[int]:
-        """The batches that Spark has in its log of `offsets` (planned) or `commits` (done)."""
+        """Returns the batches in Spark's log of `offsets` (planned) or `commits` (done)."""
         folder = self.folder / "checkpoint" / name
         return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
 
     def planned(self, number: int) -> Any:
-        """What Spark noted of a batch as the source's offset."""
+        """Returns the source's offset that Spark recorded for a batch."""
         text = (self.folder / "checkpoint" / "offsets" / str(number)).read_text()
         return json.loads(text.splitlines()[-1])
 
     async def ends(self, program: Program) -> None:
-        """It ends well, every record is in the table once, and accepted."""
+        """Checks that it succeeds, and that every record is in the table once, and accepted."""
         rows = await asyncio.to_thread(program.says, "rows")
         assert await asyncio.to_thread(program.ends) == 0
         assert [row[:3] for row in rows] == [

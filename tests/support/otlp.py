@@ -126,7 +126,7 @@ def collecting_over_http(*statuses: int) -> Iterator[Collector]:
     with _HttpCollector(collector) as server:
         collector.address = f"127.0.0.1:{server.server_port}"
         collector.paths, server.statuses = server.paths, list(statuses)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         try:
             yield collector

@@ -34,7 +34,7 @@ def redis_servers() -> Iterator[Servers]:
     servers.close()
 
 
-@pytest.fixture(params=kinds())
+@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.servers) for kind in kinds()])
 def redis_url(request: pytest.FixtureRequest, redis_servers: Servers) -> str:
     """The URL of an empty server; the test runs once per kind."""
     return redis_servers.fresh(request.param)
@@ -57,7 +57,10 @@ TEST_PROPERTIES = (
 )
 
 
-@pytest.fixture(scope="session", params=["one process", "four processes"])
+@pytest.fixture(
+    scope="session",
+    params=[pytest.param(start, marks=pytest.mark.servers) for start in ("one process", "four processes")],
+)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A running cluster, shared by the tests of a run, which use their own topics and groups."""
     options = [option for pair in TEST_PROPERTIES for option in ("--set", pair)]

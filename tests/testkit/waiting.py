@@ -14,6 +14,7 @@ async def eventually(condition: Callable[[], object], timeout: float = 10.0) -> 
 
     Raises AssertionError after `timeout` seconds.
     """
+    pause = max(0.005, timeout / 10_000)  # a long wait is usually one in simulated time
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     while True:
@@ -24,7 +25,7 @@ async def eventually(condition: Callable[[], object], timeout: float = 10.0) -> 
             return
         if loop.time() > deadline:
             raise AssertionError(f"did not become true within {timeout} s: {condition}")
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(pause)
 
 
 def until(condition: Callable[[], object], timeout: float = 10.0) -> None:

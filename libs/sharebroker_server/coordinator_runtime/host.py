@@ -108,7 +108,7 @@ class ShardHost(Generic[C, R, A]):
             await self._close(indices[resource])
 
         indices = {self.resource(index): index for index in range(self.shards or 1)}
-        holder.register(self.name, lambda: indices, names.ROLES[self.name], acquired, lost)
+        holder.register(self.name, lambda: indices, names.ROLE_BY_KIND[self.name], acquired, lost)
 
     async def recheck(self) -> None:
         """Reloads each shard whose log ends before its memory. Raises LogUnavailable."""

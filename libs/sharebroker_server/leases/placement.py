@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from sharebroker_server.leases.names import PARTITION, ROLES, kind_of, partitions, topic_partition
+from sharebroker_server.leases.names import PARTITION, ROLE_BY_KIND, kind_of, partitions, topic_partition
 from sharebroker_server.leases.port import Member
 
 
@@ -114,7 +114,7 @@ class Placement:
 
     def _place(self, resource: str, topic_id: str, size: int) -> None:
         registered, members = self._kinds.get(kind_of(resource)), self._members.values()
-        role = registered.role if registered is not None else ROLES.get(kind_of(resource), "")
+        role = registered.role if registered is not None else ROLE_BY_KIND.get(kind_of(resource), "")
         listed = sorted(registered.resources()) if registered is not None else []
         owners = spread(partitions(topic_id, size) if size else listed, role, members)
         self._cache |= {each: (size, member) for each, member in owners.items()}

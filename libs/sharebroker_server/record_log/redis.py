@@ -19,10 +19,10 @@ from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.log_state import Segment
 from sharebroker_server.record_log.port import NO_SNAPSHOTS, Bounds, RecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.port import Link, Part, lua
+from sharebroker_server.redis_link.port import Link, Part, RedisError, lua
 from sharebroker_server.stream_log.port import LogNotWritten, LogOutOfOrder, LogUnavailable
-from sharebroker_server.stream_log.redis import FENCE, POSITION, await_read, await_write
-from sharebroker_server.telemetry.process import Appends
+from sharebroker_server.stream_log.redis import FENCE, POSITION, await_read, await_write, write_failure
+from sharebroker_server.telemetry.metrics import Appends
 
 HERE: Final = Path(__file__).parent
 APPEND: Final = lua(HERE, POSITION, FENCE, "append")
@@ -93,7 +93,10 @@ class RedisRecordStore(RecordStore):
             for snapshot in snapshots.items():
                 args += snapshot
             keys = (stored.lease, stored.log, stored.index, stored.snapshots)
-            await await_write(partition, self._append.send(keys, args))
+            try:
+                await self._append.send(keys, args)
+            except RedisError as error:
+                raise write_failure(partition, error) from error
 
     @override
     async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:

@@ -192,7 +192,7 @@ class Router:
         """The processes with the role, each once."""
         return [
             self._peer(member, TransactionCoordinatorServiceStub)
-            for member in self._with_role(names.ROLES[TRANSACTIONS])
+            for member in self._with_role(names.ROLE_BY_KIND[TRANSACTIONS])
         ]
 
     async def catalog(self) -> ClusterServiceAsyncStub:

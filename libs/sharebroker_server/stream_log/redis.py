@@ -26,7 +26,7 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
     StreamLog,
 )
-from sharebroker_server.telemetry.process import Appends
+from sharebroker_server.telemetry.metrics import Appends
 
 HERE: Final = Path(__file__).parent
 FENCE: Final = "../leases/fence"
@@ -88,7 +88,7 @@ async def await_write(name: str, reply: asyncio.Future[Any]) -> None:
     try:
         await reply
     except RedisError as error:
-        raise _write_failure(name, error) from error
+        raise write_failure(name, error) from error
 
 
 async def await_read(name: str, reply: asyncio.Future[Any]) -> Any:
@@ -99,7 +99,7 @@ async def await_read(name: str, reply: asyncio.Future[Any]) -> Any:
         raise LogUnavailable(f"{name}: {error}") from error
 
 
-def _write_failure(name: str, error: RedisError) -> LogError:
+def write_failure(name: str, error: RedisError) -> LogError:
     """Returns the meaning of a failed write: fenced, not written, or outcome unknown."""
     if isinstance(error, RedisOutcomeUnknown):
         return LogOutcomeUnknown(f"{name}: {error}")

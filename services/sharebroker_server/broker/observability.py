@@ -16,8 +16,8 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.tracing.settings import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings, parse_address, parse_roles
 from sharebroker_server.telemetry.http import Health, HttpServer, Reply, health_page
-from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Exposition, Metrics
-from sharebroker_server.telemetry.process import Appends, LoopLag, ProcessCost, release
+from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Appends, Exposition, Metrics
+from sharebroker_server.telemetry.process import LoopLag, ProcessCost, release
 
 _log = structlog.get_logger()
 

@@ -43,7 +43,8 @@ from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.telemetry.process import Appends, release
+from sharebroker_server.telemetry.metrics import Appends
+from sharebroker_server.telemetry.process import release
 
 _log = structlog.get_logger()
 

@@ -240,7 +240,7 @@ async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
 
 def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> None:
     # Each request reads the live members: the attribute is bound, so that this calls no Python function.
-    live_members = LiveMembers(partial(getattr, base.holder.membership, "live"), PortProbe().is_refused)
+    live_members = LiveMembers(base.holder, PortProbe().is_refused)
     internal = internal_partitions(base.settings.config)
     partitions = partial(partition_count, internal, base.catalog.partitions)
     brokers = Brokers(

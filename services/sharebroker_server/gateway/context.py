@@ -15,8 +15,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.gateway.clients.coordinators import Coordinators
-from sharebroker_server.gateway.clients.leaders import Leaders
+from sharebroker_server.gateway.clients import Coordinators, Leaders
 from sharebroker_server.gateway.config import CLOSE_TIMEOUT
 from sharebroker_server.gateway.core.share_sessions import SessionCache
 from sharebroker_server.routing.router import Router

@@ -45,16 +45,16 @@ class Tools:
     address: str
 
     def __call__(self, tool: str, *arguments: str, stdin: str = "") -> Ran:
-        """What a tool did that is to succeed. Raises ToolFailed."""
+        """Runs a tool that has to succeed; returns its result. Raises ToolFailed."""
         return self.attempt(tool, *arguments, stdin=stdin).checked()
 
     def attempt(self, tool: str, *arguments: str, stdin: str = "") -> Ran:
-        """What a tool did."""
+        """Runs a tool; returns its result."""
         return run_tool(MAIN[tool], *self._where(tool, arguments), stdin=stdin)
 
     @contextlib.contextmanager
     def running(self, tool: str, *arguments: str) -> Iterator[IO[str]]:
-        """The output of a tool that runs until the end of the block."""
+        """Provides the output of a tool that runs until the end of the block."""
         command = java(MAIN[tool], *self._where(tool, arguments))
         with subprocess.Popen(
             command, env=java_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -66,13 +66,13 @@ class Tools:
                 process.terminate()
 
     def topic(self, partitions: int = 1) -> str:
-        """A topic of its own."""
+        """Creates a topic for one test."""
         name = unique("topic")
         self("kafka-topics", "--create", "--topic", name, "--partitions", str(partitions))
         return name
 
     def group(self) -> str:
-        """The id of a group that starts at the beginning."""
+        """Creates a group that starts at the log start; returns its id."""
         name = unique("group")
         of_group = ("--entity-type", "groups", "--entity-name", name)
         self("kafka-configs", "--alter", *of_group, "--add-config", "share.auto.offset.reset=earliest")
@@ -85,7 +85,7 @@ class Tools:
 
 @pytest.fixture(scope="session")
 def tools() -> Iterator[Tools]:
-    """Kafka's tools and a Sharebroker of their own."""
+    """Provides Kafka's tools and a Sharebroker of their own."""
     with one_process() as cluster:
         yield Tools(cluster.kafka)
 

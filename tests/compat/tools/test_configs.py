@@ -11,7 +11,7 @@ OF_ALL = ("--entity-type", "brokers", "--entity-default")
 
 
 def set_on(tools: Tools, *entity: str) -> dict[str, str]:
-    """What kafka-configs shows as set on an entity, with where each value comes from."""
+    """Returns the configs that kafka-configs lists for an entity, with the source of each value."""
     head, *lines = tools("kafka-configs", "--describe", *entity).lines
     assert head.endswith("are:")
     return dict(line.strip().split(" sensitive=false synonyms=") for line in lines)

@@ -1,4 +1,4 @@
-"""Consumer groups by Kafka's tools: read with, looked at, moved and deleted."""
+"""Consumer groups by Kafka's tools: consumed, described, reset and deleted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.support.client import unique
 
 
 def table(lines: list[str]) -> list[list[str]]:
-    """The rows of a tool's table, without its head."""
+    """Returns the rows of a tool's table, without its header."""
     return [line.split() for line in lines[1:]]
 
 

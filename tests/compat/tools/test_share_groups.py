@@ -1,4 +1,4 @@
-"""kafka-share-groups and kafka-groups: what operators do with share groups, in their order."""
+"""kafka-share-groups and kafka-groups: an operator's work with share groups, in order."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ KEYED = ("--reader-property", "parse.key=true", "--reader-property", "key.separa
 
 
 def table(lines: Sequence[str]) -> list[dict[str, str]]:
-    """Rows by the names of their columns, in order: the tools have none."""
+    """Returns rows by the names of their columns, sorted: the tools do not sort them."""
     names, *rows = [re.sub(r" +\(", "(", line).split() for line in lines]
     return [dict(zip(names, row, strict=True)) for row in sorted(rows)]
 
 
 @pytest.fixture(scope="module")
 def topic(tools: Tools) -> str:
-    """Two partitions with two records each."""
+    """Creates two partitions with two records each."""
     name = tools.topic(2)
     tools("kafka-console-producer", "--topic", name, *KEYED, stdin=RECORDS)
     return name

@@ -1,4 +1,4 @@
-"""The tools at three brokers: each knows all, leads its share, and takes what is for the controller."""
+"""The tools at three brokers: each lists all, leads its share, and accepts requests for the controller."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.testkit.waiting import until
 
 @pytest.fixture(scope="module")
 def brokers() -> Iterator[dict[str, Tools]]:
-    """The tools at each broker by its id, once all know of each other."""
+    """Provides the tools at each broker by its id, once every broker lists all others."""
     with three_brokers() as cluster:
         found = {str(node): Tools(serve.kafka) for node, serve in enumerate(cluster.processes, 1)}
         for tools in found.values():

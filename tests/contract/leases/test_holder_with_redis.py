@@ -42,7 +42,7 @@ async def test_shards_move_as_brokers_join_and_leave(redis_url: str, redis_link:
             second.owned
         )
 
-        await proxy.refuse()  # the second process is cut off: it must stop, the first may take over
+        await proxy.refuse()  # the second process is disconnected: it must stop, the first may take over
         await eventually(lambda: not second.owned and set(first.owned) == SHARDS)
         assert not any(second.holder.holds(shard) for shard in SHARDS)
 
@@ -51,7 +51,9 @@ async def test_shards_move_as_brokers_join_and_leave(redis_url: str, redis_link:
         moved = set(second.owned)
         await second.holder.stop()
         await eventually(lambda: set(first.owned) == SHARDS)
-        assert all(first.owned[shard] >= 5 for shard in moved)  # there, cut off, back, there, back
+        assert all(
+            first.owned[shard] >= 5 for shard in moved
+        )  # connected, disconnected, connected, disconnected, connected
         await link.close()
     await first.holder.stop()
     assert first.owned == {}

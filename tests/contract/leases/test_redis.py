@@ -1,4 +1,4 @@
-"""What every lease store promises: the memory twin, and Redis on each server there is."""
+"""The guarantees of every lease store: the store in memory, and Redis on each available server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ B = "share-coordinator:2"
 
 @dataclass
 class Stage:
-    """A store, and a way to let a lease or an announcement of 60 s run out."""
+    """A store, and a way to expire a lease or an announcement of 60 s."""
 
     store: LeaseStore
     expire: Callable[[], Awaitable[None]]
@@ -44,7 +44,7 @@ async def stage(request: pytest.FixtureRequest, redis_servers: Servers) -> Async
 
 
 async def _age(link: Link) -> None:
-    """Let everything expire: what Redis's clock cannot be told, the stored times can."""
+    """Expires everything: Redis's clock cannot be changed, the stored times can."""
     for resource in (A, B):
         if await link.call("HGET", Keys().lease(resource), "expires_ms", timeout=5.0) is not None:
             await link.call("HSET", Keys().lease(resource), "expires_ms", 1, timeout=5.0)

@@ -1,4 +1,4 @@
-"""Lease stores that cannot be asked say so within their deadline."""
+"""Lease stores that are unavailable raise an error within their deadline."""
 
 from __future__ import annotations
 

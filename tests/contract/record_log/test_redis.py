@@ -1,4 +1,4 @@
-"""What every record store promises: the memory twin, and Redis streams on each server there is."""
+"""The guarantees of every record store: the store in memory, and Redis streams on each available server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sharebroker_server.stream_log.port import (
     LogOutOfOrder,
     LogUnavailable,
 )
-from sharebroker_server.telemetry.process import Appends
+from sharebroker_server.telemetry.metrics import Appends
 from tests.support.lease import Lease
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
@@ -53,11 +53,11 @@ class Stores:
     appends: Appends = field(default_factory=Appends)
 
     async def owned(self, owner: str = "1/1") -> int:
-        """Claim the partition and tell its epoch."""
+        """Claims the partition and returns its epoch."""
         return (await self.leases.claim(NAME, owner, 60.0, force=True)).epoch
 
     async def filled(self, count: int) -> int:
-        """`count` batches of three records from offset 0; tells the epoch."""
+        """Appends `count` batches of three records from offset 0; returns the epoch."""
         epoch = await self.owned()
         await self.records.append(NAME, epoch, [stored(3 * i) for i in range(count)])
         return epoch
@@ -67,7 +67,7 @@ class Stores:
 
 
 class StoredLease(Lease):
-    """A lease in Redis; `reclaimed` is called whenever its epoch was to be raised."""
+    """A lease in Redis; `reclaimed` is called whenever its epoch had to be raised."""
 
     def __init__(self, link: RedisLink, reclaimed: Callable[[], None] = lambda: None) -> None:
         super().__init__()
@@ -291,7 +291,7 @@ async def test_leader_opens_the_log_of_its_predecessor(stores: Stores) -> None:
 
 @pytest.fixture(params=sorted(binaries()))
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server of this test's own, on the append-only file."""
+    """Starts a server for one test, with an append-only file."""
     with running(request.param, "--appendonly", "yes", "--appendfsync", "always") as own:
         yield own
 

@@ -12,7 +12,7 @@ from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.telemetry.process import Appends
+from sharebroker_server.telemetry.metrics import Appends
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.servers import kinds
@@ -142,7 +142,7 @@ async def test_trimming_keeps_positions(stores: Stores) -> None:
     await stores.log.append(SHARD, epoch, 1, [b"a", b"b", b"c"])
     await stores.log.trim(SHARD, epoch, 3)
     assert await stores.log.read(SHARD, 0, 10) == [Entry(3, b"c")]
-    await stores.log.trim(SHARD, epoch, 2)  # already gone: harmless
+    await stores.log.trim(SHARD, epoch, 2)  # already deleted: harmless
     await stores.log.append(SHARD, epoch, 4, [b"d"])
     assert [entry.position for entry in await stores.log.read(SHARD, 0, 10)] == [3, 4]
 

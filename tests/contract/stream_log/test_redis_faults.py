@@ -27,7 +27,7 @@ QUICK = LinkSettings(stall=2.0, attempt=1.0, backoff=0.01, backoff_max=0.05)
 
 @pytest.fixture(params=sorted(binaries()))
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A server of this test's own, on the append-only file."""
+    """Starts a server for one test, with an append-only file."""
     with running(request.param, "--appendonly", "yes", "--appendfsync", "always") as own:
         yield own
 
@@ -85,7 +85,7 @@ async def test_restarted_server_keeps_acknowledged_appends(server: Server, link:
     server.kill()
     with pytest.raises((LogNotWritten, LogOutcomeUnknown)):
         await log.append(SHARD, epoch, 2, [b"b"])
-    with pytest.raises(LogNotWritten):  # known to be away by now
+    with pytest.raises(LogNotWritten):  # known to be unavailable by now
         await log.append(SHARD, epoch, 2, [b"b"])
     with pytest.raises(LogNotWritten):
         await log.trim(SHARD, epoch, 2)

@@ -11,6 +11,6 @@ from tests.support.client import Client, connected
 
 @pytest.fixture
 async def client(server: str) -> AsyncIterator[Client]:
-    """Raw stubs of a running Sharebroker: one process, then four."""
+    """Provides raw stubs of a running Sharebroker: one process, then four."""
     async with connected(server) as client:
         yield client

@@ -1,4 +1,4 @@
-"""The cluster changes under those who consume: topics go, partitions come, members fall silent."""
+"""The cluster changes during consumption: topics are deleted, partitions are added, members stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.testkit.waiting import eventually
 
 
 class Stream:
-    """A Consume stream whose records and results a test looks at."""
+    """A Consume stream whose records and results a test checks."""
 
     def __init__(self, call: grpc.aio.StreamStreamCall[share.ConsumeRequest, share.ConsumeResponse]) -> None:
         self._call = call
@@ -26,7 +26,7 @@ class Stream:
         self.results: dict[int, ErrorCode] = {}
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Read until the condition holds."""
+        """Reads until the condition holds."""
         while not condition():
             response = await self._call.read()
             assert isinstance(response, share.ConsumeResponse)
@@ -34,7 +34,7 @@ class Stream:
             self.results |= {result.id: ErrorCode(result.error_code) for result in response.results}
 
     async def accept(self, number: int, record: share.ShareRecord, kind: int = ACCEPT) -> ErrorCode:
-        """Accept a record, or say something else of it; the result."""
+        """Acknowledges a record, by default with ACCEPT; returns the result."""
         acknowledgement = delivery.Acknowledgement(
             id=number,
             topic_id=record.topic_id,
@@ -48,13 +48,13 @@ class Stream:
         return self.results[number]
 
     def texts(self) -> set[str]:
-        """What came."""
+        """Returns the texts of the received records."""
         return {record.text for record in self.records}
 
 
 @asynccontextmanager
 async def consuming(client: Client, group_id: str, *topics: str) -> AsyncIterator[Stream]:
-    """A stream with credit for ten records."""
+    """Provides a stream with credit for ten records."""
     call = client.share.Consume(timeout=TIMEOUT)
     subscribe = share.ConsumeRequest.Subscribe(group_id=group_id, topics=topics, decode=True, as_text=True)
     await call.write(share.ConsumeRequest(subscribe=subscribe, credit=10))
@@ -153,7 +153,7 @@ async def test_acknowledgement_without_a_type_is_rejected(client: Client) -> Non
 
 
 async def test_records_of_a_broken_connection_are_redelivered_at_once(client: Client, server: str) -> None:
-    """Long before their locks run out, and although nobody said that they are released."""
+    """Long before their locks time out, and without a release request."""
     topic, _ = await client.create()
     group_id = await client.group(share_record_lock_duration_ms="60000")
     await client.publish(topic, ["a", "b"])

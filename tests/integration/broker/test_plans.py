@@ -1,4 +1,6 @@
-"""Planned batches over gRPC: planned once, given again until committed, fenced, never given to two."""
+"""Planned batches over gRPC: planned once, returned again until committed, fenced, delivered to one consumer
+only.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ RECORDS = 20
 
 
 async def driver_of(client: Client, partitions: int = 1, records: int = RECORDS, **configs: str) -> Driver:
-    """An open session on a new topic with records, evenly spread."""
+    """Provides an open session on a new topic with evenly spread records."""
     topic, _ = await client.create(partitions)
     for partition in range(partitions if records else 0):
         await client.publish(topic, map(str, range(records // partitions)), partition=partition)
@@ -135,7 +137,7 @@ async def test_staged_verdicts_are_applied_once_with_the_commit(client: Client) 
     assert await driver.plan(10) == planned
     following = await driver.plan(10, planned, batch="1")
     assert following == [(0, 4, 5), (0, 10, 17)]
-    # Whoever commits the first batch again must not touch what of it is part of the next.
+    # A second commit of the first batch must not affect its records that are part of the next batch.
     assert await driver.plan(10, planned, batch="1") == following
     told = await refusal(driver.stage([(0, 4, 5)], REJECT))
     assert (told.code, told.fields) == (ErrorCode.INVALID_REQUEST, ("batch",))

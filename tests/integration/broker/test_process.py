@@ -18,7 +18,7 @@ from tests.testkit.waiting import eventually
 
 
 async def probe(question: str, url: str) -> subprocess.CompletedProcess[str]:
-    """`sharebroker probe` as a container's health check runs it."""
+    """Runs `sharebroker probe` as a container's health check does."""
     main = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
     command = [*main, "probe", question, "--url", url]
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)

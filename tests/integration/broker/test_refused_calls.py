@@ -1,4 +1,4 @@
-"""Calls that are refused as a whole: gRPC status, ErrorInfo, the fields at fault; nothing changes."""
+"""Calls rejected as a whole: gRPC status, ErrorInfo, the invalid fields; nothing changes."""
 
 from __future__ import annotations
 
@@ -12,90 +12,90 @@ from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
-from tests.integration.broker.world import World, undisturbed
+from tests.integration.broker.harness import Harness, undisturbed
 from tests.support.client import TIMEOUT, Client, refusal, unique
 
-Call = Callable[[World], Awaitable[Any]]
+Call = Callable[[Harness], Awaitable[Any]]
 
 
 def publish(topic: str | None = None, **record: Any) -> Call:
-    def call(world: World) -> Awaitable[Any]:
+    def call(harness: Harness) -> Awaitable[Any]:
         records = [produce.PublishRecord(**record)] if record else []
-        request = produce.PublishRequest(topic=world.topic if topic is None else topic, records=records)
-        return world.client.produce.Publish(request, timeout=TIMEOUT)
+        request = produce.PublishRequest(topic=harness.topic if topic is None else topic, records=records)
+        return harness.client.produce.Publish(request, timeout=TIMEOUT)
 
     return call
 
 
 def acquire(**changes: Any) -> Call:
-    def call(world: World) -> Awaitable[Any]:
+    def call(harness: Harness) -> Awaitable[Any]:
         fields: dict[str, Any] = {
-            "group_id": world.group_id,
-            "topics": [world.topic],
+            "group_id": harness.group_id,
+            "topics": [harness.topic],
             "max_records": 1,
         } | changes
-        return world.client.share.Acquire(share.AcquireRequest(**fields), timeout=TIMEOUT)
+        return harness.client.share.Acquire(share.AcquireRequest(**fields), timeout=TIMEOUT)
 
     return call
 
 
 def acknowledge(**changes: Any) -> Call:
-    def call(world: World) -> Awaitable[Any]:
-        fields: dict[str, Any] = {"topic": world.topic, "lock_token": 1, "type": 1} | changes
+    def call(harness: Harness) -> Awaitable[Any]:
+        fields: dict[str, Any] = {"topic": harness.topic, "lock_token": 1, "type": 1} | changes
         request = share.AcknowledgeRequest(
-            group_id=world.group_id,
-            member_id=world.member,
+            group_id=harness.group_id,
+            member_id=harness.member,
             acknowledgements=[share.AcknowledgeRequest.Decision(**fields)],
         )
-        return world.client.share.Acknowledge(request, timeout=TIMEOUT)
+        return harness.client.share.Acknowledge(request, timeout=TIMEOUT)
 
     return call
 
 
 def heartbeat(**changes: Any) -> Call:
-    def call(world: World) -> Awaitable[Any]:
+    def call(harness: Harness) -> Awaitable[Any]:
         fields: dict[str, Any] = {"group_id": unique("g"), "member_id": "m", "member_epoch": 1} | changes
         if "group_id" in changes and changes["group_id"] is None:
-            fields["group_id"] = world.group_id
+            fields["group_id"] = harness.group_id
         request = groups.ShareGroupHeartbeatRequest(**fields)
-        return world.client.share.ShareGroupHeartbeat(request, timeout=TIMEOUT)
+        return harness.client.share.ShareGroupHeartbeat(request, timeout=TIMEOUT)
 
     return call
 
 
 def fetch(**changes: Any) -> Call:
-    def call(world: World) -> Awaitable[Any]:
+    def call(harness: Harness) -> Awaitable[Any]:
         fields: dict[str, Any] = {
-            "group_id": world.group_id,
+            "group_id": harness.group_id,
             "member_id": unique("m"),
             "max_records": 1,
         } | changes
-        return world.client.share.ShareFetch(share.ShareFetchRequest(**fields), timeout=TIMEOUT)
+        return harness.client.share.ShareFetch(share.ShareFetchRequest(**fields), timeout=TIMEOUT)
 
     return call
 
 
 def session_acknowledge(**changes: Any) -> Call:
-    def call(world: World) -> Awaitable[Any]:
+    def call(harness: Harness) -> Awaitable[Any]:
         fields: dict[str, Any] = {
-            "group_id": world.group_id,
+            "group_id": harness.group_id,
             "member_id": unique("m"),
             "share_session_epoch": 1,
         } | changes
-        return world.client.share.ShareAcknowledge(share.ShareAcknowledgeRequest(**fields), timeout=TIMEOUT)
+        return harness.client.share.ShareAcknowledge(share.ShareAcknowledgeRequest(**fields), timeout=TIMEOUT)
 
     return call
 
 
 def inspect(**changes: Any) -> Call:
-    def call(world: World) -> Awaitable[Any]:
+    def call(harness: Harness) -> Awaitable[Any]:
         fields: dict[str, Any] = {
-            "group_id": world.group_id,
-            "topic_id": world.topic_id,
+            "group_id": harness.group_id,
+            "topic_id": harness.topic_id,
             "partition": 0,
         } | changes
         request = state.InspectShareGroupStateRequest(**fields)
-        return world.client.admin.InspectShareGroupState(request, timeout=TIMEOUT)
+        return harness.client.admin.InspectShareGroupState(request, timeout=TIMEOUT)
 
     return call
 
@@ -200,8 +200,8 @@ CASES: dict[str, tuple[Call, ErrorCode, str | None]] = {
 
 
 async def test_invalid_calls_are_rejected_and_change_nothing(client: Client) -> None:
-    async with undisturbed(client) as world:
-        refused = {name: await refusal(call(world)) for name, (call, _, _) in CASES.items()}
+    async with undisturbed(client) as harness:
+        refused = {name: await refusal(call(harness)) for name, (call, _, _) in CASES.items()}
     for name, (_, code, field) in CASES.items():
         assert refused[name].code is code, name
         assert refused[name].text, name
@@ -210,10 +210,10 @@ async def test_invalid_calls_are_rejected_and_change_nothing(client: Client) -> 
 
 
 async def test_heartbeat_with_a_wrong_epoch_is_fenced(client: Client) -> None:
-    async with undisturbed(client) as world:
+    async with undisturbed(client) as harness:
         group_id, member, other = await client.group(), unique("m"), (await client.create())[0]
         epochs = [0]
-        for topics in ([world.topic], [world.topic, other], [other]):
+        for topics in ([harness.topic], [harness.topic, other], [other]):
             joined = await client.heartbeat(group_id, member, epochs[-1], topics)
             assert joined.member_epoch > epochs[-1]
             epochs.append(joined.member_epoch)
@@ -228,17 +228,17 @@ async def test_heartbeat_with_a_wrong_epoch_is_fenced(client: Client) -> None:
 
 
 async def test_wrong_session_epochs_are_rejected(client: Client) -> None:
-    async with undisturbed(client) as world:
+    async with undisturbed(client) as harness:
         fetches = fetch(member_id="s1", share_session_epoch=0, max_records=0)
-        await fetches(world)
+        await fetches(harness)
         for epoch in (2, 7):
-            refused = await refusal(fetch(member_id="s1", share_session_epoch=epoch)(world))
+            refused = await refusal(fetch(member_id="s1", share_session_epoch=epoch)(harness))
             assert refused.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-        await fetch(member_id="s1", share_session_epoch=1, max_records=0)(world)
+        await fetch(member_id="s1", share_session_epoch=1, max_records=0)(harness)
         for call in (fetch(member_id="s1", share_session_epoch=1), session_acknowledge(member_id="s1")):
-            assert (await refusal(call(world))).code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-        await session_acknowledge(member_id="s1", share_session_epoch=-1)(world)
-        refused = await refusal(fetch(member_id="s1", share_session_epoch=2)(world))
+            assert (await refusal(call(harness))).code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        await session_acknowledge(member_id="s1", share_session_epoch=-1)(harness)
+        refused = await refusal(fetch(member_id="s1", share_session_epoch=2)(harness))
         assert refused.code is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
@@ -305,6 +305,6 @@ async def test_consume_stream_with_an_invalid_topic_is_rejected(client: Client) 
 
 
 async def test_oversized_message_is_rejected_and_the_connection_stays_open(client: Client) -> None:
-    async with undisturbed(client) as world:
-        refused = await refusal(publish(value=bytes(64 * 1024 * 1024))(world))
+    async with undisturbed(client) as harness:
+        refused = await refusal(publish(value=bytes(64 * 1024 * 1024))(harness))
         assert refused.code is ErrorCode.MESSAGE_TOO_LARGE

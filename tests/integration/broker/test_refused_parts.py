@@ -1,4 +1,4 @@
-"""What is refused in band, each part of a request by itself: code and text beside it; nothing changes."""
+"""Requests whose parts are rejected one by one, each with code and text; nothing changes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.records.batches import CODECS, BatchBuilder
-from tests.integration.broker.world import HELD, RECORDS, World, undisturbed
+from tests.integration.broker.harness import HELD, RECORDS, Harness, undisturbed
 from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, decision, refusal, unique
 
 UNKNOWN_ID = "A" * 22
 
 
 def codes(parts: Iterable[Any]) -> list[ErrorCode]:
-    """The code of each part, all with a text where something is wrong."""
+    """Returns the code of each part; every error must have a text."""
     listed = list(parts)
     assert all(part.error_message for part in listed if part.error_code), listed
     return [ErrorCode(part.error_code) for part in listed]
@@ -56,52 +56,52 @@ BAD_BATCHES: Final[Mapping[str, tuple[list[share.AcknowledgementBatch], ErrorCod
 
 
 async def test_request_with_an_invalid_acknowledgement_is_rejected_whole(client: Client) -> None:
-    async with undisturbed(client) as world:
-        asked = share.ShareFetchRequest(group_id=world.group_id, member_id=unique("other"), max_records=0)
+    async with undisturbed(client) as harness:
+        asked = share.ShareFetchRequest(group_id=harness.group_id, member_id=unique("other"), max_records=0)
         await client.share.ShareFetch(asked, timeout=TIMEOUT)
         refused = {}
         for epoch, (name, (batches, _)) in enumerate(BAD_BATCHES.items(), 1):
             answer = await client.share.ShareAcknowledge(
-                _session_acknowledge(world, asked.member_id, epoch, batches), timeout=TIMEOUT
+                _session_acknowledge(harness, asked.member_id, epoch, batches), timeout=TIMEOUT
             )
             (refused[name],) = codes(answer.responses[0].partitions)
         assert refused == {name: code for name, (_, code) in BAD_BATCHES.items()}
 
 
 async def test_session_receives_an_error_per_unknown_partition(client: Client) -> None:
-    async with undisturbed(client) as world:
+    async with undisturbed(client) as harness:
         member = unique("other")
         partitions = [share.ShareFetchRequest.FetchPartition(partition_index=index) for index in (0, 1, -1)]
         answer = await client.share.ShareFetch(
             share.ShareFetchRequest(
-                group_id=world.group_id,
+                group_id=harness.group_id,
                 member_id=member,
                 max_records=0,
                 topics=[
-                    share.ShareFetchRequest.FetchTopic(topic_id=world.topic_id, partitions=partitions),
+                    share.ShareFetchRequest.FetchTopic(topic_id=harness.topic_id, partitions=partitions),
                     share.ShareFetchRequest.FetchTopic(topic_id=UNKNOWN_ID, partitions=partitions[:1]),
                 ],
             ),
             timeout=TIMEOUT,
         )
         assert not answer.error_code
-        request = _session_acknowledge(world, member, 1, runs((0, 0, [1])))
+        request = _session_acknowledge(harness, member, 1, runs((0, 0, [1])))
         request.topics[0].topic_id = UNKNOWN_ID
         refused = await client.share.ShareAcknowledge(request, timeout=TIMEOUT)
         assert codes(refused.responses[0].partitions) == [ErrorCode.UNKNOWN_TOPIC_ID]
-        request = _session_acknowledge(world, member, 2, runs((0, 0, [1])))
+        request = _session_acknowledge(harness, member, 2, runs((0, 0, [1])))
         request.topics[0].partitions[0].partition_index = 7
         refused = await client.share.ShareAcknowledge(request, timeout=TIMEOUT)
         assert codes(refused.responses[0].partitions) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
 def _session_acknowledge(
-    world: World, member: str, epoch: int, batches: list[share.AcknowledgementBatch]
+    harness: Harness, member: str, epoch: int, batches: list[share.AcknowledgementBatch]
 ) -> share.ShareAcknowledgeRequest:
-    topic = share.ShareAcknowledgeRequest.AcknowledgeTopic(topic_id=world.topic_id)
+    topic = share.ShareAcknowledgeRequest.AcknowledgeTopic(topic_id=harness.topic_id)
     topic.partitions.add(partition_index=0, acknowledgement_batches=batches)
     return share.ShareAcknowledgeRequest(
-        group_id=world.group_id, member_id=member, share_session_epoch=epoch, topics=[topic]
+        group_id=harness.group_id, member_id=member, share_session_epoch=epoch, topics=[topic]
     )
 
 
@@ -110,14 +110,14 @@ def _session_acknowledge(
 
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT, RENEW])
 async def test_foreign_and_invented_lock_tokens_are_rejected(client: Client, kind: int) -> None:
-    async with undisturbed(client) as world:
-        first, second = world.held[0], world.held[1]
+    async with undisturbed(client) as harness:
+        first, second = harness.held[0], harness.held[1]
         swapped = share.ShareRecord()
         swapped.CopyFrom(first)
         swapped.lock_token = second.lock_token + 12_345
         refused = ErrorCode.INVALID_RECORD_STATE
-        assert await client.acknowledge(world.group_id, world.member, [swapped], kind) == [refused]
-        assert await client.acknowledge(world.group_id, unique("thief"), [first], kind) == [refused]
+        assert await client.acknowledge(harness.group_id, harness.member, [swapped], kind) == [refused]
+        assert await client.acknowledge(harness.group_id, unique("thief"), [first], kind) == [refused]
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT, RENEW])
@@ -128,7 +128,7 @@ async def test_late_lock_token_is_rejected_for_any_holder(client: Client, kind: 
     await client.publish(topic, ["a", "b"])
     late = await client.acquire_all(group_id, topic, 2, "slow")
     assert await client.acknowledge(group_id, "slow", late, RELEASE) == [0, 0]
-    for member in ("slow", "quick"):  # the same member's new lock is another one too
+    for member in ("slow", "quick"):  # the same member's new lock has another token
         current = await client.acquire_all(group_id, topic, 2, member)
         assert [record.delivery_count for record in current] == [2 if member == "slow" else 3] * 2
         assert await client.acknowledge(group_id, "slow", late, kind) == [ErrorCode.INVALID_RECORD_STATE] * 2
@@ -185,11 +185,11 @@ BAD_RECORDS: Final[Mapping[str, tuple[bytes, ErrorCode]]] = {
 
 async def test_invalid_record_batches_do_not_fail_valid_ones(client: Client) -> None:
     good_topic, _ = await client.create()
-    async with undisturbed(client) as world:
+    async with undisturbed(client) as harness:
         refused = {}
         for number, (name, (data, _)) in enumerate(BAD_RECORDS.items()):
             request = produce.ProduceRequest()
-            request.topic_data.add(topic_id=world.topic_id).partition_data.add(index=0, records=data)
+            request.topic_data.add(topic_id=harness.topic_id).partition_data.add(index=0, records=data)
             request.topic_data.add(name=good_topic).partition_data.add(index=0, records=bytes(batch()))
             answer = await client.produce.Produce(request, timeout=TIMEOUT)
             (bad,), (good,) = (topic.partition_responses for topic in answer.responses)
@@ -200,12 +200,12 @@ async def test_invalid_record_batches_do_not_fail_valid_ones(client: Client) -> 
 
 
 async def test_batches_for_unknown_partitions_are_rejected(client: Client) -> None:
-    async with undisturbed(client) as world:
+    async with undisturbed(client) as harness:
         request = produce.ProduceRequest()
-        request.topic_data.add(topic_id=world.topic_id).partition_data.add(index=1, records=bytes(batch()))
+        request.topic_data.add(topic_id=harness.topic_id).partition_data.add(index=1, records=bytes(batch()))
         request.topic_data.add(topic_id=UNKNOWN_ID).partition_data.add(index=0, records=bytes(batch()))
         request.topic_data.add(name="no spaces").partition_data.add(index=0, records=bytes(batch()))
-        wrong = request.topic_data.add(topic_id=world.topic_id, name="another")
+        wrong = request.topic_data.add(topic_id=harness.topic_id, name="another")
         wrong.partition_data.add(index=0, records=bytes(batch()))
         answer = await client.produce.Produce(request, timeout=TIMEOUT)
         assert codes(topic.partition_responses[0] for topic in answer.responses) == [
@@ -216,7 +216,7 @@ async def test_batches_for_unknown_partitions_are_rejected(client: Client) -> No
         ]
 
 
-# Topics and settings
+# Topics and configs
 
 BAD_TOPICS: Final[Mapping[str, tuple[dict[str, Any], ErrorCode]]] = {
     "no name": ({"name": ""}, ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -232,11 +232,11 @@ BAD_TOPICS: Final[Mapping[str, tuple[dict[str, Any], ErrorCode]]] = {
 
 
 async def test_invalid_topics_do_not_fail_valid_ones(client: Client) -> None:
-    async with undisturbed(client) as world:
+    async with undisturbed(client) as harness:
         request = cluster.CreateTopicsRequest()
         for fields, _ in BAD_TOPICS.values():
             request.topics.add(**fields)
-        request.topics.add(name=world.topic)
+        request.topics.add(name=harness.topic)
         good = unique("good")
         request.topics.add(name=good)
         answer = await client.admin.CreateTopics(request, timeout=TIMEOUT)
@@ -244,7 +244,7 @@ async def test_invalid_topics_do_not_fail_valid_ones(client: Client) -> None:
         assert dict(zip(BAD_TOPICS, refused, strict=True)) == {n: code for n, (_, code) in BAD_TOPICS.items()}
         assert (existing, made) == (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE)
         grow = cluster.CreatePartitionsRequest()
-        grow.topics.add(name=world.topic, count=1)
+        grow.topics.add(name=harness.topic, count=1)
         grow.topics.add(name="nowhere", count=2)
         grown = await client.admin.CreatePartitions(grow, timeout=TIMEOUT)
         assert codes(grown.results) == [ErrorCode.INVALID_PARTITIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -266,12 +266,12 @@ BAD_SETTINGS: Final[Mapping[str, tuple[int, str, str]]] = {
 
 
 async def test_invalid_configs_are_rejected(client: Client) -> None:
-    async with undisturbed(client) as world:
+    async with undisturbed(client) as harness:
         for name, (kind, key, value) in BAD_SETTINGS.items():
             request = cluster.IncrementalAlterConfigsRequest()
             resource = request.resources.add(
                 resource_type=cluster.ResourceType.ValueType(kind),
-                resource_name=world.group_id if kind == cluster.RESOURCE_TYPE_GROUP else "",
+                resource_name=harness.group_id if kind == cluster.RESOURCE_TYPE_GROUP else "",
             )
             resource.configs.add(name=key, value=value)
             answer = await client.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
@@ -283,29 +283,29 @@ async def test_invalid_configs_are_rejected(client: Client) -> None:
 
 
 async def test_offsets_of_a_non_empty_group_cannot_change(client: Client) -> None:
-    async with undisturbed(client) as world:
-        await client.heartbeat(world.group_id, "present", 0, [world.topic])
-        assert (await refusal(_alter(world))).code is ErrorCode.NON_EMPTY_GROUP
-        forget = groups.DeleteShareGroupOffsetsRequest(group_id=world.group_id, topic_names=[world.topic])
+    async with undisturbed(client) as harness:
+        await client.heartbeat(harness.group_id, "present", 0, [harness.topic])
+        assert (await refusal(_alter(harness))).code is ErrorCode.NON_EMPTY_GROUP
+        forget = groups.DeleteShareGroupOffsetsRequest(group_id=harness.group_id, topic_names=[harness.topic])
         refused = await refusal(client.admin.DeleteShareGroupOffsets(forget, timeout=TIMEOUT))
         assert refused.code is ErrorCode.NON_EMPTY_GROUP
-        delete = groups.DeleteGroupsRequest(group_ids=[world.group_id, "nobody"])
+        delete = groups.DeleteGroupsRequest(group_ids=[harness.group_id, "nobody"])
         assert codes((await client.admin.DeleteGroups(delete, timeout=TIMEOUT)).results) == [
             ErrorCode.NON_EMPTY_GROUP,
             ErrorCode.GROUP_ID_NOT_FOUND,
         ]
-        await client.heartbeat(world.group_id, "present", -1)
+        await client.heartbeat(harness.group_id, "present", -1)
 
 
 async def test_offsets_of_unknown_partitions_are_rejected(client: Client) -> None:
-    async with undisturbed(client) as world:
-        answer = await _alter(world, ("nowhere", 0, 1), (world.topic, 1, 1), (world.topic, 0, -7))
+    async with undisturbed(client) as harness:
+        answer = await _alter(harness, ("nowhere", 0, 1), (harness.topic, 1, 1), (harness.topic, 0, -7))
         assert [codes(topic.partitions) for topic in answer.responses] == [
             [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
             [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
             [ErrorCode.INVALID_REQUEST],
         ]
-        forget = groups.DeleteShareGroupOffsetsRequest(group_id=world.group_id, topic_names=["nowhere"])
+        forget = groups.DeleteShareGroupOffsetsRequest(group_id=harness.group_id, topic_names=["nowhere"])
         forgotten = await client.admin.DeleteShareGroupOffsets(forget, timeout=TIMEOUT)
         assert codes(forgotten.responses) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         describe = groups.ShareGroupDescribeRequest(group_ids=["nobody"])
@@ -313,8 +313,8 @@ async def test_offsets_of_unknown_partitions_are_rejected(client: Client) -> Non
         assert codes(described.groups) == [ErrorCode.GROUP_ID_NOT_FOUND]
 
 
-async def _alter(world: World, *offsets: tuple[str, int, int]) -> groups.AlterShareGroupOffsetsResponse:
-    request = groups.AlterShareGroupOffsetsRequest(group_id=world.group_id)
-    for topic, partition, offset in offsets or ((world.topic, 0, RECORDS),):
+async def _alter(harness: Harness, *offsets: tuple[str, int, int]) -> groups.AlterShareGroupOffsetsResponse:
+    request = groups.AlterShareGroupOffsetsRequest(group_id=harness.group_id)
+    for topic, partition, offset in offsets or ((harness.topic, 0, RECORDS),):
         request.topics.add(topic_name=topic).partitions.add(partition=partition, start_offset=offset)
-    return await world.client.admin.AlterShareGroupOffsets(request, timeout=TIMEOUT)
+    return await harness.client.admin.AlterShareGroupOffsets(request, timeout=TIMEOUT)

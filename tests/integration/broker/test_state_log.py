@@ -27,7 +27,7 @@ PLENTY = 1 << 20
 
 @pytest.fixture
 async def coordinator(client: Client) -> AsyncIterator[ShareCoordinatorServiceAsyncStub]:
-    """The process that has the role: there is one."""
+    """Returns the one process that has the role."""
     nodes = (await client.admin.Metadata(admin.MetadataRequest(), timeout=TIMEOUT)).nodes
     [address] = [node.address for node in nodes if "share-coordinator" in node.roles]
     async with grpc.aio.insecure_channel(address) as channel:

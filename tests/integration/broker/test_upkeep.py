@@ -1,4 +1,4 @@
-"""What a server does by itself, by the clock: old records go, sessions that nobody uses end."""
+"""The server's periodic work: it deletes old records and evicts idle sessions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.testkit.waiting import eventually
 
 SOON = ("--set", "log.retention.check.interval.ms=200", "--set", "connections.max.idle.ms=500")
 
-pytestmark = pytest.mark.xdist_group("upkeep")  # one server for all of them
+pytestmark = pytest.mark.xdist_group("upkeep")  # one server for all tests
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ async def test_records_finished_by_every_group_are_deleted(client: Client) -> No
 
 
 async def test_records_of_an_idle_session_are_redelivered(client: Client) -> None:
-    """Long before their locks run out, and although nobody else fetches over a session."""
+    """Long before their locks time out, and although no other member fetches over a session."""
     topic, topic_id = await client.create()
     group_id, member = await client.group(), unique("idle")
     await client.heartbeat(group_id, member, 0, [topic])

@@ -1,4 +1,4 @@
-"""Records that the application never received do not count as delivered: leftovers, stalls, endings."""
+"""Records that the application never received do not count as delivered: prefetched, stalled, at close."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def short_locks(harness: Harness, lock: float = LOCK) -> str:
 
 
 async def counts(consumer: ShareConsumer, number: int) -> dict[int, int]:
-    """Accept so many records; delivery counts by offset."""
+    """Accepts this many records; returns the delivery counts by offset."""
     records = await poll_records(consumer, number, accept=True)
     return {record.offset: record.delivery_count for record in records}
 
@@ -112,7 +112,9 @@ async def test_without_prefetch_other_members_get_the_rest(harness: Harness) -> 
 
 
 async def quickly(consumer: ShareConsumer, polls: int) -> int:
-    """Work like an application that deserves to be sent records ahead; how many records it accepted."""
+    """Polls like an application that is fast enough to be sent records ahead; returns how many it
+    accepted.
+    """
     accepted = 0
     for _ in range(polls):
         records = await poll(consumer)
@@ -190,7 +192,9 @@ async def test_stalled_blocking_application_loses_no_unseen_record(harness: Harn
 
 
 async def test_blocked_event_loop_loses_no_record(harness: Harness) -> None:
-    """Nothing can be given back then; but the leader sends no more to one who does not react."""
+    """The client cannot undo an acquisition then, but the leader sends no more to a client that does not
+    react.
+    """
     await harness.produce_singly(50)
     group = await short_locks(harness)
     await harness.configure(group, share_delivery_count_limit=3)
@@ -202,7 +206,7 @@ async def test_blocked_event_loop_loses_no_record(harness: Harness) -> None:
     accept_all(held)
     left = set(range(accepted, 50))
     async with asyncio.timeout(TIMEOUT):
-        while left:  # on a busy machine some come for the first time, others for the third
+        while left:  # on a busy machine some are delivered for the first time, others for the third
             records = await consumer.poll(1.0)
             accept_all(records)
             left -= {record.offset for record in records}

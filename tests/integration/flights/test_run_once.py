@@ -1,4 +1,4 @@
-"""The main job of `make run` on the first of the flights: everything finished once, though a worker dies."""
+"""The main job of `make run` on the first flights: everything is finished once, though a worker dies."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ needs_envoy = pytest.mark.skipif(
 
 
 def configuration(server: str, port: int) -> dict[str, Any]:
-    """The one that is shipped, between free ports."""
+    """Returns the shipped configuration, with free ports."""
     text = (FOLDER / "envoy.yaml").read_text().replace("deploy/http/api.binpb", str(DESCRIPTORS))
     config: dict[str, Any] = yaml.safe_load(text)
     resources = config["static_resources"]
@@ -53,34 +53,34 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def door(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where Envoy listens, for the cluster."""
-    with envoy(cluster.address, tmp_path_factory.mktemp("envoy")) as door:
-        until(lambda: curl(f"{door}/v1/metadata")[0] == 200, SECONDS)
-        yield door
+def address(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Provides the address of Envoy's listener, for the cluster."""
+    with envoy(cluster.address, tmp_path_factory.mktemp("envoy")) as address:
+        until(lambda: curl(f"{address}/v1/metadata")[0] == 200, SECONDS)
+        yield address
 
 
 @contextmanager
 def envoy(server: str, folder: Path, tls: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Where Envoy listens, for a server; `tls` is what its cluster says of it."""
-    door, config = f"127.0.0.1:{free_port()}", folder / "envoy.yaml"
-    said = configuration(server, int(door.rpartition(":")[2]))
+    """Provides the address of Envoy's listener, for a server; `tls` is the TLS section of its cluster."""
+    address, config = f"127.0.0.1:{free_port()}", folder / "envoy.yaml"
+    said = configuration(server, int(address.rpartition(":")[2]))
     said["static_resources"]["clusters"][0] |= tls or {}
     config.write_text(yaml.safe_dump(said))
     command = [str(ENVOY), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        until(lambda: process.poll() is not None or curl(f"{door}/v1/metadata")[0] != 0, SECONDS)
+        until(lambda: process.poll() is not None or curl(f"{address}/v1/metadata")[0] != 0, SECONDS)
         assert process.poll() is None, (folder / "log").read_text()
-        yield door
+        yield address
     finally:
         process.kill()
         process.wait()
 
 
 def curl(address: str, *words: str) -> tuple[int, Any]:
-    """Status and JSON."""
+    """Returns status and JSON."""
     command = ["curl", "-s", "-w", "\n%{http_code}", "--max-time", str(SECONDS), f"http://{address}", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * SECONDS)
     body, _, status = done.stdout.rpartition("\n")
@@ -88,26 +88,26 @@ def curl(address: str, *words: str) -> tuple[int, Any]:
 
 
 @needs_envoy
-def test_the_documented_lines(door: str) -> None:
+def test_the_documented_lines(address: str) -> None:
     (example,) = _EXAMPLE.findall((ROOT / "docs" / "grpc.md").read_text())
-    script = ["bash", "-euo", "pipefail", "-c", example.replace(_DOCUMENTED, door)]
+    script = ["bash", "-euo", "pipefail", "-c", example.replace(_DOCUMENTED, address)]
     done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert '"text":"hello"' in done.stdout.replace(" ", "")
 
 
 @needs_envoy
-async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, door: str) -> None:
+async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, address: str) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(1)
         group = await client.group()
         record = json.dumps({"records": [{"text": "first"}, {"value": "c2Vjb25k"}]})
-        status, said = curl(f"{door}/v1/topics/{topic}/records", "-d", record)
+        status, said = curl(f"{address}/v1/topics/{topic}/records", "-d", record)
         assert (status, [one["offset"] for one in said["positions"]]) == (200, ["0", "1"])
         ask = {"topics": [topic], "maxRecords": 2, "maxWaitMs": 20_000, "memberId": "me", "asText": True}
         records: list[dict[str, Any]] = []
         while len(records) < 2:
-            status, said = curl(f"{door}/v1/groups/{group}/acquire", "-d", json.dumps(ask))
+            status, said = curl(f"{address}/v1/groups/{group}/acquire", "-d", json.dumps(ask))
             assert status == 200, said
             records += said["records"]
         assert [one["text"] for one in records] == ["first", "second"]
@@ -117,7 +117,7 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, doo
             for one in records
         ]
         ask = {"memberId": "me", "acknowledgements": words}
-        status, said = curl(f"{door}/v1/groups/{group}/acknowledge", "-d", json.dumps(ask))
+        status, said = curl(f"{address}/v1/groups/{group}/acknowledge", "-d", json.dumps(ask))
         assert status == 200
         assert await client.finished(group, topic_id) == {0, 1}
 
@@ -134,7 +134,7 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, doo
             "absent",
         ),
         ("/v1/groups/a/acquire", '{"topics": []}', 400, "INVALID_REQUEST", "topic"),
-        # What Envoy refuses.
+        # Requests that Envoy rejects.
         ("/v1/nothing", None, 404, "INVALID_REQUEST", "/v1/nothing"),
         ("/v1/metadata?nothing=1", None, 400, "INVALID_REQUEST", "nothing"),
         ("/v1/topics", "{", 400, "INVALID_REQUEST", ""),
@@ -149,9 +149,9 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, doo
     ],
 )
 def test_errors_have_a_status_and_a_reason(
-    door: str, path: str, body: str | None, status: int, reason: str, said: str
+    address: str, path: str, body: str | None, status: int, reason: str, said: str
 ) -> None:
-    answer = curl(f"{door}{path}", *(["-d", body] if body is not None else []))
+    answer = curl(f"{address}{path}", *(["-d", body] if body is not None else []))
     assert answer[0] == status, answer
     assert reason_of(answer[1]) == reason
     assert said in answer[1]["message"]
@@ -159,18 +159,18 @@ def test_errors_have_a_status_and_a_reason(
 
 @needs_envoy
 @pytest.mark.parametrize("header", ["Expect:", "Transfer-Encoding: chunked"])
-def test_oversized_body_is_rejected_and_not_buffered(door: str, tmp_path: Path, header: str) -> None:
+def test_oversized_body_is_rejected_and_not_buffered(address: str, tmp_path: Path, header: str) -> None:
     body = tmp_path / "body"
     body.write_text(json.dumps({"records": [{"text": "x" * 1_000_000}] * 20}))
-    status, refusal = curl(f"{door}/v1/topics/a/records", "-H", header, "--data-binary", f"@{body}")
+    status, refusal = curl(f"{address}/v1/topics/a/records", "-H", header, "--data-binary", f"@{body}")
     assert (status, refusal["code"], reason_of(refusal)) == (413, 3, "MESSAGE_TOO_LARGE")
     assert "16777216" in refusal["message"]
 
 
 @needs_envoy
 def test_unavailable_server_is_reported_as_other_errors(tmp_path: Path) -> None:
-    with envoy(f"127.0.0.1:{free_port()}", tmp_path) as door:
-        status, refusal = curl(f"{door}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
+    with envoy(f"127.0.0.1:{free_port()}", tmp_path) as address:
+        status, refusal = curl(f"{address}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
     assert (status, refusal["code"], reason_of(refusal)) == (503, 14, "NETWORK_EXCEPTION")
 
 
@@ -184,13 +184,13 @@ def test_tls_server_is_reached_with_the_documented_settings(tmp_path: Path) -> N
     options = (f"--tls-cert={ours.certificate}", f"--tls-key={ours.key}", f"--tls-ca={authority.file}")
     with (
         one_process(*options, "--set=ssl.client.auth=required") as cluster,
-        envoy(cluster.address, tmp_path, yaml.safe_load(example)) as door,
+        envoy(cluster.address, tmp_path, yaml.safe_load(example)) as address,
     ):
-        until(lambda: curl(f"{door}/v1/metadata")[0] == 200, SECONDS)
+        until(lambda: curl(f"{address}/v1/metadata")[0] == 200, SECONDS)
 
 
 def reason_of(refusal: dict[str, Any]) -> str:
-    """What a refusal's ErrorInfo says."""
+    """Returns the reason in an error's ErrorInfo."""
     info = refusal["details"][0]
     assert (info["@type"], info["domain"]) == ("type.googleapis.com/google.rpc.ErrorInfo", "sharebroker")
     assert info["metadata"]["kafka_error_code"] == str(ErrorCode[info["reason"]].value)

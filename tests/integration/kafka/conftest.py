@@ -1,4 +1,4 @@
-"""Kafka clients at each running Sharebroker."""
+"""Kafka clients for each running Sharebroker."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.integration.kafka.world import World
+from tests.integration.kafka.harness import Harness
 from tests.support import kafka_client
 from tests.support.client import connected
 from tests.support.kafka_client import KafkaClient
@@ -14,14 +14,14 @@ from tests.testkit.brokers import Cluster
 
 
 @pytest.fixture
-async def world(cluster: Cluster) -> AsyncIterator[World]:
-    """What most tests need: one process, then four."""
+async def harness(cluster: Cluster) -> AsyncIterator[Harness]:
+    """Provides the collaborators of most tests: on one process, then on four."""
     async with connected(cluster.address) as client:
-        yield World(client, cluster.kafka)
+        yield Harness(client, cluster.kafka)
 
 
 @pytest.fixture
 async def kafka(cluster: Cluster) -> AsyncIterator[KafkaClient]:
-    """A raw connection."""
+    """Provides a raw connection."""
     async with kafka_client.connected(cluster.kafka) as client:
         yield client

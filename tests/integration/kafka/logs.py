@@ -1,4 +1,4 @@
-"""Fetch and its neighbours as raw requests, for logs of any topic."""
+"""Fetch and related APIs as raw requests, for logs of any topic."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ID_SINCE = 13
 
 
 def fetch_topic(topic: str, topic_id: str, version: int, **offsets: Any) -> Any:
-    """A topic of a Fetch; `offsets` are fields of its only partition."""
+    """Returns a topic of a Fetch; `offsets` are fields of its only partition."""
     asked = part(FETCH, "FetchPartition", **{"partition": 0, "partition_max_bytes": PLENTY, **offsets})
     named = {"topic_id": topic_id} if version >= ID_SINCE else {"topic": topic}
     return part(FETCH, "FetchTopic", partitions=[asked], **named)
 
 
 async def fetch(kafka: KafkaClient, version: int, *topics: Any, **fields: Any) -> Any:
-    """The answer to a Fetch that does not wait, unless told to."""
+    """Returns the response to a Fetch, which does not wait by default."""
     fields = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": PLENTY, "topics": topics, **fields}
     return await kafka.ask(FETCH, version, **fields)
 
@@ -29,7 +29,7 @@ async def fetch(kafka: KafkaClient, version: int, *topics: Any, **fields: Any) -
 async def fetch_one(
     kafka: KafkaClient, topic: str, topic_id: str, offset: int, version: int = 18, **fields: Any
 ) -> Any:
-    """The only partition of a Fetch."""
+    """Returns the only partition of a Fetch."""
     answer = await fetch(kafka, version, fetch_topic(topic, topic_id, version, fetch_offset=offset), **fields)
     (answered,) = answer.responses
     assert (answered.topic, answered.topic_id) == ((topic, "") if version < ID_SINCE else ("", topic_id))
@@ -39,7 +39,7 @@ async def fetch_one(
 async def list_offset(
     kafka: KafkaClient, topic: str, timestamp: int, version: int = 11, partition: int = 0, **fields: Any
 ) -> Any:
-    """The only partition of a ListOffsets."""
+    """Returns the only partition of a ListOffsets."""
     asked = part(
         LIST_OFFSETS, "ListOffsetsPartition", partition_index=partition, timestamp=timestamp, **fields
     )
@@ -49,7 +49,7 @@ async def list_offset(
 
 
 def values(data: bytes) -> list[tuple[int, bytes | None]]:
-    """Offset and value of each record."""
+    """Returns offset and value of each record."""
     batches = MemoryRecords(data)
     read = []
     while (batch := batches.next_batch()) is not None:

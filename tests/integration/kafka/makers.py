@@ -1,4 +1,4 @@
-"""Clients of other makers, unmodified: aiokafka, kafka-python, librdkafka (confluent-kafka)."""
+"""Third-party clients, unmodified: aiokafka, kafka-python, librdkafka (confluent-kafka)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Sent(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A record as a consumer got it."""
+    """A record as a consumer received it."""
 
     offset: int
     timestamp: int
@@ -37,17 +37,19 @@ class Found(NamedTuple):
 
     @property
     def content(self) -> tuple[bytes | None, bytes | None, Headers]:
-        """What its producer gave it."""
+        """Returns the fields that its producer set."""
         return self.key, self.value, self.headers
 
 
 class Produce(Protocol):
-    """Sends records to a topic of the server at an address, and waits for all; settings have _ for dots."""
+    """Sends records to a topic and waits for all; the names of properties have _ for dots."""
 
     __name__: str
 
     def __call__(self, address: str, topic: str, records: Iterable[Sent], **settings: Any) -> list[int]:
-        """The records' offsets, -1 where nobody told. Raises the maker's exception for the first failure."""
+        """Returns the records' offsets, -1 where the client does not report one. Raises the client's
+        exception for the first failure.
+        """
         ...
 
 
@@ -57,12 +59,12 @@ class Consume(Protocol):
     __name__: str
 
     def __call__(self, address: str, topic: str, partition: int, count: int) -> list[Found]:
-        """So many records, or more, from the beginning on."""
+        """Returns at least this many records, from the start of the log."""
         ...
 
 
 def produce_with_aiokafka(address: str, topic: str, records: Iterable[Sent], **settings: Any) -> list[int]:
-    """aiokafka's producer."""
+    """Produces with aiokafka."""
 
     async def produce() -> list[int]:
         producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address, **settings)
@@ -91,7 +93,7 @@ def produce_with_aiokafka(address: str, topic: str, records: Iterable[Sent], **s
 def produce_with_kafka_python(
     address: str, topic: str, records: Iterable[Sent], **settings: Any
 ) -> list[int]:
-    """kafka-python's producer."""
+    """Produces with kafka-python."""
     producer = kafka_python.KafkaProducer(bootstrap_servers=address, **settings)
     try:
         under_way = [
@@ -111,7 +113,7 @@ def produce_with_kafka_python(
 
 
 def produce_with_librdkafka(address: str, topic: str, records: Iterable[Sent], **settings: Any) -> list[int]:
-    """librdkafka's producer."""
+    """Produces with librdkafka."""
     names = {name.replace("_", "."): value for name, value in settings.items()}
     producer = confluent_kafka.Producer({"bootstrap.servers": address, **names})
     offsets: dict[int, int] = {}
@@ -143,7 +145,7 @@ def produce_with_librdkafka(address: str, topic: str, records: Iterable[Sent], *
 
 
 def consume_with_aiokafka(address: str, topic: str, partition: int, count: int) -> list[Found]:
-    """aiokafka's consumer."""
+    """Consumes with aiokafka."""
 
     async def consume() -> list[Found]:
         consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=address, enable_auto_commit=False)
@@ -168,7 +170,7 @@ def consume_with_aiokafka(address: str, topic: str, partition: int, count: int) 
 
 
 def consume_with_kafka_python(address: str, topic: str, partition: int, count: int) -> list[Found]:
-    """kafka-python's consumer."""
+    """Consumes with kafka-python."""
     consumer = kafka_python.KafkaConsumer(
         bootstrap_servers=address, enable_auto_commit=False, consumer_timeout_ms=TIMEOUT * 1000
     )
@@ -187,7 +189,7 @@ def consume_with_kafka_python(address: str, topic: str, partition: int, count: i
 
 
 def consume_with_librdkafka(address: str, topic: str, partition: int, count: int) -> list[Found]:
-    """librdkafka's consumer."""
+    """Consumes with librdkafka."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": address,
@@ -209,7 +211,7 @@ def consume_with_librdkafka(address: str, topic: str, partition: int, count: int
 
 
 def share_consume_with_librdkafka(address: str, group: str, topic: str, count: int) -> list[Found]:
-    """librdkafka's share consumer; it accepts what it got."""
+    """Consumes with librdkafka's share consumer, which accepts what it received."""
     with confluent_kafka.ShareConsumer({"bootstrap.servers": address, "group.id": group}) as consumer:
         consumer.subscribe([topic])
         found: list[Found] = []

@@ -6,20 +6,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import fetch_one
-from tests.integration.kafka.world import World
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
 from tests.unit.record_log.batches import batch
 
 PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN = 0, 22, 24, 26
 EXPLICIT, IMPLICIT = 11, 12
-"""Versions of Produce: partitions are added before, or by being written to."""
+"""Versions of Produce: partitions are added to the transaction by a request before it, or by Produce
+itself.
+"""
 
 
 @dataclass
 class Writer:
-    """A producer on one connection; `name` None for one without transactions."""
+    """A producer on one connection; `name` is None for one without transactions."""
 
     kafka: KafkaClient
     topic: str
@@ -35,13 +37,13 @@ class Writer:
         return ErrorCode(answer.error_code)
 
     async def write(self, sequence: int, version: int = IMPLICIT, **other: Any) -> tuple[ErrorCode, int]:
-        """One record: the error and the offset."""
+        """Writes one record; returns the error and the offset."""
         producer = other.get("producer", self.producer)
         data = batch(1, producer=(*producer, sequence), transactional=self.name is not None)
         return await self.send(data, version)
 
     async def send(self, data: bytes, version: int = IMPLICIT) -> tuple[ErrorCode, int]:
-        """Bytes as they are."""
+        """Sends bytes unchanged."""
         asked = part(PRODUCE, "PartitionProduceData", index=0, records=data)
         named = {"topic_id": self.topic_id} if version > IMPLICIT else {"name": self.topic}
         topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
@@ -78,13 +80,13 @@ class Writer:
         return ErrorCode(answer.error_code)
 
     async def stable(self) -> tuple[int, int]:
-        """Last stable offset and high watermark."""
+        """Returns last stable offset and high watermark."""
         answer = await fetch_one(self.kafka, self.topic, self.topic_id, 0)
         return answer.last_stable_offset, answer.high_watermark
 
 
-async def writer(world: World, kafka: KafkaClient, *, transactional: bool = True) -> Writer:
-    topic, topic_id = await world.client.create(1)
+async def writer(harness: Harness, kafka: KafkaClient, *, transactional: bool = True) -> Writer:
+    topic, topic_id = await harness.client.create(1)
     made = Writer(kafka, topic, topic_id, unique("writer") if transactional else None)
     assert await made.init() is ErrorCode.NONE
     return made

@@ -1,4 +1,4 @@
-"""Administration with programs' own clients, unmodified: librdkafka (confluent-kafka) and kafka-python."""
+"""Administration with unmodified clients: librdkafka (confluent-kafka) and kafka-python."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 
 def done(futures: dict[Any, Future[T]]) -> T:
-    """The one result of a request about one thing."""
+    """Returns the one result of a request about one resource."""
     (future,) = futures.values()
     return future.result(TIMEOUT)
 
 
 def code(futures: dict[Any, Future[Any]]) -> int:
-    """The error that the one result of a request is."""
+    """Returns the error of the one result of a request."""
     with pytest.raises(KafkaException) as caught:
         done(futures)
     return int(caught.value.args[0].code())

@@ -1,4 +1,4 @@
-"""Requests that nobody means, in every API: each is answered, and none makes a handler fail."""
+"""Arbitrary requests, in every API: each gets a response, and none makes a handler fail."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ pytestmark = pytest.mark.xdist_group("any request")
 
 PRODUCE: Final = 0
 REMOVING: Final = (20, 21, 37, 42, 92)
-"""These come last: the others are to find something."""
+"""These run last, since they delete what the others read."""
 
 SORTED: Final = sorted(APIS.values(), key=lambda api: (api.key in REMOVING, api.key))
 SECONDS: Final = 45.0
 
 
 @dataclass(frozen=True)
-class World:
-    """A server with a topic, a group and a member, and how requests name them."""
+class Harness:
+    """A server with a topic, a group and a member, and their names in requests."""
 
     cluster: Cluster
     values: Values
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
+def harness() -> Iterator[Harness]:
     with one_process("--fsync", "everysec") as cluster:
-        yield World(cluster, asyncio.run(_values(cluster)))
+        yield Harness(cluster, asyncio.run(_values(cluster)))
         assert "kafka request failed" not in cluster.processes[0].log
 
 
@@ -80,14 +80,14 @@ async def _values(cluster: Cluster) -> Values:
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_whatever_is_asked_is_answered(world: World, api: Any, data: st.DataObject) -> None:
+def test_whatever_is_asked_is_answered(harness: Harness, api: Any, data: st.DataObject) -> None:
     version = data.draw(st.integers(*api.versions))
-    request = data.draw(requests(api.key, version, world.values))
+    request = data.draw(requests(api.key, version, harness.values))
     if hasattr(request, "max_wait_ms"):
         request.max_wait_ms = 1
     if api.key == PRODUCE:
-        request.acks = request.acks or 1  # 0 is what is not answered
-    assert asyncio.run(_ask(world.cluster.kafka, api.key, version, request)) == 7
+        request.acks = request.acks or 1  # version 0 gets no response
+    assert asyncio.run(_ask(harness.cluster.kafka, api.key, version, request)) == 7
 
 
 async def _ask(address: str, key: int, version: int, request: Any) -> int:

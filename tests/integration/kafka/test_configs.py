@@ -1,4 +1,4 @@
-"""Settings by Kafka's own requests: of topics, groups, one broker and all of them."""
+"""Configs by Kafka's own requests: of topics, groups, one broker and all brokers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from tests.integration.kafka.world import World
+from tests.integration.kafka.harness import Harness
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
 
@@ -20,7 +20,7 @@ NEW = "share.auto.offset.reset"
 
 
 async def described(kafka: KafkaClient, kind: int, name: str, **fields: Any) -> Any:
-    """The one result of a DescribeConfigs."""
+    """Returns the one result of a DescribeConfigs."""
     version = fields.pop("version", 4)
     keys = fields.pop("keys", None)
     resource = part(
@@ -32,7 +32,7 @@ async def described(kafka: KafkaClient, kind: int, name: str, **fields: Any) -> 
 
 
 async def values(kafka: KafkaClient, kind: int, name: str) -> dict[str, str]:
-    """What is set on a resource itself."""
+    """Returns the configs that are set on the resource itself."""
     result = await described(kafka, kind, name)
     assert result.error_code == 0, result.error_message
     own = {TOPIC: 1, BROKER: 2 if name else 3, GROUP: 8}[kind]
@@ -65,14 +65,16 @@ async def replace(kafka: KafkaClient, kind: int, name: str, *configs: tuple[Any,
 
 
 async def node(kafka: KafkaClient) -> str:
-    """The broker that we talk to: with one gateway the only one."""
+    """Returns the id of the connected broker: with one gateway the only broker."""
     (broker,) = (await kafka.ask(3, 13, topics=[])).brokers
     return str(broker.node_id)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_topic_settings_are_set_and_put_back(world: World, kafka: KafkaClient, version: int) -> None:
-    topic, _ = await world.client.create()
+async def test_topic_settings_are_set_and_put_back(
+    harness: Harness, kafka: KafkaClient, version: int
+) -> None:
+    topic, _ = await harness.client.create()
     assert (
         await change(
             kafka, TOPIC, topic, ("retention.ms", "9000", SET), ("segment.ms", "1", SET), version=version
@@ -84,8 +86,8 @@ async def test_topic_settings_are_set_and_put_back(world: World, kafka: KafkaCli
     assert await values(kafka, TOPIC, topic) == {"retention.ms": "9000"}
 
 
-async def test_lists_are_appended_to_and_subtracted_from(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_lists_are_appended_to_and_subtracted_from(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     name = "leader.replication.throttled.replicas"
     assert await change(kafka, TOPIC, topic, (name, "0:1,1:2", APPEND)) == 0
     assert await change(kafka, TOPIC, topic, (name, "1:2,2:3", APPEND)) == 0
@@ -98,11 +100,11 @@ async def test_lists_are_appended_to_and_subtracted_from(world: World, kafka: Ka
     )
 
 
-async def test_changes_at_the_same_time_are_all_made(world: World) -> None:
-    topic, _ = await world.client.create()
+async def test_changes_at_the_same_time_are_all_made(harness: Harness) -> None:
+    topic, _ = await harness.client.create()
     name, parts = "leader.replication.throttled.replicas", {f"{number}:0" for number in range(6)}
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(world.connect()) for _ in parts]
+        clients = [await stack.enter_async_context(harness.connect()) for _ in parts]
         changes = [
             change(client, TOPIC, topic, (name, one, APPEND))
             for client, one in zip(clients, parts, strict=True)
@@ -126,15 +128,15 @@ async def test_changes_at_the_same_time_are_all_made(world: World) -> None:
     ids=str,
 )
 async def test_a_refused_change_changes_nothing(
-    world: World, kafka: KafkaClient, config: tuple[Any, ...], code: ErrorCode
+    harness: Harness, kafka: KafkaClient, config: tuple[Any, ...], code: ErrorCode
 ) -> None:
-    topic, _ = await world.client.create()
+    topic, _ = await harness.client.create()
     assert await change(kafka, TOPIC, topic, ("segment.ms", "7", SET), config) == code
     assert await values(kafka, TOPIC, topic) == {}
 
 
-async def test_each_resource_has_its_own_result(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_each_resource_has_its_own_result(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     group = unique("group")
     asked = [
         resource(CHANGE, TOPIC, topic, ("retention.ms", "1", SET)),
@@ -163,8 +165,8 @@ async def test_each_resource_has_its_own_result(world: World, kafka: KafkaClient
     assert await values(kafka, GROUP, group) == {NEW: "earliest"}
 
 
-async def test_what_is_named_twice_is_refused(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_what_is_named_twice_is_refused(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     one = resource(CHANGE, TOPIC, topic, ("retention.ms", "1", SET))
     assert await alter(kafka, CHANGE, one, one) == [ErrorCode.INVALID_REQUEST] * 2
     twice = (("retention.ms", "1", SET), ("retention.ms", "2", SET))
@@ -172,8 +174,8 @@ async def test_what_is_named_twice_is_refused(world: World, kafka: KafkaClient) 
     assert await values(kafka, TOPIC, topic) == {}
 
 
-async def test_validating_changes_nothing(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_validating_changes_nothing(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     setting = ("retention.ms", "1")
     assert await change(kafka, TOPIC, topic, (*setting, SET), validate_only=True) == 0
     assert await replace(kafka, TOPIC, topic, setting, validate_only=True) == 0
@@ -183,8 +185,10 @@ async def test_validating_changes_nothing(world: World, kafka: KafkaClient) -> N
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_replacing_puts_back_what_is_not_named(world: World, kafka: KafkaClient, version: int) -> None:
-    topic, _ = await world.client.create()
+async def test_replacing_puts_back_what_is_not_named(
+    harness: Harness, kafka: KafkaClient, version: int
+) -> None:
+    topic, _ = await harness.client.create()
     await change(kafka, TOPIC, topic, ("retention.ms", "1", SET), ("segment.ms", "2", SET))
     assert await replace(kafka, TOPIC, topic, ("segment.ms", "3"), ("flush.ms", "4"), version=version) == 0
     assert await values(kafka, TOPIC, topic) == {"segment.ms": "3", "flush.ms": "4"}
@@ -198,9 +202,9 @@ async def test_replacing_puts_back_what_is_not_named(world: World, kafka: KafkaC
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 async def test_settings_are_described_with_where_they_come_from(
-    world: World, kafka: KafkaClient, version: int
+    harness: Harness, kafka: KafkaClient, version: int
 ) -> None:
-    topic, _ = await world.client.create()
+    topic, _ = await harness.client.create()
     await change(kafka, TOPIC, topic, ("max.message.bytes", "2000", SET))
     result = await described(
         kafka, TOPIC, topic, version=version, include_synonyms=True, include_documentation=version >= 3
@@ -225,7 +229,7 @@ async def test_settings_are_described_with_where_they_come_from(
     assert [(one.name, list(one.synonyms), one.documentation) for one in plain.configs] == [
         ("segment.ms", [], None)
     ]
-    # No key is every key, whichever way a client says it.
+    # A missing and an empty list of keys both mean every key.
     no_key: tuple[list[str] | None, ...] = (None, [])
     every = [await described(kafka, TOPIC, topic, version=version, keys=keys) for keys in no_key]
     assert len(every[0].configs) > 20
@@ -288,8 +292,8 @@ async def test_settings_of_one_broker_win_over_those_of_all(kafka: KafkaClient) 
     assert await values(kafka, BROKER, "") == {}
 
 
-async def test_what_has_settings_is_listed(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_what_has_settings_is_listed(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     me = await node(kafka)
     everything = await kafka.ask(LIST, 1, resource_types=[])
     listed = {(one.resource_type, one.resource_name) for one in everything.config_resources}

@@ -1,4 +1,4 @@
-"""The messages of consumer groups, each in every version that is served."""
+"""The messages of consumer groups, each in every supported version."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from tests.integration.kafka.world import World
+from tests.integration.kafka.harness import Harness
 from tests.support.client import TIMEOUT, unique
 from tests.support.kafka_client import KafkaClient, part
 from tests.testkit.waiting import eventually
@@ -16,18 +16,18 @@ COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, FORGET = 8, 9, 1
 CONSUMER_GROUP_HEARTBEAT = 68
 ALL_OF_A_GROUP, NOT_ASKED = 0b1101_0100_1000, -(1 << 31)
 LONG = 3 * TIMEOUT
-"""Seconds; on a busy machine members come to an agreement slowly."""
+"""Seconds; on a busy machine a rebalance takes long."""
 
 
 def joining(group: str, member: str = "", **more: Any) -> dict[str, Any]:
-    """The fields of a JoinGroup."""
+    """Returns the fields of a JoinGroup."""
     protocol = part(JOIN, "JoinGroupRequestProtocol", name="range", metadata=b"what I am")
     fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
     return {"group_id": group, "member_id": member, "protocols": [protocol], **fields, **more}
 
 
 async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
-    """A member, whatever that takes."""
+    """Returns a member that joined, after as many requests as that takes."""
     answer = await kafka.ask(JOIN, version, **joining(group))
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         answer = await kafka.ask(JOIN, version, **joining(group, answer.member_id))
@@ -99,8 +99,8 @@ async def test_leaving_in_every_version(kafka: KafkaClient, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_committing_in_every_version(world: World, kafka: KafkaClient, version: int) -> None:
-    topic, topic_id = await world.client.create()
+async def test_committing_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
+    topic, topic_id = await harness.client.create()
     group = unique("consumers")
     rows = [
         part(
@@ -122,8 +122,8 @@ async def test_committing_in_every_version(world: World, kafka: KafkaClient, ver
     assert [(one.committed_offset, one.metadata) for one in found.partitions] == [(7, "why")]
 
 
-async def test_a_member_of_another_generation_commits_nothing(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_a_member_of_another_generation_commits_nothing(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     group = unique("consumers")
     place = await joined(kafka, group, 9)
     row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
@@ -190,8 +190,8 @@ async def test_groups_are_listed_with_their_type(kafka: KafkaClient, types: list
     assert ours == ([("consumer", "classic")] if listed else [])
 
 
-async def test_a_group_with_members_is_not_deleted(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_a_group_with_members_is_not_deleted(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     group = unique("consumers")
     await joined(kafka, group, 9)
     [outcome] = (await kafka.ask(DELETE, 2, groups_names=[group])).results
@@ -204,9 +204,9 @@ async def test_a_group_with_members_is_not_deleted(world: World, kafka: KafkaCli
 
 
 async def test_offsets_of_partitions_that_are_not_there_are_not_forgotten(
-    world: World, kafka: KafkaClient
+    harness: Harness, kafka: KafkaClient
 ) -> None:
-    topic, _ = await world.client.create()
+    topic, _ = await harness.client.create()
     group = unique("consumers")
     row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
     of_topic = part(COMMIT, "OffsetCommitRequestTopic", name=topic, partitions=[row])
@@ -219,9 +219,9 @@ async def test_offsets_of_partitions_that_are_not_there_are_not_forgotten(
     assert gone.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_a_member_that_goes_away_while_it_waits_keeps_nobody_waiting(world: World) -> None:
+async def test_a_member_that_goes_away_while_it_waits_keeps_nobody_waiting(harness: Harness) -> None:
     group = unique("consumers")
-    async with world.connect() as one, world.connect() as other:
+    async with harness.connect() as one, harness.connect() as other:
         place = await joined(one, group, 3)
         other.send(JOIN, 3, **joining(group))
         of = {"group_id": group, "generation_id": place.generation_id, "member_id": place.member_id}

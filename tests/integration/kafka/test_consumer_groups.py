@@ -1,4 +1,4 @@
-"""Kafka's consumer groups: consumers share partitions, commit how far they came, and go on from there."""
+"""Kafka's consumer groups: consumers share partitions, commit offsets, and resume from these."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ import kafka as kafka_python
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from tests.integration.kafka.world import World
+from tests.integration.kafka.harness import Harness
 from tests.support.client import TIMEOUT, unique
 from tests.testkit.waiting import eventually
 
 LONG = 3 * TIMEOUT
-"""Seconds; on a busy machine members come to an agreement slowly."""
+"""Seconds; on a busy machine a rebalance takes long."""
 
 
-async def filled(world: World, partitions: int, records: int) -> str:
-    """A topic with so many records, one by one in its partitions."""
-    topic, _ = await world.client.create(partitions)
+async def filled(harness: Harness, partitions: int, records: int) -> str:
+    """Creates a topic with this many records, spread over its partitions."""
+    topic, _ = await harness.client.create(partitions)
     for number in range(partitions):
         values = [str(one) for one in range(number, records, partitions)]
-        await world.client.publish(topic, values, partition=number)
+        await harness.client.publish(topic, values, partition=number)
     return topic
 
 
@@ -48,7 +48,7 @@ def librdkafka(address: str, group: str, **settings: Any) -> confluent_kafka.Con
 
 
 def read(consumer: confluent_kafka.Consumer, wanted: int) -> list[str]:
-    """So many values."""
+    """Reads this many values."""
     found: list[str] = []
     while len(found) < wanted:
         messages = consumer.consume(wanted - len(found), LONG)
@@ -116,15 +116,24 @@ Consume = Callable[[str, str, str, int], list[str]]
 
 
 @pytest.mark.parametrize("consume", [with_librdkafka, with_kafka_python, with_aiokafka])
-async def test_who_comes_next_goes_on_where_the_last_one_was(world: World, consume: Consume) -> None:
-    topic = await filled(world, 1, 10)
+async def test_who_comes_next_goes_on_where_the_last_one_was(harness: Harness, consume: Consume) -> None:
+    topic = await filled(harness, 1, 10)
     group = unique("consumers")
-    assert await asyncio.to_thread(consume, world.address, group, topic, 4) == ["0", "1", "2", "3"]
-    assert await asyncio.to_thread(consume, world.address, group, topic, 6) == ["4", "5", "6", "7", "8", "9"]
+    assert await asyncio.to_thread(consume, harness.address, group, topic, 4) == ["0", "1", "2", "3"]
+    assert await asyncio.to_thread(consume, harness.address, group, topic, 6) == [
+        "4",
+        "5",
+        "6",
+        "7",
+        "8",
+        "9",
+    ]
 
 
 class Worker:
-    """A member that reads in a thread of its own: what it has `seen`, and how many partitions it `has`."""
+    """A member that reads in a thread of its own: the values it has `seen`, and the number of partitions
+    it `has`.
+    """
 
     def __init__(self, address: str, group: str, topic: str) -> None:
         self.seen: list[str] = []
@@ -146,21 +155,21 @@ class Worker:
         self._consumer.close()
 
 
-async def test_members_share_the_partitions_and_take_over_from_those_that_leave(world: World) -> None:
-    topic = await filled(world, 4, 8)
+async def test_members_share_the_partitions_and_take_over_from_those_that_leave(harness: Harness) -> None:
+    topic = await filled(harness, 4, 8)
     group = unique("consumers")
-    one, two = (Worker(world.address, group, topic) for _ in range(2))
+    one, two = (Worker(harness.address, group, topic) for _ in range(2))
     try:
         await eventually(lambda: (one.has, two.has) == (2, 2), LONG)
         await eventually(lambda: {*one.seen, *two.seen} == {str(number) for number in range(8)}, LONG)
         for number in range(4):
-            await world.client.publish(topic, [f"shared {number}"], partition=number)
+            await harness.client.publish(topic, [f"shared {number}"], partition=number)
         shared = {f"shared {number}" for number in range(4)}
         await eventually(lambda: shared <= {*one.seen, *two.seen}, LONG)
         await one.leave()
         await eventually(lambda: two.has == 4, LONG)
         for number in range(4):
-            await world.client.publish(topic, [f"left {number}"], partition=number)
+            await harness.client.publish(topic, [f"left {number}"], partition=number)
         await eventually(lambda: {f"left {number}" for number in range(4)} <= {*two.seen}, LONG)
         times = Counter([*one.seen, *two.seen])
         assert {times[value] for value in shared} == {1}, "nobody reads what another member has"
@@ -168,12 +177,12 @@ async def test_members_share_the_partitions_and_take_over_from_those_that_leave(
         await asyncio.gather(one.leave(), two.leave())
 
 
-async def test_a_fixed_member_comes_back_without_the_others_noticing(world: World) -> None:
-    topic = await filled(world, 1, 4)
+async def test_a_fixed_member_comes_back_without_the_others_noticing(harness: Harness) -> None:
+    topic = await filled(harness, 1, 4)
     group = unique("consumers")
 
     def consume(wanted: int) -> list[str]:
-        consumer = librdkafka(world.address, group, group__instance__id="fixed")
+        consumer = librdkafka(harness.address, group, group__instance__id="fixed")
         try:
             consumer.subscribe([topic])
             found = read(consumer, wanted)
@@ -186,10 +195,10 @@ async def test_a_fixed_member_comes_back_without_the_others_noticing(world: Worl
     assert await asyncio.to_thread(consume, 2) == ["2", "3"]
 
 
-async def test_administrators_move_and_forget_offsets(world: World) -> None:
-    topic = await filled(world, 2, 4)
+async def test_administrators_move_and_forget_offsets(harness: Harness) -> None:
+    topic = await filled(harness, 2, 4)
     group = unique("consumers")
-    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": world.address})
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": harness.address})
 
     def at(*offsets: int) -> list[confluent_kafka.TopicPartition]:
         return [confluent_kafka.TopicPartition(topic, number, one) for number, one in enumerate(offsets)]
@@ -214,9 +223,9 @@ async def test_administrators_move_and_forget_offsets(world: World) -> None:
     assert offsets() == []
 
 
-async def test_a_consumer_of_its_own_partitions_may_commit_too(world: World) -> None:
-    topic = await filled(world, 1, 4)
-    consumer = librdkafka(world.address, unique("consumers"))
+async def test_a_consumer_of_its_own_partitions_may_commit_too(harness: Harness) -> None:
+    topic = await filled(harness, 1, 4)
+    consumer = librdkafka(harness.address, unique("consumers"))
     try:
         at = confluent_kafka.TopicPartition(topic, 0)
         [before] = consumer.committed([at], TIMEOUT)
@@ -230,9 +239,9 @@ async def test_a_consumer_of_its_own_partitions_may_commit_too(world: World) -> 
         consumer.close()
 
 
-async def test_a_share_group_is_no_consumer_group(world: World) -> None:
-    at = await world.readable()
-    consumer = librdkafka(world.address, at.group)
+async def test_a_share_group_is_no_consumer_group(harness: Harness) -> None:
+    at = await harness.readable()
+    consumer = librdkafka(harness.address, at.group)
     try:
         consumer.subscribe([at.topic])
         message = await asyncio.to_thread(consumer.poll, LONG)
@@ -244,10 +253,10 @@ async def test_a_share_group_is_no_consumer_group(world: World) -> None:
         consumer.close()
 
 
-async def test_the_new_protocol_is_refused_at_once(world: World) -> None:
-    topic, _ = await world.client.create()
+async def test_the_new_protocol_is_refused_at_once(harness: Harness) -> None:
+    topic, _ = await harness.client.create()
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": world.address, "group.id": unique("group"), "group.protocol": "consumer"}
+        {"bootstrap.servers": harness.address, "group.id": unique("group"), "group.protocol": "consumer"}
     )
     try:
         consumer.subscribe([topic])

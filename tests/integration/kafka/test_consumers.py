@@ -1,4 +1,4 @@
-"""Consumers of other makers, unmodified, with a partition assigned: aiokafka, kafka-python, librdkafka."""
+"""Third-party consumers, unmodified, with a partition assigned: aiokafka, kafka-python, librdkafka."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ import pytest
 
 from sharebroker_server.catalog.names import STATE_TOPIC
 from sharebroker_server.coordinator_runtime.host import shard_of
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.makers import CONSUMERS, Consume
-from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT
 from tests.support.kafka_state import fold, read_record
 
 
 @pytest.mark.parametrize("consume", CONSUMERS)
-async def test_an_assigned_partition(world: World, consume: Consume) -> None:
-    at = await world.readable(records=3, partitions=2)
-    await world.client.publish(at.topic, map(str, range(1000)), partition=1)
-    few = await asyncio.to_thread(consume, world.address, at.topic, 0, 3)
+async def test_an_assigned_partition(harness: Harness, consume: Consume) -> None:
+    at = await harness.readable(records=3, partitions=2)
+    await harness.client.publish(at.topic, map(str, range(1000)), partition=1)
+    few = await asyncio.to_thread(consume, harness.address, at.topic, 0, 3)
     assert [(offset, value) for offset, _, _, value, _ in few] == [
         (n, f"record {n}".encode()) for n in range(3)
     ]
-    many = await asyncio.to_thread(consume, world.address, at.topic, 1, 1000)
+    many = await asyncio.to_thread(consume, harness.address, at.topic, 1, 1000)
     assert [(offset, value) for offset, _, _, value, _ in many] == [(n, str(n).encode()) for n in range(1000)]
 
 
 @pytest.mark.parametrize("consume", CONSUMERS)
-async def test_the_log_of_share_state(world: World, consume: Consume) -> None:
-    at = await world.readable(records=2)
-    held = await world.client.acquire_all(at.group, at.topic, 2, "somebody")
-    await world.client.acknowledge(at.group, "somebody", held[1:])
+async def test_the_log_of_share_state(harness: Harness, consume: Consume) -> None:
+    at = await harness.readable(records=2)
+    held = await harness.client.acquire_all(at.group, at.topic, 2, "somebody")
+    await harness.client.acknowledge(at.group, "somebody", held[1:])
     shard = shard_of(f"{at.group}:{at.topic_id}:0", 50)
-    first, end = await asyncio.to_thread(state_offsets, world.address, shard)
-    found = await asyncio.to_thread(consume, world.address, STATE_TOPIC, shard, end - first)
+    first, end = await asyncio.to_thread(state_offsets, harness.address, shard)
+    found = await asyncio.to_thread(consume, harness.address, STATE_TOPIC, shard, end - first)
     records = [read_record(offset, time, key or b"", value) for offset, time, key, value, _ in found]
     assert [record.offset for record in records] == list(range(first, end))
     mine = [record for record in records if record.key == (at.group, at.topic_id, 0)]
@@ -43,7 +43,7 @@ async def test_the_log_of_share_state(world: World, consume: Consume) -> None:
 
 
 def state_offsets(address: str, partition: int) -> tuple[int, int]:
-    """Where the log of a shard begins and ends, as librdkafka finds it."""
+    """Returns the start and end of a shard's log, as librdkafka reports them."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "nobody"})
     try:
         at = confluent_kafka.TopicPartition(STATE_TOPIC, partition)

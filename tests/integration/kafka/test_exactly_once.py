@@ -1,4 +1,4 @@
-"""Consume, transform, produce: librdkafka commits what it read with what it made of it, all or nothing."""
+"""Consume, transform, produce: librdkafka commits input offsets and output records in one transaction."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.test_consumer_groups import LONG, filled, librdkafka
-from tests.integration.kafka.world import World
 from tests.support.client import unique
 
 RECORDS, PARTITIONS = 40, 2
 
 
 class Worker:
-    """Reads a topic in a consumer group and writes what it read to another, by transactions."""
+    """Reads a topic in a consumer group and writes its records to another, in transactions."""
 
     def __init__(self, address: str, source: str, target: str, group: str, name: str) -> None:
         self.source, self.target = source, target
@@ -30,7 +30,7 @@ class Worker:
         self.consumer.subscribe([source])
 
     def work(self, most: int) -> int:
-        """Everything but the end of a transaction; how many records it has."""
+        """Does everything but end the transaction; returns the number of its records."""
         first = self.consumer.poll(LONG)
         assert first is not None
         messages = [first, *self.consumer.consume(most - 1, 0.2)]
@@ -43,13 +43,13 @@ class Worker:
         return len(messages)
 
     def abort(self) -> None:
-        """And go back to what was committed."""
+        """Aborts, and returns to the committed offsets."""
         self.producer.abort_transaction(LONG)
         for at in self.consumer.committed(self.consumer.assignment(), LONG):
             self.consumer.seek(TopicPartition(at.topic, at.partition, max(at.offset, 0)))
 
     def committed(self) -> list[int]:
-        """What the group has committed of each partition, -1001 for nothing."""
+        """Returns the group's committed offset of each partition, -1001 for none."""
         asked = [TopicPartition(self.source, number) for number in range(PARTITIONS)]
         return [one.offset for one in self.consumer.committed(asked, LONG)]
 
@@ -64,7 +64,7 @@ def worker(*arguments: str) -> Iterator[Worker]:
 
 
 def read(address: str, topic: str, wanted: int) -> list[int]:
-    """The numbers in a topic, as who reads what is committed sees them: so many, then nothing more."""
+    """Returns the numbers in a topic as a read_committed consumer sees them: this many, then no more."""
     consumer = librdkafka(
         address, unique("reader"), isolation__level="read_committed", enable__partition__eof=True
     )
@@ -85,11 +85,11 @@ def read(address: str, topic: str, wanted: int) -> list[int]:
 
 
 @pytest.fixture
-async def names(world: World) -> tuple[str, str, str, str, str]:
-    """Address, a topic with numbers, an empty topic, a group and a transactional id."""
-    target, _ = await world.client.create(PARTITIONS)
-    source = await filled(world, PARTITIONS, RECORDS)
-    return world.address, source, target, unique("group"), unique("worker")
+async def names(harness: Harness) -> tuple[str, str, str, str, str]:
+    """Returns address, a topic with numbers, an empty topic, a group and a transactional id."""
+    target, _ = await harness.client.create(PARTITIONS)
+    source = await filled(harness, PARTITIONS, RECORDS)
+    return harness.address, source, target, unique("group"), unique("worker")
 
 
 async def test_what_was_aborted_is_read_again_and_counts_once(names: tuple[str, str, str, str, str]) -> None:
@@ -118,7 +118,7 @@ async def test_who_takes_over_from_a_worker_that_crashed_does_its_work_again(
         with worker(*names) as crashed:
             done = crashed.work(6)
             crashed.producer.commit_transaction(LONG)
-            assert crashed.work(6)  # and is not heard of again, with a transaction open
+            assert crashed.work(6)  # and does nothing more, with a transaction open
         with worker(*names) as heir:
             while done < RECORDS:
                 done += heir.work(9)

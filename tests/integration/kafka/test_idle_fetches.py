@@ -1,4 +1,4 @@
-"""Fetches that found nothing are asked again and again: that is cheap, and nothing is missed."""
+"""Fetches that found nothing are repeated: repetition is cheap, and no record is missed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from tests.integration.kafka.world import Readable, World, acquire
+from tests.integration.kafka.harness import Harness, Readable, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs
 from tests.testkit.waiting import eventually
@@ -34,38 +34,38 @@ class Idle:
             assert (answer.error_code, answer.responses) == (0, [])
 
     async def fetch(self, wanted: dict[str, Sequence[int]] | None = None, **fields: Any) -> Any:
-        """The next request of the session."""
+        """Sends the next request of the session."""
         epoch = next(self._epochs)
         return await self._kafka.share_fetch(self.at.group, self.member, epoch, wanted, **fields)
 
     def start(self, **fields: Any) -> asyncio.Task[Any]:
-        """The same without waiting for its answer."""
+        """Sends the request without waiting for its response."""
         return asyncio.create_task(self.fetch(**{"max_wait_ms": LONG, **fields}))
 
 
 @pytest.fixture
-async def idle(kafka: KafkaClient, world: World) -> Idle:
-    idle = Idle(kafka, await world.readable(records=0, partitions=2))
+async def idle(kafka: KafkaClient, harness: Harness) -> Idle:
+    idle = Idle(kafka, await harness.readable(records=0, partitions=2))
     await idle.begin()
     return idle
 
 
-async def test_records_that_come_are_had_at_once(idle: Idle, world: World) -> None:
+async def test_records_that_come_are_had_at_once(idle: Idle, harness: Harness) -> None:
     waiting = idle.start()
-    await world.client.publish(idle.at.topic, ["now"], partition=0)
+    await harness.client.publish(idle.at.topic, ["now"], partition=0)
     assert runs(answered(await waiting)[idle.at.topic_id, 0]) == [(0, 0, 1)]
 
 
-async def test_records_that_came_in_between_are_had_at_once(idle: Idle, world: World) -> None:
-    await world.client.publish(idle.at.topic, ["before"], partition=0)
+async def test_records_that_came_in_between_are_had_at_once(idle: Idle, harness: Harness) -> None:
+    await harness.client.publish(idle.at.topic, ["before"], partition=0)
     answer = await idle.fetch(max_wait_ms=LONG)
     assert runs(answered(answer)[idle.at.topic_id, 0]) == [(0, 0, 1)]
 
 
-async def test_released_records_are_had_at_once(idle: Idle, world: World) -> None:
-    async with world.connect() as other:
+async def test_released_records_are_had_at_once(idle: Idle, harness: Harness) -> None:
+    async with harness.connect() as other:
         name = unique("other")
-        await world.client.publish(idle.at.topic, ["held"], partition=0)
+        await harness.client.publish(idle.at.topic, ["held"], partition=0)
         assert await acquire(other, idle.at, name) == [(0, 0, 1)]
         assert (await idle.fetch(max_wait_ms=5)).responses == []
         waiting = idle.start()
@@ -73,14 +73,14 @@ async def test_released_records_are_had_at_once(idle: Idle, world: World) -> Non
         assert runs(answered(await waiting)[idle.at.topic_id, 0]) == [(0, 0, 2)]
 
 
-async def test_partitions_may_be_added_and_forgotten(idle: Idle, world: World) -> None:
-    await world.client.publish(idle.at.topic, ["of the other"], partition=1)
+async def test_partitions_may_be_added_and_forgotten(idle: Idle, harness: Harness) -> None:
+    await harness.client.publish(idle.at.topic, ["of the other"], partition=1)
     added = await idle.fetch({idle.at.topic_id: [1]}, max_wait_ms=LONG)
     assert runs(answered(added)[idle.at.topic_id, 1]) == [(0, 0, 1)]
     assert (await idle.fetch(max_wait_ms=5)).responses == []
     forgotten = [part(78, "ForgottenTopic", topic_id=idle.at.topic_id, partitions=[0])]
     await idle.fetch(max_wait_ms=5, forgotten_topics_data=forgotten)
-    await world.client.publish(idle.at.topic, ["not asked for"], partition=0)
+    await harness.client.publish(idle.at.topic, ["not asked for"], partition=0)
     assert (await idle.fetch(max_wait_ms=50)).responses == []
 
 
@@ -96,9 +96,9 @@ async def test_the_last_request_does_not_wait(idle: Idle, kafka: KafkaClient) ->
     assert (await idle.fetch()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-async def test_a_topic_that_is_deleted_is_told(idle: Idle, world: World) -> None:
+async def test_a_topic_that_is_deleted_is_told(idle: Idle, harness: Harness) -> None:
     waiting = idle.start(max_wait_ms=500)
-    await world.client.delete(idle.at.topic)
+    await harness.client.delete(idle.at.topic)
 
     async def unknown_topic_reported() -> bool:
         nonlocal waiting
@@ -111,9 +111,9 @@ async def test_a_topic_that_is_deleted_is_told(idle: Idle, world: World) -> None
 
 
 async def test_a_group_without_members_can_be_moved_while_a_session_is_idle(
-    idle: Idle, world: World, kafka: KafkaClient
+    idle: Idle, harness: Harness, kafka: KafkaClient
 ) -> None:
-    await world.client.publish(idle.at.topic, ["a", "b", "c"], partition=0)
+    await harness.client.publish(idle.at.topic, ["a", "b", "c"], partition=0)
     assert runs(answered(await idle.fetch(max_wait_ms=LONG))[idle.at.topic_id, 0]) == [(0, 2, 1)]
     acks = {(idle.at.topic_id, 0): [(0, 2, [1])]}
     done = await idle.fetch(acks=acks, max_wait_ms=5)
@@ -121,7 +121,7 @@ async def test_a_group_without_members_can_be_moved_while_a_session_is_idle(
     assert (await idle.fetch(max_wait_ms=5)).responses == []
     moved = part(91, "AlterShareGroupOffsetsRequestPartition", partition_index=0, start_offset=1)
     topic = part(91, "AlterShareGroupOffsetsRequestTopic", topic_name=idle.at.topic, partitions=[moved])
-    async with world.connect() as admin:
+    async with harness.connect() as admin:
         answer = await admin.ask(91, 0, group_id=idle.at.group, topics=[topic])
     assert answer.responses[0].partitions[0].error_code == 0
     assert runs(answered(await idle.fetch(max_wait_ms=LONG))[idle.at.topic_id, 0]) == [(1, 2, 1)]

@@ -10,6 +10,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.kafka_wire.schema import api_schema
+from tests.integration.kafka.harness import Harness, Readable
 from tests.integration.kafka.logs import (
     DELETE_RECORDS,
     FETCH,
@@ -22,7 +23,6 @@ from tests.integration.kafka.logs import (
     list_offset,
     values,
 )
-from tests.integration.kafka.world import Readable, World
 from tests.support.kafka_client import KafkaClient, part
 from tests.support.kafka_client import connected as kafka_connected
 from tests.support.kafka_clusters import SharebrokerCluster
@@ -39,8 +39,8 @@ def versions(key: int) -> range:
 
 
 @pytest.fixture
-async def at(world: World) -> Readable:
-    return await world.readable()
+async def at(harness: Harness) -> Readable:
+    return await harness.readable()
 
 
 # Fetch
@@ -67,9 +67,9 @@ async def test_at_the_end_there_is_nothing_and_beyond_it_nothing_can_be(
         assert (beyond.error_code, beyond.high_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 
-async def test_a_fetch_waits_for_records(kafka: KafkaClient, world: World, at: Readable) -> None:
+async def test_a_fetch_waits_for_records(kafka: KafkaClient, harness: Harness, at: Readable) -> None:
     waiting = asyncio.create_task(fetch_one(kafka, at.topic, at.topic_id, 10, max_wait_ms=15_000))
-    await world.client.publish(at.topic, ["late"], partition=0)
+    await harness.client.publish(at.topic, ["late"], partition=0)
     assert values((await waiting).records) == [(10, b"late")]
 
 
@@ -81,8 +81,8 @@ async def test_bytes_are_bounded_but_one_batch_comes(kafka: KafkaClient, at: Rea
     assert values(answer.responses[0].partitions[0].records) == RECORDS[:2]
 
 
-async def test_the_first_partition_may_use_up_the_bytes(kafka: KafkaClient, world: World) -> None:
-    at, other = await world.readable(), await world.readable()
+async def test_the_first_partition_may_use_up_the_bytes(kafka: KafkaClient, harness: Harness) -> None:
+    at, other = await harness.readable(), await harness.readable()
     topics = [fetch_topic(one.topic, one.topic_id, 18, fetch_offset=0) for one in (at, other)]
     answer = await fetch(kafka, 18, *topics, max_bytes=1)
     assert [len(values(topic.partitions[0].records)) for topic in answer.responses] == [1, 0]
@@ -103,7 +103,7 @@ async def test_the_first_partition_may_use_up_the_bytes(kafka: KafkaClient, worl
 async def test_a_partition_that_cannot_be_served(
     kafka: KafkaClient, at: Readable, wrong: dict[str, Any], version: int, code: ErrorCode
 ) -> None:
-    """The others are, and nobody waits where the client is to ask elsewhere."""
+    """The others are served, and a partition of another leader does not delay the response."""
     named = {"topic": at.topic, "topic_id": at.topic_id, "fetch_offset": 0}
     bad = fetch_topic(version=version, **{**named, **wrong})
     good = fetch_topic(at.topic, at.topic_id, version, fetch_offset=10)
@@ -113,12 +113,12 @@ async def test_a_partition_that_cannot_be_served(
 
 
 async def test_a_deleted_topic_does_not_keep_a_fetch_from_waiting(
-    kafka: KafkaClient, world: World, at: Readable
+    kafka: KafkaClient, harness: Harness, at: Readable
 ) -> None:
     gone = fetch_topic("", NOTHING, 18, fetch_offset=0)
     here = fetch_topic(at.topic, at.topic_id, 18, fetch_offset=10)
     waiting = asyncio.create_task(fetch(kafka, 18, gone, here, max_wait_ms=15_000))
-    await world.client.publish(at.topic, ["late"], partition=0)
+    await harness.client.publish(at.topic, ["late"], partition=0)
     of_gone, of_here = [topic.partitions[0] for topic in (await waiting).responses]
     assert of_gone.error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert values(of_here.records) == [(10, b"late")]
@@ -249,7 +249,7 @@ async def test_records_that_cannot_be_deleted(kafka: KafkaClient, at: Readable) 
 
 
 @pytest.mark.parametrize("version", versions(LOG_DIRS))
-async def test_how_large_logs_are(kafka: KafkaClient, world: World, at: Readable, version: int) -> None:
+async def test_how_large_logs_are(kafka: KafkaClient, harness: Harness, at: Readable, version: int) -> None:
     asked = [
         part(LOG_DIRS, "DescribableLogDirTopic", topic=at.topic, partitions=[0, 0, 1]),
         part(LOG_DIRS, "DescribableLogDirTopic", topic="nobody-made-this", partitions=[0]),

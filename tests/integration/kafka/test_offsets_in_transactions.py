@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn and TxnOffsetCommit as raw requests, each in every version that is served."""
+"""AddOffsetsToTxn and TxnOffsetCommit as raw requests, each in every supported version."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.names import OFFSETS_TOPIC
 from sharebroker_server.coordinator_runtime.host import shard_of
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.producers import Writer, writer
 from tests.integration.kafka.test_consumer_group_messages import joined
 from tests.integration.kafka.test_offsets_topic import records_of
-from tests.integration.kafka.world import World
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
 from tests.testkit.waiting import eventually
@@ -21,7 +21,7 @@ ADD, COMMIT, FETCH, DESCRIBE, DELETE_GROUPS, LIST = 25, 28, 9, 65, 42, 16
 FINE = ErrorCode.NONE
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 EXPLICIT, IMPLICIT = 4, 5
-"""Versions of TxnOffsetCommit: the group is added before, or by its offsets."""
+"""Versions of TxnOffsetCommit: the group is added to the transaction before, or by its offsets."""
 
 
 async def add(one: Writer, group: str, version: int = 4) -> ErrorCode:
@@ -54,7 +54,7 @@ async def commit(
 
 
 async def fetch(one: Writer, group: str, version: int = 9, *, everything: bool = False) -> Any:
-    """Error and offset of each row; it asks for what is stable where the version can."""
+    """Returns error and offset of each row; requests stable offsets where the version can."""
     stable = {"require_stable": True} if version >= 7 else {}
     if version >= 8:
         topics = [part(FETCH, "OffsetFetchRequestTopics", name=one.topic, partition_indexes=[0])]
@@ -69,7 +69,7 @@ async def fetch(one: Writer, group: str, version: int = 9, *, everything: bool =
 
 
 async def settled(one: Writer, group: str, offset: int) -> None:
-    """Until the marker has come to the group."""
+    """Waits until the marker has reached the group."""
 
     async def has_come() -> bool:
         return bool(await fetch(one, group) == [(FINE, offset)])
@@ -78,8 +78,8 @@ async def settled(one: Writer, group: str, offset: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_adding_in_every_version(world: World, kafka: KafkaClient, version: int) -> None:
-    one = await writer(world, kafka)
+async def test_adding_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
+    one = await writer(harness, kafka)
     group = unique("group")
     assert await add(one, group, version) is FINE
     answer = await kafka.ask(DESCRIBE, 0, transactional_ids=[one.name])
@@ -94,8 +94,8 @@ async def test_adding_in_every_version(world: World, kafka: KafkaClient, version
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_committing_in_every_version(world: World, kafka: KafkaClient, version: int) -> None:
-    one = await writer(world, kafka)
+async def test_committing_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
+    one = await writer(harness, kafka)
     group = unique("group")
     if version < IMPLICIT:
         before = ErrorCode.INVALID_TXN_STATE if version < 4 else ErrorCode.TRANSACTION_ABORTABLE
@@ -109,8 +109,8 @@ async def test_committing_in_every_version(world: World, kafka: KafkaClient, ver
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-async def test_fetching_in_every_version(world: World, kafka: KafkaClient, version: int) -> None:
-    one = await writer(world, kafka)
+async def test_fetching_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
+    one = await writer(harness, kafka)
     group = unique("group")
     assert await commit(one, group, 5) is FINE
     before = (UNSTABLE, -1) if version >= 7 else (FINE, -1)
@@ -128,8 +128,8 @@ async def test_fetching_in_every_version(world: World, kafka: KafkaClient, versi
     await settled(one, group, 5)
 
 
-async def test_a_fenced_producer_commits_nothing(world: World, kafka: KafkaClient) -> None:
-    one = await writer(world, kafka)
+async def test_a_fenced_producer_commits_nothing(harness: Harness, kafka: KafkaClient) -> None:
+    one = await writer(harness, kafka)
     group = unique("group")
     assert await commit(one, group, 5) is FINE
     zombie = one.producer
@@ -143,8 +143,8 @@ async def test_a_fenced_producer_commits_nothing(world: World, kafka: KafkaClien
     await settled(one, group, -1)
 
 
-async def test_only_members_of_the_generation_commit(world: World, kafka: KafkaClient) -> None:
-    one = await writer(world, kafka)
+async def test_only_members_of_the_generation_commit(harness: Harness, kafka: KafkaClient) -> None:
+    one = await writer(harness, kafka)
     group = unique("group")
     place = await joined(kafka, group, 9)
     member = {"member_id": place.member_id, "generation_id": place.generation_id}
@@ -157,8 +157,8 @@ async def test_only_members_of_the_generation_commit(world: World, kafka: KafkaC
     assert await commit(one, group, 5, **fixed) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_requests_that_make_no_sense(world: World, kafka: KafkaClient) -> None:
-    one = await writer(world, kafka)
+async def test_requests_that_make_no_sense(harness: Harness, kafka: KafkaClient) -> None:
+    one = await writer(harness, kafka)
     group = unique("group")
     assert await add(one, "") is ErrorCode.INVALID_GROUP_ID
     assert await commit(one, "", 5) is ErrorCode.INVALID_GROUP_ID
@@ -170,8 +170,8 @@ async def test_requests_that_make_no_sense(world: World, kafka: KafkaClient) -> 
     assert await commit(stranger, group, 5) is ErrorCode.INVALID_REQUEST
 
 
-async def test_a_group_that_is_deleted_commits_nothing(world: World, kafka: KafkaClient) -> None:
-    one = await writer(world, kafka)
+async def test_a_group_that_is_deleted_commits_nothing(harness: Harness, kafka: KafkaClient) -> None:
+    one = await writer(harness, kafka)
     group = unique("group")
     assert await commit(one, group, 5) is FINE
     listed = (await kafka.ask(LIST, 4)).groups
@@ -179,14 +179,14 @@ async def test_a_group_that_is_deleted_commits_nothing(world: World, kafka: Kafk
     answer = await kafka.ask(DELETE_GROUPS, 2, groups_names=[group])
     assert [result.error_code for result in answer.results] == [0]
     assert await one.end(commit=True) is FINE
-    assert await one.init() is FINE  # which waits until every marker is there
+    assert await one.init() is FINE  # which waits until every marker is written
     assert await fetch(one, group) == [(FINE, -1)]
 
 
 async def test_what_was_committed_stands_in_the_topic_what_was_aborted_does_not(
-    world: World, kafka: KafkaClient
+    harness: Harness, kafka: KafkaClient
 ) -> None:
-    one = await writer(world, kafka)
+    one = await writer(harness, kafka)
     group = unique("group")
     for offset, commits in ((5, True), (6, False), (7, True)):
         assert await commit(one, group, offset) is FINE

@@ -1,4 +1,6 @@
-"""The topic __consumer_offsets as Kafka clients see it: what consumer groups have committed, to be read."""
+"""The topic __consumer_offsets as Kafka clients see it: the committed offsets of consumer groups, to be
+read.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from sharebroker_server.coordinator_runtime.host import shard_of
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import OFFSET_FOR_LEADER_EPOCH, fetch, fetch_topic, list_offset
-from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
 from tests.support.client import connected as client_connected
 from tests.support.kafka_client import KafkaClient, connected, part
@@ -54,7 +56,7 @@ async def read(kafka: KafkaClient, partition: int, offset: int, version: int = 1
 
 
 async def records_of(kafka: KafkaClient, group: str, version: int = 18) -> list[Record]:
-    """What a group has committed and forgotten."""
+    """Returns the offsets that a group has committed and deleted."""
     shard = shard_of(group, SHARDS)
     start = (await list_offset(kafka, OFFSETS_TOPIC, -2, partition=shard)).offset
     found = read_batches((await read(kafka, shard, start, version)).records)
@@ -63,12 +65,12 @@ async def records_of(kafka: KafkaClient, group: str, version: int = 18) -> list[
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
 async def test_what_is_read_folds_to_what_is_committed(
-    kafka: KafkaClient, world: World, version: int
+    kafka: KafkaClient, harness: Harness, version: int
 ) -> None:
     group, (kept, kept_id), (gone, _) = (
         unique("consumers"),
-        await world.client.create(),
-        await world.client.create(),
+        await harness.client.create(),
+        await harness.client.create(),
     )
     await commit(kafka, group, kept, 3)
     await commit(kafka, group, gone, 4)
@@ -81,11 +83,11 @@ async def test_what_is_read_folds_to_what_is_committed(
     assert await records_of(kafka, group, version) == records
 
 
-async def test_a_fetch_waits_for_the_next_commit(kafka: KafkaClient, world: World) -> None:
-    group, (topic, _) = unique("consumers"), await world.client.create()
+async def test_a_fetch_waits_for_the_next_commit(kafka: KafkaClient, harness: Harness) -> None:
+    group, (topic, _) = unique("consumers"), await harness.client.create()
     shard = shard_of(group, SHARDS)
     end = (await list_offset(kafka, OFFSETS_TOPIC, -1, partition=shard)).offset
-    async with world.connect() as other:
+    async with harness.connect() as other:
         waiting = asyncio.create_task(read(other, shard, end, max_wait_ms=15_000))
         await commit(kafka, group, topic, 7)
         answer = await waiting
@@ -93,8 +95,8 @@ async def test_a_fetch_waits_for_the_next_commit(kafka: KafkaClient, world: Worl
     assert answer.records
 
 
-async def test_offsets_and_where_it_ends(kafka: KafkaClient, world: World) -> None:
-    group, (topic, _) = unique("consumers"), await world.client.create()
+async def test_offsets_and_where_it_ends(kafka: KafkaClient, harness: Harness) -> None:
+    group, (topic, _) = unique("consumers"), await harness.client.create()
     await commit(kafka, group, topic, 7)
     shard, (record,) = shard_of(group, SHARDS), await records_of(kafka, group)
     by_time = await list_offset(kafka, OFFSETS_TOPIC, record.timestamp, partition=shard)
@@ -141,7 +143,7 @@ async def test_its_settings_are_kafkas(kafka: KafkaClient) -> None:
     }
 
 
-# With one shard everything lies in it: records of share groups make holes.
+# With one shard all records are in it: records of share groups leave gaps.
 
 
 @pytest.fixture(scope="module")
@@ -151,13 +153,13 @@ def one_shard() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-async def small(one_shard: Cluster) -> AsyncIterator[World]:
+async def small(one_shard: Cluster) -> AsyncIterator[Harness]:
     async with client_connected(one_shard.address) as client:
-        yield World(client, one_shard.kafka)
+        yield Harness(client, one_shard.kafka)
 
 
 Place = tuple[int, int]
-"""Where a consumer stands that has read all there was, and the offset it read then."""
+"""The position of a consumer that has read everything, and the offset it read then."""
 
 
 def with_librdkafka(address: str, commits: Callable[[], None]) -> Place:
@@ -223,13 +225,13 @@ def with_aiokafka(address: str, commits: Callable[[], None]) -> Place:
 
 @pytest.mark.parametrize("consume", [with_librdkafka, with_kafka_python, with_aiokafka])
 async def test_consumers_get_past_what_is_not_shown(
-    small: World, consume: Callable[[str, Callable[[], None]], Place]
+    small: Harness, consume: Callable[[str, Callable[[], None]], Place]
 ) -> None:
     loop = asyncio.get_running_loop()
     topic, _ = await small.client.create()
     async with small.connect() as kafka:
         await commit(kafka, "readers", topic, 1)
-        await small.readable(records=0)  # the group's own records are the last ones
+        await small.readable(records=0)  # the group's own records are the last
         end = (await list_offset(kafka, OFFSETS_TOPIC, -1)).offset
 
         def commits() -> None:
@@ -239,7 +241,7 @@ async def test_consumers_get_past_what_is_not_shown(
         assert (stands, read_then) == (end, end)
 
 
-async def test_offsets_outlive_a_restart(one_shard: Cluster, small: World) -> None:
+async def test_offsets_outlive_a_restart(one_shard: Cluster, small: Harness) -> None:
     topic, _ = await small.client.create()
     async with small.connect() as kafka:
         await commit(kafka, "others", topic, 1)

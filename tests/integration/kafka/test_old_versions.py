@@ -1,4 +1,4 @@
-"""Requests of old versions: what they may not carry, and errors that they do not know."""
+"""Requests of old versions: fields they must not carry, and errors that they do not define."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from tests.integration.kafka.world import World
+from tests.integration.kafka.harness import Harness
 from tests.support import kafka_client
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
@@ -54,8 +54,10 @@ async def test_that_topics_are_not_deleted(undeleting: KafkaClient, version: int
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-async def test_zstd_is_younger_than_some_producers(world: World, kafka: KafkaClient, version: int) -> None:
-    topic, topic_id = await world.client.create()
+async def test_zstd_is_younger_than_some_producers(
+    harness: Harness, kafka: KafkaClient, version: int
+) -> None:
+    topic, topic_id = await harness.client.create()
     asked = part(PRODUCE, "PartitionProduceData", index=0, records=batch(codec=ZSTD))
     named = {"topic_id": topic_id} if version >= 13 else {"name": topic}
     topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
@@ -77,8 +79,8 @@ async def test_coordinators_of_share_state_are_younger_than_others(kafka: KafkaC
 
 
 @pytest.mark.parametrize("version", range(10, 14))
-async def test_metadata_by_id_is_younger_than_ids(world: World, kafka: KafkaClient, version: int) -> None:
-    name, topic_id = await world.client.create()
+async def test_metadata_by_id_is_younger_than_ids(harness: Harness, kafka: KafkaClient, version: int) -> None:
+    name, topic_id = await harness.client.create()
     known = version >= 12
     asked = part(METADATA, "MetadataRequestTopic", name=None if known else name, topic_id=topic_id)
     (found,) = (await kafka.ask(METADATA, version, topics=[asked])).topics

@@ -1,12 +1,12 @@
-"""Requests that a client sends without waiting for answers: served in order, answered in order."""
+"""Pipelined requests of one client: served in order, answered in order."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import fetch_one, values
-from tests.integration.kafka.world import World
 from tests.support.kafka_client import KafkaClient, part
 from tests.unit.record_log.batches import batch
 
@@ -15,22 +15,22 @@ VERSION = 9
 
 
 def send(kafka: KafkaClient, topic: str, records: bytes, *, index: int = 0, acks: int = -1) -> int:
-    """A Produce request of one partition; its correlation id."""
+    """Sends a Produce request of one partition; returns its correlation id."""
     data = part(PRODUCE, "PartitionProduceData", index=index, records=records)
     topics = [part(PRODUCE, "TopicProduceData", name=topic, partition_data=[data])]
     return kafka.send(PRODUCE, VERSION, acks=acks, timeout_ms=20_000, topic_data=topics)
 
 
 async def appended(kafka: KafkaClient) -> tuple[int, int, int]:
-    """The next answer: its number, the error and the offset of its only partition."""
+    """Returns the next response: its correlation id, the error and the offset of its only partition."""
     answer: Any
     number, answer = await kafka.answer(PRODUCE, VERSION)
     (result,) = answer.responses[0].partition_responses
     return number, result.error_code, result.base_offset
 
 
-async def test_batches_lie_in_the_log_as_they_were_sent(world: World, kafka: KafkaClient) -> None:
-    topic, topic_id = await world.client.create()
+async def test_batches_lie_in_the_log_as_they_were_sent(harness: Harness, kafka: KafkaClient) -> None:
+    topic, topic_id = await harness.client.create()
     sizes = [1 + number % 7 for number in range(200)]
     sent = [send(kafka, topic, batch(1, size)) for size in sizes]
     answers = [await appended(kafka) for _ in sent]
@@ -39,8 +39,8 @@ async def test_batches_lie_in_the_log_as_they_were_sent(world: World, kafka: Kaf
     assert [len(value or b"") for _, value in read] == sizes
 
 
-async def test_other_requests_between_them_keep_their_place(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_other_requests_between_them_keep_their_place(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     numbers = []
     for _ in range(20):
         numbers += [send(kafka, topic, batch(1)), send(kafka, topic, batch(1))]
@@ -52,8 +52,8 @@ async def test_other_requests_between_them_keep_their_place(world: World, kafka:
     assert heard == numbers
 
 
-async def test_an_error_of_one_is_not_the_others(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_an_error_of_one_is_not_the_others(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     broken = bytearray(batch(1))
     broken[-1] ^= 1
     for records, index in ((batch(1), 0), (bytes(broken), 0), (batch(1), 7), (batch(1), 0)):
@@ -67,8 +67,8 @@ async def test_an_error_of_one_is_not_the_others(world: World, kafka: KafkaClien
     ]
 
 
-async def test_sequences_of_an_idempotent_producer_hold(world: World, kafka: KafkaClient) -> None:
-    topic, _ = await world.client.create()
+async def test_sequences_of_an_idempotent_producer_hold(harness: Harness, kafka: KafkaClient) -> None:
+    topic, _ = await harness.client.create()
     told = await kafka.ask(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=0)
     producer = told.producer_id
     for sequence in (0, 1, 2, 2, 9, 3):
@@ -78,18 +78,20 @@ async def test_sequences_of_an_idempotent_producer_hold(world: World, kafka: Kaf
 
 
 async def test_what_needs_no_answer_is_there_before_what_was_asked_after_it(
-    world: World, kafka: KafkaClient
+    harness: Harness, kafka: KafkaClient
 ) -> None:
-    topic, _ = await world.client.create()
+    topic, _ = await harness.client.create()
     for _ in range(50):
         send(kafka, topic, batch(1), acks=0)
     last = send(kafka, topic, batch(1))
     assert await appended(kafka) == (last, 0, 50)
 
 
-async def test_who_hangs_up_after_sending_without_waiting_has_sent(world: World, kafka: KafkaClient) -> None:
-    topic, topic_id = await world.client.create()
-    async with world.connect() as hasty:
+async def test_who_hangs_up_after_sending_without_waiting_has_sent(
+    harness: Harness, kafka: KafkaClient
+) -> None:
+    topic, topic_id = await harness.client.create()
+    async with harness.connect() as hasty:
         for _ in range(50):
             send(hasty, topic, batch(1), acks=0)
         await hasty.close()

@@ -7,9 +7,9 @@ import pytest
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.names import STATE_TOPIC
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import fetch_one, list_offset
 from tests.integration.kafka.producers import EXPLICIT, IMPLICIT, Writer, writer
-from tests.integration.kafka.world import World
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
 from tests.unit.record_log.batches import batch
@@ -19,8 +19,8 @@ DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
 FINE = ErrorCode.NONE
 
 
-async def test_sequences_are_checked_and_repeats_answered(world: World, kafka: KafkaClient) -> None:
-    one = await writer(world, kafka, transactional=False)
+async def test_sequences_are_checked_and_repeats_answered(harness: Harness, kafka: KafkaClient) -> None:
+    one = await writer(harness, kafka, transactional=False)
     assert one.producer[1] == 0
     assert [await one.write(n) for n in (0, 1, 2)] == [(FINE, 0), (FINE, 1), (FINE, 2)]
     assert await one.write(1) == (FINE, 1)
@@ -34,8 +34,10 @@ async def test_sequences_are_checked_and_repeats_answered(world: World, kafka: K
     assert await other.write(0) == (FINE, 5)
 
 
-async def test_a_transaction_of_a_producer_that_adds_its_partitions(world: World, kafka: KafkaClient) -> None:
-    one = await writer(world, kafka)
+async def test_a_transaction_of_a_producer_that_adds_its_partitions(
+    harness: Harness, kafka: KafkaClient
+) -> None:
+    one = await writer(harness, kafka)
     assert (await one.write(0, EXPLICIT))[0] is ErrorCode.TRANSACTION_ABORTABLE
     assert (await one.write(0, 10))[0] is ErrorCode.INVALID_TXN_STATE
     assert await one.add() is FINE
@@ -51,9 +53,9 @@ async def test_a_transaction_of_a_producer_that_adds_its_partitions(world: World
 
 
 async def test_a_transaction_of_a_producer_that_leaves_it_to_the_leader(
-    world: World, kafka: KafkaClient
+    harness: Harness, kafka: KafkaClient
 ) -> None:
-    one = await writer(world, kafka)
+    one = await writer(harness, kafka)
     first = one.producer
     assert await one.write(0) == (FINE, 0)
     assert await one.write(1, IMPLICIT + 1) == (FINE, 1)
@@ -69,9 +71,9 @@ async def test_a_transaction_of_a_producer_that_leaves_it_to_the_leader(
 
 
 async def test_offsets_of_open_transactions_are_not_given_to_who_reads_what_is_committed(
-    world: World, kafka: KafkaClient
+    harness: Harness, kafka: KafkaClient
 ) -> None:
-    one = await writer(world, kafka)
+    one = await writer(harness, kafka)
     await one.write(0)
     assert (await list_offset(kafka, one.topic, -1)).offset == 1
     asked = part(2, "ListOffsetsPartition", partition_index=0, timestamp=-1)
@@ -80,8 +82,8 @@ async def test_offsets_of_open_transactions_are_not_given_to_who_reads_what_is_c
     assert answer.topics[0].partitions[0].offset == 0
 
 
-async def test_a_fenced_producer_is_told_in_words_of_its_time(world: World, kafka: KafkaClient) -> None:
-    zombie = await writer(world, kafka)
+async def test_a_fenced_producer_is_told_in_words_of_its_time(harness: Harness, kafka: KafkaClient) -> None:
+    zombie = await writer(harness, kafka)
     number, epoch = zombie.producer
     await zombie.init()
     zombie.producer = (number, epoch)
@@ -92,8 +94,8 @@ async def test_a_fenced_producer_is_told_in_words_of_its_time(world: World, kafk
     assert again == [before, since, since]
 
 
-async def test_bad_requests_of_producers(world: World, kafka: KafkaClient) -> None:
-    one = await writer(world, kafka)
+async def test_bad_requests_of_producers(harness: Harness, kafka: KafkaClient) -> None:
+    one = await writer(harness, kafka)
     assert await one.init(transaction_timeout_ms=10**9) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert await one.init(transactional_id="") is ErrorCode.INVALID_REQUEST
     assert await one.init(producer_id=1) is ErrorCode.INVALID_REQUEST
@@ -106,30 +108,30 @@ async def test_bad_requests_of_producers(world: World, kafka: KafkaClient) -> No
 
 @pytest.mark.parametrize("version", [3, 9, 13])
 async def test_a_request_has_one_batch_for_a_partition(
-    world: World, kafka: KafkaClient, version: int
+    harness: Harness, kafka: KafkaClient, version: int
 ) -> None:
-    one = await writer(world, kafka, transactional=False)
+    one = await writer(harness, kafka, transactional=False)
     assert await one.send(batch(2) + batch(1), version) == (ErrorCode.INVALID_RECORD, -1)
     assert await one.send(batch(2), version) == (ErrorCode.NONE, 0)
 
 
-async def test_times_far_ahead_are_refused(world: World, kafka: KafkaClient) -> None:
-    """Kafka: an hour is allowed, unless the topic says otherwise; how old a record is does not matter."""
-    one = await writer(world, kafka, transactional=False)
+async def test_times_far_ahead_are_refused(harness: Harness, kafka: KafkaClient) -> None:
+    """Kafka allows an hour unless the topic overrides it; the age of a record does not matter."""
+    one = await writer(harness, kafka, transactional=False)
     now = round(clock.now() * 1000)
     assert await one.send(batch(1, time=now + 7_200_000)) == (ErrorCode.INVALID_TIMESTAMP, -1)
     assert await one.send(batch(1, time=now + 1_800_000)) == (ErrorCode.NONE, 0)
     assert await one.send(batch(1, time=0)) == (ErrorCode.NONE, 1)
 
 
-async def test_no_id_is_no_topic(world: World, kafka: KafkaClient) -> None:
-    one = await writer(world, kafka, transactional=False)
+async def test_no_id_is_no_topic(harness: Harness, kafka: KafkaClient) -> None:
+    one = await writer(harness, kafka, transactional=False)
     one.topic_id = ""
     assert await one.send(batch(1), 13) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
 
 
-async def test_producers_and_transactions_are_shown(world: World, kafka: KafkaClient) -> None:
-    one = await writer(world, kafka)
+async def test_producers_and_transactions_are_shown(harness: Harness, kafka: KafkaClient) -> None:
+    one = await writer(harness, kafka)
     await one.write(0)
     asked = part(DESCRIBE_PRODUCERS, "TopicRequest", name=one.topic, partition_indexes=[0])
     internal = part(DESCRIBE_PRODUCERS, "TopicRequest", name=STATE_TOPIC, partition_indexes=[0, 50])

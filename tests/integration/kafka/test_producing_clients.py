@@ -1,4 +1,4 @@
-"""Producers of other makers, unmodified: what they send is what consumers of all makers get."""
+"""Third-party producers, unmodified: consumers of all libraries receive what they send."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import kafka.errors
 import pytest
 
 from sharebroker import ShareConsumer
+from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.makers import (
     CONSUMERS,
     PRODUCERS,
@@ -28,13 +29,12 @@ from tests.integration.kafka.makers import (
     produce_with_librdkafka,
     share_consume_with_librdkafka,
 )
-from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
 from tests.testkit.brokers import Cluster, one_process
 
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 CODECS: Final = {"snappy": "snappy", "lz4": "lz4", "zstd": "zstandard"}
-"""Packages without which kafka-python does not know a compression."""
+"""Packages that kafka-python needs for a compression."""
 
 RECORDS: Final = (
     Sent(b"all of it", b"key", (("one", b"1"), ("one", b"2"), ("empty", b""))),
@@ -46,7 +46,7 @@ RECORDS: Final = (
 )
 
 FRAME: Final = 72
-"""Bytes of a batch with one record without a key besides its value of some 100 KB."""
+"""Bytes of a batch beyond its value, for one record without a key and with some 100 KB."""
 
 TOO_LARGE: Final = (
     aiokafka.errors.MessageSizeTooLargeError,
@@ -59,13 +59,13 @@ one_process_only = pytest.mark.parametrize("cluster", ["one process"], indirect=
 
 
 def knows(client: Produce | Consume, compression: str) -> bool:
-    """Whether a client can compress and decompress so, as it is installed."""
+    """Returns whether the installed client supports a compression."""
     codec = CODECS.get(compression)
     return codec is None or not client.__name__.endswith("kafka_python") or find_spec(codec) is not None
 
 
 def like_librdkafka(produce: Produce, **settings: Any) -> dict[str, Any]:
-    """Settings by librdkafka's names as the maker has them."""
+    """Maps librdkafka's property names to those of the client."""
     if produce is produce_with_librdkafka:
         return settings
     if settings.get("compression_type") == "none":
@@ -78,7 +78,7 @@ def like_librdkafka(produce: Produce, **settings: Any) -> dict[str, Any]:
 
 
 def share_consumed(address: str, group: str, topic: str, count: int) -> list[Found]:
-    """What the Python client gets over gRPC."""
+    """Returns the records that the Python client receives over gRPC."""
     found: list[Found] = []
     with ShareConsumer(address, group, [topic]) as consumer:
         while len(found) < count:
@@ -90,111 +90,111 @@ def share_consumed(address: str, group: str, topic: str, count: int) -> list[Fou
     return found
 
 
-async def shared_by_librdkafka(world: World, topic: str, count: int) -> list[Found]:
-    """What a share group of its own gets."""
-    group = await world.client.group()
-    return await asyncio.to_thread(share_consume_with_librdkafka, world.address, group, topic, count)
+async def shared_by_librdkafka(harness: Harness, topic: str, count: int) -> list[Found]:
+    """Returns the records that a share group of its own receives."""
+    group = await harness.client.group()
+    return await asyncio.to_thread(share_consume_with_librdkafka, harness.address, group, topic, count)
 
 
 @one_process_only
 @each_producer
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 async def test_consumers_of_all_makers_read_what_a_producer_wrote(
-    cluster: Cluster, world: World, produce: Produce, compression: str
+    cluster: Cluster, harness: Harness, produce: Produce, compression: str
 ) -> None:
     if not knows(produce, compression):
         pytest.skip(f"kafka-python lacks the package {CODECS[compression]}")
-    topic, _ = await world.client.create()
+    topic, _ = await harness.client.create()
     settings = like_librdkafka(produce, compression_type=compression)
-    offsets = await asyncio.to_thread(produce, world.address, topic, RECORDS, **settings)
+    offsets = await asyncio.to_thread(produce, harness.address, topic, RECORDS, **settings)
     assert offsets == [*range(len(RECORDS))]
-    group = await world.client.group()
+    group = await harness.client.group()
     expected = await asyncio.to_thread(share_consumed, cluster.address, group, topic, len(RECORDS))
     assert [found.content for found in expected] == [(one.key, one.value, one.headers) for one in RECORDS]
     assert expected[4].timestamp == RECORDS[4].timestamp
     for consume in CONSUMERS:
         if knows(consume, compression):
-            assert await asyncio.to_thread(consume, world.address, topic, 0, len(RECORDS)) == expected
-    assert await shared_by_librdkafka(world, topic, len(RECORDS)) == expected
+            assert await asyncio.to_thread(consume, harness.address, topic, 0, len(RECORDS)) == expected
+    assert await shared_by_librdkafka(harness, topic, len(RECORDS)) == expected
 
 
 @one_process_only
 @each_producer
-async def test_a_header_need_not_have_a_value(cluster: Cluster, world: World, produce: Produce) -> None:
+async def test_a_header_need_not_have_a_value(cluster: Cluster, harness: Harness, produce: Produce) -> None:
     if produce is produce_with_kafka_python:
         pytest.skip("kafka-python does not send such headers")
-    topic, _ = await world.client.create()
+    topic, _ = await harness.client.create()
     headers = (("none", None), ("some", b"1"))
-    await asyncio.to_thread(produce, world.address, topic, [Sent(b"value", headers=headers)])
-    group = await world.client.group()
+    await asyncio.to_thread(produce, harness.address, topic, [Sent(b"value", headers=headers)])
+    group = await harness.client.group()
     (found,) = await asyncio.to_thread(share_consumed, cluster.address, group, topic, 1)
     assert found.headers == headers
     for consume in CONSUMERS:
-        assert await asyncio.to_thread(consume, world.address, topic, 0, 1) == [found]
-    assert await shared_by_librdkafka(world, topic, 1) == [found]
+        assert await asyncio.to_thread(consume, harness.address, topic, 0, 1) == [found]
+    assert await shared_by_librdkafka(harness, topic, 1) == [found]
 
 
 @one_process_only
 @each_producer
 async def test_the_log_stamps_records_where_the_topic_says_so(
-    cluster: Cluster, world: World, produce: Produce
+    cluster: Cluster, harness: Harness, produce: Produce
 ) -> None:
-    topic, _ = await world.client.create(message_timestamp_type="LogAppendTime")
+    topic, _ = await harness.client.create(message_timestamp_type="LogAppendTime")
     records = [Sent(b"old", timestamp=1), Sent(b"new")]
     settings = like_librdkafka(produce, compression_type="gzip")
-    await asyncio.to_thread(produce, world.address, topic, records, **settings)
-    group = await world.client.group()
+    await asyncio.to_thread(produce, harness.address, topic, records, **settings)
+    group = await harness.client.group()
     stamped = await asyncio.to_thread(share_consumed, cluster.address, group, topic, 2)
     assert stamped[1].timestamp >= stamped[0].timestamp > 1_700_000_000_000
     for consume in CONSUMERS:
-        assert await asyncio.to_thread(consume, world.address, topic, 0, 2) == stamped
-    assert await shared_by_librdkafka(world, topic, 2) == stamped
+        assert await asyncio.to_thread(consume, harness.address, topic, 0, 2) == stamped
+    assert await shared_by_librdkafka(harness, topic, 2) == stamped
 
 
 @each_producer
-async def test_a_batch_may_be_as_large_as_the_topic_allows(world: World, produce: Produce) -> None:
-    topic, _ = await world.client.create(max_message_bytes="100000")
+async def test_a_batch_may_be_as_large_as_the_topic_allows(harness: Harness, produce: Produce) -> None:
+    topic, _ = await harness.client.create(max_message_bytes="100000")
     settings = like_librdkafka(produce, message_max_bytes=200_000)
     largest = Sent(b"x" * (100_000 - FRAME))
-    assert await asyncio.to_thread(produce, world.address, topic, [largest], **settings) == [0]
+    assert await asyncio.to_thread(produce, harness.address, topic, [largest], **settings) == [0]
     with pytest.raises(TOO_LARGE, match=r"(?i)too ?large"):
-        await asyncio.to_thread(produce, world.address, topic, [Sent(b"x" * (100_001 - FRAME))], **settings)
-    (found,) = await asyncio.to_thread(consume_with_aiokafka, world.address, topic, 0, 1)
+        await asyncio.to_thread(produce, harness.address, topic, [Sent(b"x" * (100_001 - FRAME))], **settings)
+    (found,) = await asyncio.to_thread(consume_with_aiokafka, harness.address, topic, 0, 1)
     assert found.value == largest.value
 
 
-async def test_consumers_of_all_makers_read_records_larger_than_they_ask_for(world: World) -> None:
-    topic, _ = await world.client.create(max_message_bytes="4000000")
+async def test_consumers_of_all_makers_read_records_larger_than_they_ask_for(harness: Harness) -> None:
+    topic, _ = await harness.client.create(max_message_bytes="4000000")
     records = [Sent(bytes([number]) * 3_900_000) for number in range(2)]
     settings = {"message_max_bytes": 5_000_000}
-    await asyncio.to_thread(produce_with_librdkafka, world.address, topic, records, **settings)
+    await asyncio.to_thread(produce_with_librdkafka, harness.address, topic, records, **settings)
     for consume in CONSUMERS:
-        found = await asyncio.to_thread(consume, world.address, topic, 0, 2)
+        found = await asyncio.to_thread(consume, harness.address, topic, 0, 2)
         assert [one.value for one in found] == [one.value for one in records]
-    assert await shared_by_librdkafka(world, topic, 2) == found
+    assert await shared_by_librdkafka(harness, topic, 2) == found
 
 
 @each_producer
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_every_kind_of_acks(world: World, produce: Produce, acks: int | str) -> None:
-    topic, _ = await world.client.create()
+async def test_every_kind_of_acks(harness: Harness, produce: Produce, acks: int | str) -> None:
+    topic, _ = await harness.client.create()
     settings = like_librdkafka(produce, acks=acks)
-    await asyncio.to_thread(produce, world.address, topic, [Sent(b"one"), Sent(b"two")], **settings)
-    found = await asyncio.to_thread(consume_with_aiokafka, world.address, topic, 0, 2)
+    await asyncio.to_thread(produce, harness.address, topic, [Sent(b"one"), Sent(b"two")], **settings)
+    found = await asyncio.to_thread(consume_with_aiokafka, harness.address, topic, 0, 2)
     assert [one.value for one in found] == [b"one", b"two"]
 
 
 @each_producer
-async def test_large_batches_to_many_partitions(world: World, produce: Produce) -> None:
-    topic, _ = await world.client.create(24)
+async def test_large_batches_to_many_partitions(harness: Harness, produce: Produce) -> None:
+    topic, _ = await harness.client.create(24)
     records = [Sent(b"x" * 1000, partition=number % 24) for number in range(4800)]
-    offsets = await asyncio.to_thread(produce, world.address, topic, records, linger_ms=20)
+    offsets = await asyncio.to_thread(produce, harness.address, topic, records, linger_ms=20)
     assert sorted(offsets) == sorted([*range(200)] * 24)
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Cluster]:
-    """One that creates topics, and may be stopped."""
+    """Starts a server that creates topics on demand, for tests that stop it."""
     with one_process("--set", "auto.create.topics.enable=true", "--set", "num.partitions=3") as cluster:
         yield cluster
 
@@ -209,7 +209,7 @@ def test_a_topic_is_made_when_somebody_writes_to_it(server: Cluster, produce: Pr
 
 @each_producer
 def test_an_idempotent_producer_lives_through_a_restart(server: Cluster, produce: Produce) -> None:
-    """No record is lost, none is there twice, and their order stays."""
+    """No record is lost, none is duplicated, and their order stays."""
     topic = unique("restart")
     (serve,) = server.processes
     sent, stopped = Event(), Event()
@@ -221,7 +221,7 @@ def test_an_idempotent_producer_lives_through_a_restart(server: Cluster, produce
                 assert stopped.wait(TIMEOUT)
             yield Sent(str(number).encode())
 
-    # Small batches, so that some are under way, some answered and some not sent yet.
+    # Small batches, so that some are in flight, some acknowledged and some not sent yet.
     size = "max_batch_size" if produce is produce_with_aiokafka else "batch_size"
     with ThreadPoolExecutor() as threads:
         settings = {"enable_idempotence": True, size: 500}

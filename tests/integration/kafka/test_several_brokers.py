@@ -1,4 +1,4 @@
-"""Three gateways as three brokers: who is asked at the wrong one, and what the client is told."""
+"""Three gateways as three brokers: requests to the wrong broker, and the addresses it returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.names import OFFSETS_TOPIC
 from sharebroker_server.coordinator_runtime.host import shard_of
-from tests.integration.kafka.world import World, acquire
+from tests.integration.kafka.harness import Harness, acquire
 from tests.support import kafka_client
 from tests.support.client import connected, unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs
@@ -29,14 +29,14 @@ def brokers() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-async def world(brokers: Cluster) -> AsyncIterator[World]:
+async def harness(brokers: Cluster) -> AsyncIterator[Harness]:
     async with connected(brokers.address) as client:
-        yield World(client, brokers.kafka)
+        yield Harness(client, brokers.kafka)
 
 
 @pytest.fixture
 async def clients(brokers: Cluster) -> AsyncIterator[dict[int, KafkaClient]]:
-    """A connection to each broker, by node id, once all know of each other."""
+    """Provides a connection to each broker, by node id, once every broker lists all others."""
     async with contextlib.AsyncExitStack() as stack:
         clients = {
             node: await stack.enter_async_context(kafka_client.connected(serve.kafka))
@@ -52,31 +52,31 @@ async def clients(brokers: Cluster) -> AsyncIterator[dict[int, KafkaClient]]:
 
 
 async def leaders(client: KafkaClient, topic: str) -> dict[int, int]:
-    """The leader of each partition."""
+    """Returns the leader of each partition."""
     name = part(3, "MetadataRequestTopic", name=topic)
     (found,) = (await client.ask(3, 12, topics=[name])).topics
     return {one.partition_index: one.leader_id for one in found.partitions}
 
 
 async def coordinator(client: KafkaClient, group: str) -> int:
-    """The node that coordinates a group."""
+    """Returns the node that coordinates a group."""
     (found,) = (await client.ask(10, 4, key_type=0, coordinator_keys=[group])).coordinators
     return int(found.node_id)
 
 
 async def test_partitions_are_spread_and_all_say_the_same(
-    world: World, clients: dict[int, KafkaClient]
+    harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
-    topic, _ = await world.client.create(24)
+    topic, _ = await harness.client.create(24)
     seen = [await leaders(client, topic) for client in clients.values()]
     assert seen[0] == seen[1] == seen[2]
     assert set(seen[0].values()) == {*NODES}
 
 
 async def test_a_fetch_at_the_wrong_broker_is_sent_on(
-    world: World, clients: dict[int, KafkaClient], brokers: Cluster
+    harness: Harness, clients: dict[int, KafkaClient], brokers: Cluster
 ) -> None:
-    at = await world.readable(records=3)
+    at = await harness.readable(records=3)
     leader = (await leaders(clients[1], at.topic))[0]
     wrong, member = clients[leader % 3 + 1], unique("member")
     for version in (1, 2):
@@ -95,7 +95,7 @@ async def test_a_fetch_at_the_wrong_broker_is_sent_on(
 
 
 def check_sent_on(data: Any, answer: Any, leader: int, brokers: Cluster) -> None:
-    """The client is told where to go."""
+    """Checks that the response names the leader and its address."""
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert data.current_leader.leader_id == leader
     assert data.current_leader.leader_epoch > 0
@@ -104,10 +104,10 @@ def check_sent_on(data: Any, answer: Any, leader: int, brokers: Cluster) -> None
     assert f"{there.host}:{there.port}" == brokers.processes[leader - 1].kafka
 
 
-async def test_one_session_at_each_broker(world: World, clients: dict[int, KafkaClient]) -> None:
-    at = await world.readable(records=0, partitions=12)
+async def test_one_session_at_each_broker(harness: Harness, clients: dict[int, KafkaClient]) -> None:
+    at = await harness.readable(records=0, partitions=12)
     for index in range(12):
-        await world.client.publish(at.topic, [f"of {index}"], partition=index)
+        await harness.client.publish(at.topic, [f"of {index}"], partition=index)
     by_node: dict[int, list[int]] = {}
     for index, node in (await leaders(clients[1], at.topic)).items():
         by_node.setdefault(node, []).append(index)
@@ -122,9 +122,9 @@ async def test_one_session_at_each_broker(world: World, clients: dict[int, Kafka
 
 
 async def test_groups_are_asked_for_at_their_coordinator(
-    world: World, clients: dict[int, KafkaClient]
+    harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
-    at = await world.readable(records=0)
+    at = await harness.readable(records=0)
     right = await coordinator(clients[2], at.group)
     wrong = clients[right % 3 + 1]
     code = ErrorCode.NOT_COORDINATOR
@@ -147,9 +147,9 @@ async def test_groups_are_asked_for_at_their_coordinator(
 
 
 async def test_each_broker_lists_the_groups_it_coordinates(
-    world: World, clients: dict[int, KafkaClient]
+    harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
-    groups = {(await world.readable(records=0)).group for _ in range(6)}
+    groups = {(await harness.readable(records=0)).group for _ in range(6)}
     listed = [
         {group.group_id for group in (await client.ask(16, 5, types_filter=["share"])).groups} & groups
         for client in clients.values()
@@ -161,9 +161,9 @@ async def test_each_broker_lists_the_groups_it_coordinates(
 
 
 async def test_a_disconnect_releases_at_every_leader(
-    world: World, clients: dict[int, KafkaClient], brokers: Cluster
+    harness: Harness, clients: dict[int, KafkaClient], brokers: Cluster
 ) -> None:
-    at = await world.readable(records=2)
+    at = await harness.readable(records=2)
     leader = (await leaders(clients[1], at.topic))[0]
     async with kafka_client.connected(brokers.processes[leader - 1].kafka) as leaving:
         assert await acquire(leaving, at, unique("leaving")) == [(0, 1, 1)]

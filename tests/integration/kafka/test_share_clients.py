@@ -1,4 +1,4 @@
-"""Share consumers as users have them, unmodified: librdkafka (confluent-kafka) and Java, three versions."""
+"""Unmodified share consumers: librdkafka (confluent-kafka) and Java in three versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 async def prepared(cluster: Cluster, records: int, partitions: int = 1) -> tuple[str, str]:
-    """A topic with records spread over its partitions, and a group that reads from the beginning."""
+    """Creates a topic with records spread over its partitions, and a group that reads from the start."""
     async with connected(cluster.address) as client:
         topic, _ = await client.create(partitions)
         for index in range(partitions):
@@ -49,7 +49,7 @@ async def prepared(cluster: Cluster, records: int, partitions: int = 1) -> tuple
 
 
 def rdkafka(cluster: Cluster, group: str, topic: str, **settings: str) -> Any:
-    """A subscribed consumer."""
+    """Provides a subscribed consumer."""
     names = {name.replace("_", "."): value for name, value in settings.items()}
     consumer = ShareConsumer({"bootstrap.servers": cluster.kafka, "group.id": group, **names})
     consumer.subscribe([topic])
@@ -57,7 +57,7 @@ def rdkafka(cluster: Cluster, group: str, topic: str, **settings: str) -> Any:
 
 
 def polled(consumer: Any, records: int, seconds: float = SECONDS) -> list[Any]:
-    """Poll until there are so many records."""
+    """Polls until this many records arrived."""
     got: list[Any] = []
     deadline = monotonic() + seconds
     while len(got) < records and monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What share consumers rely on beyond sessions: renewing, limits, waiting, and connections that go away."""
+"""Share fetches beyond sessions: renewal, limits, long polls, and connections that close."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from tests.integration.kafka.world import Readable, World, acquire
+from tests.integration.kafka.harness import Harness, Readable, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs
 from tests.testkit.waiting import eventually
@@ -19,8 +19,8 @@ NO_SIZES: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "m
 
 
 @pytest.fixture
-async def at(world: World) -> Readable:
-    return await world.readable()
+async def at(harness: Harness) -> Readable:
+    return await harness.readable()
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def member() -> str:
 # Limits
 
 
-async def test_the_record_limit_is_strict(kafka: KafkaClient, world: World, member: str) -> None:
-    at = await world.readable(records=0)
-    await world.client.publish(at.topic, map(str, range(10)), partition=0)  # one batch
+async def test_the_record_limit_is_strict(kafka: KafkaClient, harness: Harness, member: str) -> None:
+    at = await harness.readable(records=0)
+    await harness.client.publish(at.topic, map(str, range(10)), partition=0)  # one batch
     first = await kafka.share_fetch(
         at.group, member, 0, {at.topic_id: [0]}, max_records=3, share_acquire_mode=RECORD_LIMIT
     )
@@ -43,10 +43,10 @@ async def test_the_record_limit_is_strict(kafka: KafkaClient, world: World, memb
 
 
 async def test_without_the_record_limit_batches_stay_whole(
-    kafka: KafkaClient, world: World, member: str
+    kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
-    at = await world.readable(records=0)
-    await world.client.publish(at.topic, map(str, range(10)), partition=0)
+    at = await harness.readable(records=0)
+    await harness.client.publish(at.topic, map(str, range(10)), partition=0)
     for version in (1, 2):
         name = unique("member")
         opened = await kafka.share_fetch(
@@ -70,23 +70,23 @@ async def test_an_unknown_acquire_mode_is_refused(kafka: KafkaClient, at: Readab
 
 
 async def test_records_come_back_until_they_were_delivered_too_often(
-    kafka: KafkaClient, world: World, member: str
+    kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
-    at = await world.readable(records=1, share_delivery_count_limit="2")
+    at = await harness.readable(records=1, share_delivery_count_limit="2")
     assert await acquire(kafka, at, member) == [(0, 0, 1)]
     released = {(at.topic_id, 0): [(0, 0, RELEASE)]}
     again = await kafka.share_fetch(at.group, member, 1, acks=released, max_wait_ms=5000)
     assert runs(answered(again)[at.topic_id, 0]) == [(0, 0, 2)]
     last = await kafka.share_fetch(at.group, member, 2, acks=released, max_wait_ms=50)
     assert runs(answered(last)[at.topic_id, 0]) == []
-    assert await world.client.finished(at.group, at.topic_id) == {0}
+    assert await harness.client.finished(at.group, at.topic_id) == {0}
 
 
 async def test_groups_do_not_share_with_each_other(
-    kafka: KafkaClient, world: World, at: Readable, member: str
+    kafka: KafkaClient, harness: Harness, at: Readable, member: str
 ) -> None:
-    other = await world.client.group()
-    await world.client.heartbeat(other, member, 0, [at.topic])
+    other = await harness.client.group()
+    await harness.client.heartbeat(other, member, 0, [at.topic])
     assert await acquire(kafka, at, member) == [(0, 9, 1)]
     assert await acquire(kafka, Readable(other, at.topic, at.topic_id), member) == [(0, 9, 1)]
 
@@ -94,10 +94,12 @@ async def test_groups_do_not_share_with_each_other(
 # Renewing
 
 
-async def test_renewing_keeps_records_and_fetches_none(kafka: KafkaClient, world: World, member: str) -> None:
-    at = await world.readable(records=3)
+async def test_renewing_keeps_records_and_fetches_none(
+    kafka: KafkaClient, harness: Harness, member: str
+) -> None:
+    at = await harness.readable(records=3)
     await acquire(kafka, at, member)
-    await world.client.publish(at.topic, ["more"], partition=0)
+    await harness.client.publish(at.topic, ["more"], partition=0)
     renewed = {(at.topic_id, 0): [(0, 2, RENEW)]}
     answer = await kafka.share_fetch(at.group, member, 1, acks=renewed, is_renew_ack=True, **NO_SIZES)
     data = answered(answer)[at.topic_id, 0]
@@ -105,7 +107,7 @@ async def test_renewing_keeps_records_and_fetches_none(kafka: KafkaClient, world
     mixed = {(at.topic_id, 0): [(0, 2, [1, 4, 1])]}
     by_itself = await kafka.share_acknowledge(at.group, member, 2, mixed, is_renew_ack=True)
     assert answered(by_itself)[at.topic_id, 0].error_code == 0
-    assert await world.client.finished(at.group, at.topic_id) == {0, 2}
+    assert await harness.client.finished(at.group, at.topic_id) == {0, 2}
 
 
 @pytest.mark.parametrize("size", NO_SIZES)
@@ -116,8 +118,8 @@ async def test_a_fetch_that_renews_has_no_sizes(
     assert (answer.error_code, answer.responses) == (ErrorCode.INVALID_REQUEST, [])
 
 
-async def test_a_group_may_forbid_renewing(kafka: KafkaClient, world: World, member: str) -> None:
-    at = await world.readable(records=1, share_renew_acknowledge_enable="false")
+async def test_a_group_may_forbid_renewing(kafka: KafkaClient, harness: Harness, member: str) -> None:
+    at = await harness.readable(records=1, share_renew_acknowledge_enable="false")
     await acquire(kafka, at, member)
     renewed = {(at.topic_id, 0): [(0, 0, RENEW)]}
     answer = await kafka.share_acknowledge(at.group, member, 1, renewed, is_renew_ack=True)
@@ -127,20 +129,20 @@ async def test_a_group_may_forbid_renewing(kafka: KafkaClient, world: World, mem
 # Waiting
 
 
-async def test_a_fetch_waits_for_the_next_record(kafka: KafkaClient, world: World, member: str) -> None:
-    at = await world.readable(records=0)
+async def test_a_fetch_waits_for_the_next_record(kafka: KafkaClient, harness: Harness, member: str) -> None:
+    at = await harness.readable(records=0)
     waiting = asyncio.create_task(
         kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=15_000)
     )
-    await world.client.publish(at.topic, ["late"], partition=0)
+    await harness.client.publish(at.topic, ["late"], partition=0)
     assert runs(answered(await waiting)[at.topic_id, 0]) == [(0, 0, 1)]
 
 
 async def test_a_fetch_waits_for_what_another_member_releases(
-    kafka: KafkaClient, world: World, at: Readable, member: str
+    kafka: KafkaClient, harness: Harness, at: Readable, member: str
 ) -> None:
     await acquire(kafka, at, member)
-    async with world.connect() as other:
+    async with harness.connect() as other:
         waiting = asyncio.create_task(
             other.share_fetch(at.group, unique("other"), 0, {at.topic_id: [0]}, max_wait_ms=15_000)
         )
@@ -149,35 +151,35 @@ async def test_a_fetch_waits_for_what_another_member_releases(
 
 
 async def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_up(
-    kafka: KafkaClient, world: World, member: str
+    kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
-    at = await world.readable(records=0)
+    at = await harness.readable(records=0)
     opened = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=20)
     assert (opened.error_code, runs(answered(opened)[at.topic_id, 0])) == (0, [])
 
 
 async def test_a_partition_that_stays_wrong_does_not_make_its_client_spin(
-    kafka: KafkaClient, world: World, member: str
+    kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
-    """Told once at once; after that a fetch waits for the others as if it were not there."""
-    at = await world.readable(records=0)
+    """The error is returned once at once; after that a fetch waits for the other partitions."""
+    at = await harness.readable(records=0)
     opened = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0, 7]}, max_wait_ms=15_000)
     assert answered(opened)[at.topic_id, 7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     waiting = asyncio.create_task(kafka.share_fetch(at.group, member, 1, max_wait_ms=15_000))
-    await world.client.publish(at.topic, ["late"], partition=0)
+    await harness.client.publish(at.topic, ["late"], partition=0)
     parts = answered(await waiting)
     assert runs(parts[at.topic_id, 0]) == [(0, 0, 1)]
     assert parts[at.topic_id, 7].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-# Connections that go away
+# Connections that close
 
 
 @pytest.mark.parametrize("how", ["close", "abort"])
 async def test_a_disconnect_releases_what_was_held(
-    kafka: KafkaClient, world: World, at: Readable, how: str
+    kafka: KafkaClient, harness: Harness, at: Readable, how: str
 ) -> None:
-    async with world.connect() as leaving:
+    async with harness.connect() as leaving:
         assert await acquire(leaving, at, unique("leaving")) == [(0, 9, 1)]
         waiting = asyncio.create_task(acquire(kafka, at, unique("staying")))
         if how == "close":
@@ -188,10 +190,10 @@ async def test_a_disconnect_releases_what_was_held(
 
 
 async def test_a_disconnect_releases_what_was_held_of_forgotten_partitions(
-    kafka: KafkaClient, world: World, at: Readable
+    kafka: KafkaClient, harness: Harness, at: Readable
 ) -> None:
     member = unique("leaving")
-    async with world.connect() as leaving:
+    async with harness.connect() as leaving:
         assert await acquire(leaving, at, member) == [(0, 9, 1)]
         forgotten = [part(78, "ForgottenTopic", topic_id=at.topic_id, partitions=[0])]
         await leaving.share_fetch(at.group, member, 1, max_wait_ms=0, forgotten_topics_data=forgotten)
@@ -199,11 +201,11 @@ async def test_a_disconnect_releases_what_was_held_of_forgotten_partitions(
 
 
 async def test_a_client_that_goes_away_while_it_waits_leaves_no_locks(
-    kafka: KafkaClient, world: World
+    kafka: KafkaClient, harness: Harness
 ) -> None:
-    at = await world.readable(records=0)
+    at = await harness.readable(records=0)
     member = unique("leaving")
-    async with world.connect() as leaving:
+    async with harness.connect() as leaving:
         await leaving.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=0)
         leaving.send(
             78,
@@ -215,18 +217,18 @@ async def test_a_client_that_goes_away_while_it_waits_leaves_no_locks(
             max_records=9,
         )
         await leaving.write(b"")
-    await world.client.publish(at.topic, ["for somebody else"], partition=0)
+    await harness.client.publish(at.topic, ["for somebody else"], partition=0)
     ((first, last, deliveries),) = await acquire(kafka, at, unique("staying"))
     assert (first, last) == (0, 0)
-    # The one that left may have had the record just before: then it came back, and that counts.
+    # The closed connection may have acquired the record just before: then it was redelivered, which counts.
     assert deliveries in (1, 2)
 
 
 async def test_a_session_of_another_connection_is_left_alone(
-    kafka: KafkaClient, world: World, at: Readable, member: str
+    kafka: KafkaClient, harness: Harness, at: Readable, member: str
 ) -> None:
-    """A member that came back over a new connection keeps its session when the old one closes."""
-    async with world.connect() as old:
+    """A member that reconnected keeps its session when the old connection closes."""
+    async with harness.connect() as old:
         await acquire(old, at, member)
         await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=0)
     acks = {(at.topic_id, 0): [(0, 9, ACCEPT)]}
@@ -235,10 +237,10 @@ async def test_a_session_of_another_connection_is_left_alone(
 
 
 async def test_a_deleted_topic_is_said_to_be_unknown(
-    kafka: KafkaClient, world: World, at: Readable, member: str
+    kafka: KafkaClient, harness: Harness, at: Readable, member: str
 ) -> None:
     await acquire(kafka, at, member)
-    await world.client.delete(at.topic)
+    await harness.client.delete(at.topic)
     epochs = iter(range(1, 1000))
 
     async def gone() -> bool:

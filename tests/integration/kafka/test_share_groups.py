@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from tests.integration.kafka.world import World, acquire
+from tests.integration.kafka.harness import Harness, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
 
@@ -24,16 +24,16 @@ def member() -> str:
 
 
 def assigned(answer: Any) -> dict[str, set[int]]:
-    """The partitions of a heartbeat's answer by topic id."""
+    """Returns the partitions of a heartbeat's response by topic id."""
     return {topic.topic_id: set(topic.partitions) for topic in answer.assignment.topic_partitions}
 
 
 # Membership
 
 
-async def test_a_member_joins_stays_and_leaves(kafka: KafkaClient, world: World, member: str) -> None:
-    topic, topic_id = await world.client.create(2)
-    group = await world.client.group()
+async def test_a_member_joins_stays_and_leaves(kafka: KafkaClient, harness: Harness, member: str) -> None:
+    topic, topic_id = await harness.client.create(2)
+    group = await harness.client.group()
     joined = await kafka.heartbeat(group, member, 0, subscribed_topic_names=[topic], rack_id="here")
     assert (joined.error_code, joined.member_id) == (0, member)
     assert joined.member_epoch > 0
@@ -92,9 +92,9 @@ async def test_heartbeats_that_are_refused(
 
 
 async def test_members_that_are_not_known_and_epochs_that_are_not_theirs(
-    kafka: KafkaClient, world: World, member: str
+    kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
-    group = await world.client.group()
+    group = await harness.client.group()
     joined = await kafka.heartbeat(group, member, 0, subscribed_topic_names=["nothing-yet"])
     epoch = joined.member_epoch
     assert (await kafka.heartbeat(group, unique("other"), epoch)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -104,10 +104,10 @@ async def test_members_that_are_not_known_and_epochs_that_are_not_theirs(
 
 
 async def test_subscribing_anew_and_topics_that_come_later(
-    kafka: KafkaClient, world: World, member: str
+    kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
-    topic, topic_id = await world.client.create()
-    group, later = await world.client.group(), unique("later")
+    topic, topic_id = await harness.client.create()
+    group, later = await harness.client.group(), unique("later")
     joined = await kafka.heartbeat(group, member, 0, subscribed_topic_names=[later])
     assert assigned(joined) == {}
     moved = await kafka.heartbeat(group, member, joined.member_epoch, subscribed_topic_names=[topic])
@@ -120,8 +120,8 @@ async def test_subscribing_anew_and_topics_that_come_later(
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_groups_are_listed(kafka: KafkaClient, world: World, version: int) -> None:
-    at = await world.readable(records=0)
+async def test_groups_are_listed(kafka: KafkaClient, harness: Harness, version: int) -> None:
+    at = await harness.readable(records=0)
     listed = await kafka.ask(LIST, version)
     assert listed.error_code == 0
     (found,) = (group for group in listed.groups if group.group_id == at.group)
@@ -130,8 +130,8 @@ async def test_groups_are_listed(kafka: KafkaClient, world: World, version: int)
     assert found.group_type == ("share" if version >= 5 else "")
 
 
-async def test_lists_are_filtered_whatever_the_case(kafka: KafkaClient, world: World) -> None:
-    at = await world.readable(records=0)
+async def test_lists_are_filtered_whatever_the_case(kafka: KafkaClient, harness: Harness) -> None:
+    at = await harness.readable(records=0)
 
     async def is_listed(**filters: list[str]) -> bool:
         return at.group in {group.group_id for group in (await kafka.ask(LIST, 5, **filters)).groups}
@@ -141,8 +141,10 @@ async def test_lists_are_filtered_whatever_the_case(kafka: KafkaClient, world: W
     assert not await is_listed(states_filter=["Stable"])
 
 
-async def test_groups_that_do_not_exist_are_described_as_kafka_does(kafka: KafkaClient, world: World) -> None:
-    at, nothing = await world.readable(records=0), unique("nothing")
+async def test_groups_that_do_not_exist_are_described_as_kafka_does(
+    kafka: KafkaClient, harness: Harness
+) -> None:
+    at, nothing = await harness.readable(records=0), unique("nothing")
     known, unknown, nameless = (await kafka.ask(DESCRIBE, 1, group_ids=[at.group, nothing, ""])).groups
     assert (known.error_code, known.group_id) == (0, at.group)
     assert (unknown.error_code, unknown.group_id) == (ErrorCode.GROUP_ID_NOT_FOUND, nothing)
@@ -162,13 +164,13 @@ async def test_groups_that_do_not_exist_are_described_as_kafka_does(kafka: Kafka
 
 
 def topics_of(key: int, name: str, **partitions: Any) -> list[Any]:
-    """Topics of a request about offsets."""
+    """Returns the topics of a request about offsets."""
     shape = {OFFSETS: "DescribeShareGroupOffsetsRequestTopic", ALTER: "AlterShareGroupOffsetsRequestTopic"}
     return [part(key, shape[key], topic_name=name, **partitions)]
 
 
 def altered(topic: str, *offsets: tuple[int, int]) -> list[Any]:
-    """Topics of AlterShareGroupOffsets: partitions and their new start offsets."""
+    """Returns the topics of AlterShareGroupOffsets: partitions and their new start offsets."""
     shape = "AlterShareGroupOffsetsRequestPartition"
     parts = [part(ALTER, shape, partition_index=index, start_offset=offset) for index, offset in offsets]
     return topics_of(ALTER, topic, partitions=parts)
@@ -180,8 +182,8 @@ async def offsets(kafka: KafkaClient, group: str, topics: Any = None, version: i
     return found
 
 
-async def test_start_offsets_and_lag(kafka: KafkaClient, world: World, member: str) -> None:
-    at = await world.readable()
+async def test_start_offsets_and_lag(kafka: KafkaClient, harness: Harness, member: str) -> None:
+    at = await harness.readable()
     await acquire(kafka, at, member)
     await kafka.share_acknowledge(at.group, member, 1, {(at.topic_id, 0): [(0, 3, [1])]})
     for topics in (None, topics_of(OFFSETS, at.topic, partitions=[0])):
@@ -191,7 +193,7 @@ async def test_start_offsets_and_lag(kafka: KafkaClient, world: World, member: s
         assert (error, of_topic.topic_name, of_topic.topic_id) == (0, at.topic, at.topic_id)
         assert (of_part.partition_index, of_part.start_offset, of_part.lag) == (0, 4, 6)
     (of_topic,) = (await offsets(kafka, at.group, version=0)).topics
-    assert of_topic.partitions[0].lag == -1  # version 0 does not say
+    assert of_topic.partitions[0].lag == -1  # version 0 has no such field
     assert (await offsets(kafka, at.group, [])).topics == []
     unknown = await offsets(kafka, unique("nothing"))
     assert (unknown.error_code, unknown.topics) == (0, [])
@@ -199,8 +201,8 @@ async def test_start_offsets_and_lag(kafka: KafkaClient, world: World, member: s
     assert [(p.partition_index, p.start_offset, p.error_code) for p in of_topic.partitions] == [(3, -1, 0)]
 
 
-async def test_an_empty_group_is_moved(kafka: KafkaClient, world: World, member: str) -> None:
-    at = await world.readable()
+async def test_an_empty_group_is_moved(kafka: KafkaClient, harness: Harness, member: str) -> None:
+    at = await harness.readable()
     answer = await kafka.ask(ALTER, 0, group_id=at.group, topics=altered(at.topic, (0, 7), (5, 1)))
     assert answer.error_code == 0
     (of_topic,) = answer.responses
@@ -212,8 +214,8 @@ async def test_an_empty_group_is_moved(kafka: KafkaClient, world: World, member:
     assert await acquire(kafka, at, member) == [(7, 9, 1)]
 
 
-async def test_moving_makes_the_group(kafka: KafkaClient, world: World) -> None:
-    topic, _ = await world.client.create()
+async def test_moving_makes_the_group(kafka: KafkaClient, harness: Harness) -> None:
+    topic, _ = await harness.client.create()
     group = unique("made")
     answer = await kafka.ask(ALTER, 0, group_id=group, topics=altered(topic, (0, 3)))
     assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
@@ -221,8 +223,8 @@ async def test_moving_makes_the_group(kafka: KafkaClient, world: World) -> None:
     assert (found.error_code, found.group_state) == (0, "Empty")
 
 
-async def test_a_group_forgets_topics_and_is_deleted(kafka: KafkaClient, world: World) -> None:
-    at = await world.readable()
+async def test_a_group_forgets_topics_and_is_deleted(kafka: KafkaClient, harness: Harness) -> None:
+    at = await harness.readable()
 
     async def forget(group: str, *names: str) -> Any:
         topics = [part(FORGET, "DeleteShareGroupOffsetsRequestTopic", topic_name=name) for name in names]
@@ -240,9 +242,9 @@ async def test_a_group_forgets_topics_and_is_deleted(kafka: KafkaClient, world: 
         assert (result.group_id, result.error_code) == (at.group, code)
 
 
-async def test_a_group_with_members_is_not_changed(kafka: KafkaClient, world: World, member: str) -> None:
-    topic, _ = await world.client.create()
-    group = await world.client.group()
+async def test_a_group_with_members_is_not_changed(kafka: KafkaClient, harness: Harness, member: str) -> None:
+    topic, _ = await harness.client.create()
+    group = await harness.client.group()
     await kafka.heartbeat(group, member, 0, subscribed_topic_names=[topic])
     moved = await kafka.ask(ALTER, 0, group_id=group, topics=altered(topic, (0, 0)))
     assert moved.error_code == ErrorCode.NON_EMPTY_GROUP
@@ -253,9 +255,9 @@ async def test_a_group_with_members_is_not_changed(kafka: KafkaClient, world: Wo
     assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
-async def test_who_coordinates_a_partitions_state(kafka: KafkaClient, world: World) -> None:
-    """Kafka has it since version 6, for keys of group, topic id and partition."""
-    group, topic_id = "a:b", (await world.client.create(1))[1]
+async def test_who_coordinates_a_partitions_state(kafka: KafkaClient, harness: Harness) -> None:
+    """Kafka supports this since version 6, for keys of group, topic id and partition."""
+    group, topic_id = "a:b", (await harness.client.create(1))[1]
 
     async def found(key: str, version: int = 6) -> int:
         answer = await kafka.ask(FIND_COORDINATOR, version, key_type=2, coordinator_keys=[key])

@@ -1,4 +1,4 @@
-"""Servers of their own: share groups switched off, and as many sessions as there may be."""
+"""Servers with share groups disabled, and with the maximum number of sessions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaException, ShareConsumer
 
 from sharebroker_protocol.errors import ErrorCode
-from tests.integration.kafka.world import World
+from tests.integration.kafka.harness import Harness
 from tests.support import kafka_client
 from tests.support.client import TIMEOUT, connected, unique
 from tests.support.kafka_client import KafkaClient, part
@@ -39,7 +39,7 @@ async def off(without_share: Cluster) -> AsyncIterator[KafkaClient]:
         yield client
 
 
-# Switched off
+# Disabled
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -95,9 +95,9 @@ async def test_librdkafkas_share_consumer_hears_at_once_that_it_cannot_join(with
 
 async def test_sessions_are_limited_until_a_connection_closes(two_sessions: Cluster) -> None:
     async with connected(two_sessions.address) as client:
-        world = World(client, two_sessions.kafka)
-        at = await world.readable(records=0)
-        async with world.connect() as one, world.connect() as another:
+        harness = Harness(client, two_sessions.kafka)
+        at = await harness.readable(records=0)
+        async with harness.connect() as one, harness.connect() as another:
             for member in ("first", "second"):
                 opened = await one.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=0)
                 assert opened.error_code == 0

@@ -1,4 +1,4 @@
-"""Share sessions on raw sockets: epochs, what an answer holds, and every refusal (Kafka: KIP-932)."""
+"""Share sessions on raw sockets: epochs, contents of responses, and every error (Kafka: KIP-932)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.kafka_wire.message_classes import Message
-from tests.integration.kafka.world import Readable, World, acquire
+from sharebroker_server.kafka_wire.schema import Message
+from tests.integration.kafka.harness import Harness, Readable, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.parametrize("version", [1, 2])
 
 
 @pytest.fixture
-async def at(world: World) -> Readable:
-    return await world.readable()
+async def at(harness: Harness) -> Readable:
+    return await harness.readable()
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ async def test_closing_with_a_fetch_takes_acknowledgements_and_releases_the_rest
 
 
 async def test_an_answer_leaves_out_what_has_nothing_to_tell(
-    world: World, kafka: KafkaClient, member: str, version: int
+    harness: Harness, kafka: KafkaClient, member: str, version: int
 ) -> None:
-    at = await world.readable(records=1, partitions=3)
+    at = await harness.readable(records=1, partitions=3)
     first = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0, 1]}, version=version)
     assert set(answered(first)) == {(at.topic_id, 0), (at.topic_id, 1)}
     second = await kafka.share_fetch(at.group, member, 1, {at.topic_id: [2]}, version=version, max_wait_ms=0)
@@ -90,26 +90,26 @@ async def test_an_answer_leaves_out_what_has_nothing_to_tell(
 
 
 async def test_a_forgotten_partition_is_not_fetched(
-    world: World, kafka: KafkaClient, member: str, version: int
+    harness: Harness, kafka: KafkaClient, member: str, version: int
 ) -> None:
-    at = await world.readable(records=0, partitions=2)
+    at = await harness.readable(records=0, partitions=2)
     await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0, 1]}, version=version, max_wait_ms=0)
     forgotten = [part(78, "ForgottenTopic", topic_id=at.topic_id, partitions=[0])]
     await kafka.share_fetch(
         at.group, member, 1, version=version, max_wait_ms=0, forgotten_topics_data=forgotten
     )
-    await world.client.publish(at.topic, ["a"], partition=0)
-    await world.client.publish(at.topic, ["b"], partition=1)
+    await harness.client.publish(at.topic, ["a"], partition=0)
+    await harness.client.publish(at.topic, ["b"], partition=1)
     answer = await kafka.share_fetch(at.group, member, 2, version=version, max_wait_ms=5000)
     assert set(answered(answer)) == {(at.topic_id, 1)}
 
 
 async def test_a_topic_may_be_named_more_than_once(
-    world: World, kafka: KafkaClient, member: str, version: int
+    harness: Harness, kafka: KafkaClient, member: str, version: int
 ) -> None:
-    """librdkafka does not group the partitions it adds, and says acknowledgements by themselves."""
-    at = await world.readable(records=6, partitions=2)
-    await world.client.publish(at.topic, ["b"], partition=1)
+    """librdkafka does not group the partitions it adds, and sends acknowledgements separately."""
+    at = await harness.readable(records=6, partitions=2)
+    await harness.client.publish(at.topic, ["b"], partition=1)
 
     def topic(index: int, *batches: tuple[int, int]) -> Message:
         acks = [
@@ -131,13 +131,13 @@ async def test_a_topic_may_be_named_more_than_once(
         at.group, member, 1, version=version, max_wait_ms=0, topics=[topic(0, (0, 2)), topic(0, (3, 5))]
     )
     assert answered(second)[at.topic_id, 0].acknowledge_error_code == 0
-    assert await world.client.finished(at.group, at.topic_id) == set(range(6))
+    assert await harness.client.finished(at.group, at.topic_id) == set(range(6))
 
 
 async def test_no_records_and_no_bytes_are_answered_at_once(
-    world: World, kafka: KafkaClient, member: str, version: int
+    harness: Harness, kafka: KafkaClient, member: str, version: int
 ) -> None:
-    at = await world.readable(records=1)
+    at = await harness.readable(records=1)
     nothing: list[dict[str, Any]] = [{"max_records": 0}, {"max_bytes": 0}]
     for epoch, sizes in enumerate(nothing):
         async with asyncio.timeout(30):
@@ -209,7 +209,7 @@ async def test_epoch_0_replaces_the_session_and_what_was_held_can_still_be_ackno
     assert answered(accepted)[at.topic_id, 0].error_code == 0
 
 
-# Members and groups that cannot be
+# Invalid members and groups
 
 NAMES: list[tuple[str | None, str | None]] = [
     ("", "member"),

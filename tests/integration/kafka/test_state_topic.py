@@ -1,6 +1,6 @@
-"""The topic __share_group_state as Kafka clients see it: there for everybody, to be read and nothing else.
+"""The topic __share_group_state as Kafka clients see it: visible to all, and read-only.
 
-What is shown and refused is the same for __consumer_offsets, the other internal topic.
+What is returned and rejected is the same for __consumer_offsets, the other internal topic.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, STATE_TOPIC, STATE_TOPIC_ID
 from sharebroker_server.coordinator_runtime.host import shard_of
+from tests.integration.kafka.harness import Harness, Readable
 from tests.integration.kafka.logs import (
     DELETE_RECORDS,
     FETCH,
@@ -22,7 +23,6 @@ from tests.integration.kafka.logs import (
     list_offset,
     values,
 )
-from tests.integration.kafka.world import Readable, World
 from tests.support.client import REJECT, unique
 from tests.support.client import connected as client_connected
 from tests.support.kafka_client import KafkaClient, connected, part
@@ -34,8 +34,8 @@ SHARDS = 50
 
 
 @pytest.fixture
-async def at(world: World) -> Readable:
-    return await world.readable()
+async def at(harness: Harness) -> Readable:
+    return await harness.readable()
 
 
 def shard(at: Readable) -> int:
@@ -49,7 +49,7 @@ async def read(kafka: KafkaClient, partition: int, offset: int, version: int = 1
 
 
 async def records_of(kafka: KafkaClient, at: Readable, version: int = 18) -> list[Record]:
-    """All records of a share-partition that are still there."""
+    """Returns all stored records of a share-partition."""
     start = (await list_offset(kafka, STATE_TOPIC, -2, partition=shard(at))).offset
     found = list(read_batches((await read(kafka, shard(at), start, version)).records))
     return [record for record in found if record.key == (at.group, at.topic_id, 0)]
@@ -57,16 +57,16 @@ async def records_of(kafka: KafkaClient, at: Readable, version: int = 18) -> lis
 
 @pytest.mark.parametrize("version", range(4, 19))
 async def test_what_is_read_folds_to_the_state(
-    kafka: KafkaClient, world: World, at: Readable, version: int
+    kafka: KafkaClient, harness: Harness, at: Readable, version: int
 ) -> None:
     member = unique("member")
-    held = await world.client.acquire_all(at.group, at.topic, 10, member)
-    await world.client.acknowledge(at.group, member, held[5:6], REJECT)
+    held = await harness.client.acquire_all(at.group, at.topic, 10, member)
+    await harness.client.acknowledge(at.group, member, held[5:6], REJECT)
     folded = fold(await records_of(kafka, at, version))[at.group, at.topic_id, 0]
     assert folded.offsets == {5: (1, 4)}
 
 
-async def test_a_fetch_waits_for_the_next_change(kafka: KafkaClient, world: World, at: Readable) -> None:
+async def test_a_fetch_waits_for_the_next_change(kafka: KafkaClient, harness: Harness, at: Readable) -> None:
     end = (await list_offset(kafka, STATE_TOPIC, -1, partition=shard(at))).offset
     partitions = [
         part(FETCH, "FetchPartition", partition=n, fetch_offset=offset, partition_max_bytes=1 << 20)
@@ -75,8 +75,8 @@ async def test_a_fetch_waits_for_the_next_change(kafka: KafkaClient, world: Worl
     ]
     topic = part(FETCH, "FetchTopic", topic_id=STATE_TOPIC_ID, partitions=partitions)
     waiting = asyncio.create_task(fetch(kafka, 18, topic, max_wait_ms=15_000))
-    held = await world.client.acquire_all(at.group, at.topic, 1, "somebody")
-    await world.client.acknowledge(at.group, "somebody", held)
+    held = await harness.client.acquire_all(at.group, at.topic, 1, "somebody")
+    await harness.client.acknowledge(at.group, "somebody", held)
     answered = (await waiting).responses[0].partitions
     news = {one.partition_index: one for one in answered if one.records}
     assert news
@@ -128,7 +128,7 @@ async def test_metadata_shows_it(kafka: KafkaClient, name: str, by: str) -> None
 async def test_offsets_outlive_a_restart() -> None:
     with one_process("--set", "share.coordinator.state.topic.num.partitions=1") as cluster:
         async with client_connected(cluster.address) as client:
-            await World(client, cluster.kafka).readable(records=1)
+            await Harness(client, cluster.kafka).readable(records=1)
         before = await _all_of_it(cluster.kafka)
         await asyncio.to_thread(cluster.processes[0].restart)
         after = await _all_of_it(cluster.kafka)
@@ -141,7 +141,7 @@ async def _all_of_it(address: str) -> list[Record]:
         return list(read_batches((await read(kafka, 0, 0)).records))
 
 
-# What is refused, of this topic as of __consumer_offsets
+# Rejected requests, for this topic and for __consumer_offsets
 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
@@ -179,12 +179,12 @@ async def test_nobody_makes_deletes_or_widens_it(kafka: KafkaClient, name: str) 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
 async def test_nobody_shares_it(kafka: KafkaClient, name: str) -> None:
-    """Kafka has nothing against it; here the topic is in no group's reach."""
+    """Kafka permits it; here no share group can subscribe to the topic."""
     joined = await kafka.heartbeat(unique("group"), unique("member"), 0, subscribed_topic_names=[name])
     assert (joined.error_code, joined.assignment.topic_partitions) == (0, [])
 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
-async def test_grpc_clients_do_not_meet_it(world: World, name: str) -> None:
+async def test_grpc_clients_do_not_meet_it(harness: Harness, name: str) -> None:
     with pytest.raises(Exception, match="internal"):
-        await world.client.publish(name, ["x"])
+        await harness.client.publish(name, ["x"])

@@ -1,4 +1,4 @@
-"""Topics by Kafka's own requests, old versions and new: made, changed, described, deleted."""
+"""Topics by Kafka's own requests, old versions and new: create, alter, describe, delete."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from tests.integration.kafka.world import World
+from tests.integration.kafka.harness import Harness
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
 
@@ -332,7 +332,7 @@ async def test_features_keep_the_level_they_were_started_with(kafka: KafkaClient
             assert [one.error_code for one in refused.results] == [ErrorCode.INVALID_UPDATE_VERSION]
 
 
-async def test_topics_made_over_kafka_are_there_over_grpc(world: World, kafka: KafkaClient) -> None:
+async def test_topics_made_over_kafka_are_there_over_grpc(harness: Harness, kafka: KafkaClient) -> None:
     name = unique("topic")
     await create(kafka, topic(name))
-    await world.client.publish(name, ["hello"])
+    await harness.client.publish(name, ["hello"])

@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from tests.integration.kafka.world import World
+from tests.integration.kafka.harness import Harness
 from tests.support.client import TIMEOUT, unique
 from tests.support.kafka_client import answered, runs
 
@@ -21,7 +21,7 @@ def producer(address: str, name: str) -> confluent_kafka.Producer:
 
 
 def write(to: confluent_kafka.Producer, topic: str, *values: str) -> None:
-    """Begin a transaction and have its records in the log."""
+    """Begins a transaction and waits until its records are in the log."""
     to.begin_transaction()
     for value in values:
         to.produce(topic, value.encode(), partition=0)
@@ -29,7 +29,7 @@ def write(to: confluent_kafka.Producer, topic: str, *values: str) -> None:
 
 
 def read(address: str, topic: str, isolation: str, count: int) -> list[str]:
-    """What a consumer finds from the beginning: `count` records, then nothing more for a moment."""
+    """Returns what a consumer reads from the start: `count` records, then nothing more for a moment."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": unique("reader"), "isolation.level": isolation}
     )
@@ -47,11 +47,11 @@ def read(address: str, topic: str, isolation: str, count: int) -> list[str]:
         consumer.close()
 
 
-async def test_readers_see_what_was_committed_and_nothing_of_what_was_aborted(world: World) -> None:
-    topic, _ = await world.client.create(1)
+async def test_readers_see_what_was_committed_and_nothing_of_what_was_aborted(harness: Harness) -> None:
+    topic, _ = await harness.client.create(1)
 
     def run() -> tuple[list[str], list[str], list[str]]:
-        writer = producer(world.address, unique("writer"))
+        writer = producer(harness.address, unique("writer"))
         write(writer, topic, "a", "b")
         writer.commit_transaction(TIMEOUT)
         write(writer, topic, "wrong")
@@ -59,10 +59,10 @@ async def test_readers_see_what_was_committed_and_nothing_of_what_was_aborted(wo
         write(writer, topic, "c")
         writer.commit_transaction(TIMEOUT)
         write(writer, topic, "open")
-        committed = read(world.address, topic, "read_committed", 3)
-        everything = read(world.address, topic, "read_uncommitted", 5)
+        committed = read(harness.address, topic, "read_committed", 3)
+        everything = read(harness.address, topic, "read_uncommitted", 5)
         writer.commit_transaction(TIMEOUT)
-        return committed, everything, read(world.address, topic, "read_committed", 4)
+        return committed, everything, read(harness.address, topic, "read_committed", 4)
 
     committed, everything, after = await asyncio.to_thread(run)
     assert committed == ["a", "b", "c"]
@@ -70,20 +70,20 @@ async def test_readers_see_what_was_committed_and_nothing_of_what_was_aborted(wo
     assert after == ["a", "b", "c", "open"]
 
 
-async def test_a_second_producer_of_the_same_name_fences_the_first(world: World) -> None:
-    topic, _ = await world.client.create(1)
+async def test_a_second_producer_of_the_same_name_fences_the_first(harness: Harness) -> None:
+    topic, _ = await harness.client.create(1)
     name = unique("writer")
 
     def run() -> list[str]:
-        zombie = producer(world.address, name)
+        zombie = producer(harness.address, name)
         write(zombie, topic, "lost")
-        heir = producer(world.address, name)
+        heir = producer(harness.address, name)
         with pytest.raises(confluent_kafka.KafkaException) as refused:
             zombie.commit_transaction(TIMEOUT)
         assert refused.value.args[0].fatal()
         write(heir, topic, "kept")
         heir.commit_transaction(TIMEOUT)
-        return read(world.address, topic, "read_committed", 1)
+        return read(harness.address, topic, "read_committed", 1)
 
     assert await asyncio.to_thread(run) == ["kept"]
 
@@ -93,12 +93,12 @@ async def test_a_second_producer_of_the_same_name_fences_the_first(world: World)
     [("read_committed", [(0, 2, 1), (5, 7, 1)]), ("read_uncommitted", [(0, 7, 1)])],
 )
 async def test_a_share_group_gets_what_its_isolation_level_says(
-    world: World, isolation: str, expected: list[tuple[int, int, int]]
+    harness: Harness, isolation: str, expected: list[tuple[int, int, int]]
 ) -> None:
-    at = await world.readable(0, 1, **{"share.isolation.level": isolation})
+    at = await harness.readable(0, 1, **{"share.isolation.level": isolation})
 
     def run() -> None:
-        writer = producer(world.address, unique("writer"))
+        writer = producer(harness.address, unique("writer"))
         write(writer, at.topic, "a", "b")
         writer.commit_transaction(TIMEOUT)  # its marker is at offset 2: clients acknowledge it as a gap
         write(writer, at.topic, "wrong", "too")
@@ -107,7 +107,7 @@ async def test_a_share_group_gets_what_its_isolation_level_says(
         writer.commit_transaction(TIMEOUT)  # at 7
 
     await asyncio.to_thread(run)
-    async with world.connect() as kafka:
+    async with harness.connect() as kafka:
         member, got = unique("reader"), []
         answer = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=5000)
         epoch, deadline = 1, monotonic() + TIMEOUT
@@ -121,7 +121,7 @@ async def test_a_share_group_gets_what_its_isolation_level_says(
 
 
 def _merged(found: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Runs that touch as one."""
+    """Merges adjacent runs."""
     merged: list[tuple[int, int, int]] = []
     for first, last, count in found:
         if merged and merged[-1][1] + 1 == first and merged[-1][2] == count:

@@ -1,4 +1,4 @@
-"""As much of `grpcurl` as the README uses: one call with a JSON request, messages learnt by reflection."""
+"""The part of `grpcurl` that the README uses: one call with a JSON request, messages read by reflection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 
 def main() -> None:
-    """Makes the call and prints the answer."""
+    """Makes the call and prints the response."""
     parser = argparse.ArgumentParser()
     parser.add_argument("-plaintext", action="store_true", required=True)
     parser.add_argument("-d", dest="data", default="{}")

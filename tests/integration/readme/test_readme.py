@@ -32,7 +32,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def environment(cluster: Cluster, tmp_path: Path) -> dict[str, str]:
-    """The examples' commands: the installed `sharebroker`, and `grpcurl` or what stands in for it."""
+    """Provides the commands of the examples: the installed `sharebroker`, and `grpcurl` or its substitute."""
     stand_in = tmp_path / "grpcurl"
     stand_in.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(__file__).with_name("grpcurl.py")} "$@"\n')
     stand_in.chmod(0o755)

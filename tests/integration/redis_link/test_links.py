@@ -1,4 +1,4 @@
-"""The link to a primary that sentinels tell of: real ones, and what they may answer."""
+"""The link to a primary that sentinels name: real sentinels, and all their possible replies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def servers() -> Iterator[Monitored]:
 
 
 async def counted(link: Link) -> int | None:
-    """The next number, or None while that does not go."""
+    """Returns the next number, or None while the command fails."""
     try:
         return int(await link.call("INCR", "n", timeout=1.0))
     except RedisRefused:
@@ -49,7 +49,7 @@ async def counted(link: Link) -> int | None:
 
 
 async def told(sentinels: Sentinels) -> Target:
-    """What they say, as soon as one does so in time."""
+    """Returns the sentinels' target, as soon as one of them replies in time."""
     found: list[Target] = []
 
     async def done() -> bool:
@@ -134,7 +134,7 @@ async def test_a_login_that_sentinels_do_not_know_is_no_hindrance(servers: Monit
 
 
 class Places:
-    """Leads to each of these in turn, the last one for good: sentinels that learn of a promotion."""
+    """Resolves to each of these in turn, and then always to the last: sentinels that detect a promotion."""
 
     def __init__(self, *targets: Target) -> None:
         self._targets = list(targets)
@@ -148,7 +148,7 @@ async def test_a_replica_is_left_for_the_primary(servers: Monitored) -> None:
     primary = servers.primary()
     [replica] = [server for server in servers.servers if server is not primary]
     places = Places(Target.parse(replica.url), Target.parse(primary.url))
-    link = await RedisLink.connect_to(places, timeout=30.0)
+    link = await RedisLink.connect(places, timeout=30.0)
     try:
         assert await counted(link)
     finally:

@@ -47,7 +47,7 @@ class Leader:
 
 
 def register(leader: Leader, server: grpc.aio.Server) -> None:
-    """Adds the methods; the generated function would want them all."""
+    """Adds the methods; the generated function would require all of them."""
     unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
     coders: dict[str, Any] = {"response_serializer": lambda message: message.SerializeToString()}
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {

@@ -105,7 +105,7 @@ UNREADABLE: Final = {
 async def test_undecodable_requests_are_rejected_with_details(address: str, name: str, method: str) -> None:
     data, code = UNREADABLE[name]
     async with grpc.aio.insecure_channel(address) as channel:
-        raw: Any = channel  # the types know of messages only
+        raw: Any = channel  # the types contain messages only
         if method == "Produce":
             call = raw.unary_unary(f"/{SERVICE}/Produce")(data)
         else:
@@ -117,4 +117,4 @@ async def test_undecodable_requests_are_rejected_with_details(address: str, name
         assert (error.code, bool(error.message)) == (code, True)
         assert "grpc-status-details-bin" in dict(failure.value.trailing_metadata() or ())
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
-        assert await echo(stub, 1) == [1]  # the connection goes on
+        assert await echo(stub, 1) == [1]  # the connection stays open

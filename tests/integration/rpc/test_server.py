@@ -20,7 +20,7 @@ from tests.integration.rpc.harness import REFUSAL, SERVICE, Leader, caught, echo
 
 
 class Owners:
-    """Everything belongs to one member, or nobody knows."""
+    """Every resource belongs to one member, or the owner is unknown."""
 
     def __init__(self, *members: Member) -> None:
         self.members = list(members)
@@ -92,7 +92,7 @@ async def test_router_closes_channels_to_departed_brokers(address: str) -> None:
     assert (error.code, NOT_SENT in error.metadata) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, True)
     error = await caught(echo(gone, 1))
     assert NOT_SENT in error.metadata
-    assert await echo(alive, 1) == [1]  # not announced any more, and yet it answers
+    assert await echo(alive, 1) == [1]  # no longer announced, but it still responds
     await router.close()
 
 

@@ -1,4 +1,4 @@
-"""The files of a certificate: read again when they change, refused with a sentence when they are no good."""
+"""Certificate files: read again when they change; invalid files are rejected with one sentence."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ async def plain_port(tls: Tls) -> AsyncIterator[int]:
 
 
 async def trusted(authority: Authority, grpc_port: int, plain_port: int) -> tuple[bool, bool]:
-    """Whether somebody who trusts an authority gets in, by gRPC and by what the Kafka door stands on."""
+    """Returns whether a client that trusts an authority can connect, by gRPC and by the Kafka listener's
+    socket.
+    """
     credentials = grpc.ssl_channel_credentials(authority.file.read_bytes())
     async with grpc.aio.secure_channel(f"127.0.0.1:{grpc_port}", credentials) as channel:
         channel.get_state(try_to_connect=True)
@@ -98,7 +100,7 @@ async def test_incomplete_certificate_update_changes_nothing(
 
 
 def start(certificate: Path | None, key: Path | None, ca: Path | None) -> Tls:
-    """As `serve` does."""
+    """Starts a server as `serve` does."""
     files = parse_tls(certificate, key, ca, None, BrokerConfig())
     assert files is not None
     return Tls(files)

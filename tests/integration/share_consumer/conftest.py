@@ -1,4 +1,4 @@
-"""Fixtures of the share consumer scenarios; README.md maps these to the ones of Kafka."""
+"""Fixtures of the share consumer scenarios; README.md maps them to Kafka's."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.integration.share_consumer.harness import Harness
 
 @pytest.fixture
 async def harness(server: str) -> AsyncIterator[Harness]:
-    """Topics and groups of its own on the shared server."""
+    """Provides topics and groups of its own on the shared server."""
     async with Harness(server) as harness:
         yield harness

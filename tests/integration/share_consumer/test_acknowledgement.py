@@ -66,7 +66,9 @@ async def test_each_record_has_its_own_confirmed_result(harness: Harness) -> Non
 
 
 async def test_commit_reports_late_acknowledgements(harness: Harness) -> None:
-    """Half of what is accepted in one breath was renewed in time, the locks of the other half ran out."""
+    """Half of the records that are accepted together was renewed in time; the locks of the other half timed
+    out.
+    """
     await harness.produce(4)
     lost: list[LockLost] = []
     group = await harness.new_group(share_record_lock_duration_ms=1000)
@@ -74,7 +76,7 @@ async def test_commit_reports_late_acknowledgements(harness: Harness) -> None:
     records = await poll_records(consumer, 4)
     first = records[0].deadline
     await harness.configure(group, share_record_lock_duration_ms=30_000)
-    while records[0].deadline < first + 15:  # the change takes a moment to reach the leader
+    while records[0].deadline < first + 15:  # the change reaches the leader after a moment
         records[0].renew()
         records[1].renew()
         await consumer.commit()
@@ -131,7 +133,7 @@ async def test_explicit_acknowledge_release_poll_accept(harness: Harness) -> Non
 
 
 async def test_explicit_acknowledge_release_accept(harness: Harness) -> None:
-    """Both before anything is sent: the later word counts."""
+    """Both before anything is sent: the last acknowledgement counts."""
     await harness.produce(1)
     consumer = await harness.consumer()
     (record,) = await poll(consumer)
@@ -156,7 +158,7 @@ async def test_explicit_acknowledge_release_close(harness: Harness) -> None:
 async def test_close_releases_unacknowledged_records_with_their_delivery_count(
     harness: Harness,
 ) -> None:
-    """As since Kafka 4.2: an attempt that ends with the session counts."""
+    """Since Kafka 4.2 a delivery that ends with the session counts."""
     await harness.produce(4)
     group = await harness.new_group()
     consumer = await harness.consumer(group, max_poll_records=4, prefetch_records=0)
@@ -200,7 +202,7 @@ async def test_explicit_override_acknowledge_corrupted_message(harness: Harness)
         with pytest.raises(RecordDeserializationError) as caught:
             await poll(consumer)
         assert (caught.value.topic, caught.value.partition, caught.value.offset) == (harness.topic, 0, 2)
-        if delivery == 1:  # by default it is released, and fails again
+        if delivery == 1:  # the default is release, which fails again
             accept_all(await poll(consumer))
     await consumer.acknowledge(harness.topic, 0, 2, AcknowledgeType.REJECT)
     assert await is_idle(consumer)
@@ -284,7 +286,7 @@ async def test_commit_sync_fails_for_deleted_topic(harness: Harness) -> None:
     assert result.error.code in (
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_RECORD_STATE,  # where the topic's end was heard of before the commit
+        ErrorCode.INVALID_RECORD_STATE,  # where the end of the topic was detected before the commit
     )
 
 
@@ -335,7 +337,7 @@ async def test_acknowledgement_sent_on_subscription_change(harness: Harness) -> 
 
 
 async def test_other_tasks_may_acknowledge(harness: Harness) -> None:
-    """Any task takes its records' results itself, while the consumer's own goes on polling."""
+    """Other tasks may await the results of their records while the consumer's own task polls."""
     await harness.produce(50)
     group = await harness.new_group()
     consumer = await harness.consumer(group, max_poll_records=10)

@@ -13,7 +13,7 @@ from tests.testkit.brokers import Cluster, Serve, four_processes
 
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[Cluster]:
-    """Four processes of the module's own, to be killed."""
+    """Starts four processes for this module, which its tests kill."""
     with four_processes() as cluster:
         yield cluster
 
@@ -25,7 +25,7 @@ async def harness(own_cluster: Cluster) -> AsyncIterator[Harness]:
 
 
 async def replace(process: Serve) -> None:
-    """End a process at once and start its successor."""
+    """Kills a process and starts its successor."""
     await asyncio.to_thread(process.kill)
     await asyncio.to_thread(process.start)
 
@@ -57,7 +57,7 @@ async def lag_stays(harness: Harness, process: Serve) -> None:
 
 
 async def test_share_consumer_after_coordinator_movement(own_cluster: Cluster, harness: Harness) -> None:
-    """Everything published is consumed while the share coordinator moves; what was accepted stays so."""
+    """Everything published is consumed while the share coordinator moves; accepted records stay accepted."""
     group = await harness.new_group()
     consumer = await harness.consumer(group)
     accepted: list[int] = []

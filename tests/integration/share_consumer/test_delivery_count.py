@@ -34,13 +34,13 @@ async def test_behavior_on_delivery_count_boundary(harness: Harness) -> None:
     last = await harness.consumer(group)
     (record,) = await poll(last)
     assert record.delivery_count == 3
-    await record.release()  # succeeds, but that was the last attempt
+    await record.release()  # succeeds, but that was the last delivery
     assert await is_idle(last)
     assert await harness.lag(group) == 0
 
 
 async def released_until_quiet(consumer: ShareConsumer) -> list[list[int]]:
-    """Release everything that comes; the offsets of each poll."""
+    """Releases every delivered record; returns the offsets of each poll."""
     polls = []
     while records := await consumer.poll(1.0):
         polls.append(offsets(records))
@@ -50,7 +50,7 @@ async def released_until_quiet(consumer: ShareConsumer) -> list[list[int]]:
 
 
 async def thrown_back(harness: Harness, records: int, limit: int) -> list[list[int]]:
-    """One batch of so many records, always released; the offsets of each poll."""
+    """Publishes one batch of this many records and always releases them; returns the offsets of each poll."""
     await harness.produce(records)
     group = await harness.new_group(share_delivery_count_limit=limit)
     return await released_until_quiet(await harness.consumer(group, max_poll_records=records))
@@ -61,7 +61,9 @@ def times(polls: list[list[int]]) -> Counter[int]:
 
 
 async def test_fetch_with_throttled_delivery(harness: Harness) -> None:
-    """From the third failure on, ever smaller portions; the last attempt of each record is one of its own."""
+    """From the third failure on, batches shrink; the last delivery of each record contains only that
+    record.
+    """
     everything = list(range(100))
     assert await thrown_back(harness, 100, limit=5) == [
         *[everything] * 3,
@@ -88,12 +90,12 @@ async def test_fetch_with_throttled_delivery_validate_delivery_count(harness: Ha
 
 
 async def test_fetch_with_throttled_delivery_batches_with_decreased_delivery_limit(harness: Harness) -> None:
-    """With two attempts there is nothing to isolate."""
+    """With two deliveries there is nothing to isolate."""
     assert [len(records) for records in await thrown_back(harness, 512, limit=2)] == [512, 512]
 
 
 async def test_fetch_with_throttled_delivery_batches_multiple_consumers(harness: Harness) -> None:
-    """A record at its last attempt is neither given with another nor another with it."""
+    """A record at its last delivery is not delivered together with another."""
     await harness.produce_singly(2)
     group = await harness.new_group(share_delivery_count_limit=5)
     one, two = (
@@ -120,7 +122,7 @@ async def test_fetch_with_throttled_delivery_batches_multiple_consumers(harness:
 
 
 async def test_last_delivery_is_isolated(harness: Harness) -> None:
-    """A consumer that dies of the one record must not take the others' last attempts with it."""
+    """A consumer that dies of one record must not consume the last deliveries of the others."""
     await harness.produce(4)
     group = await harness.new_group(share_delivery_count_limit=3, share_record_lock_duration_ms=1000)
     consumer = await harness.consumer(group)
@@ -139,7 +141,7 @@ async def test_last_delivery_is_isolated(harness: Harness) -> None:
 
 
 async def test_release_with_a_delay(harness: Harness) -> None:
-    """A record that is released for later waits while others come."""
+    """A record with a delayed release waits while others are delivered."""
     await harness.produce_singly(2)
     consumer = await harness.consumer(max_poll_records=1, prefetch_records=0)
     (record,) = await poll(consumer)
@@ -180,7 +182,7 @@ async def test_dynamic_delivery_count_limit_increase_allows_more_deliveries(harn
 
 
 async def test_dynamic_partition_max_record_locks(harness: Harness) -> None:
-    """With all the locks taken nothing more is delivered, until some are free or there are more."""
+    """When all locks are in use nothing more is delivered, until a lock is free or the limit rises."""
     await harness.produce_singly(300)
     group = await harness.new_group(share_partition_max_record_locks=100)
     consumer = await harness.consumer(group, max_poll_records=100)

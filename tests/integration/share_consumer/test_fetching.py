@@ -10,7 +10,7 @@ from tests.integration.share_consumer.harness import Harness, accept_all, is_idl
 
 
 async def test_fetch_record_larger_than_max_partition_fetch_bytes(harness: Harness) -> None:
-    """No setting keeps a record from being delivered, however large a broker takes it."""
+    """No property keeps a record from being delivered, whatever size a broker accepts."""
     value = b"x" * 1_000_000
     async with Producer(harness.server, ProducerConfig(max_request_size=1_040_000)) as producer:
         await producer.publish(harness.topic, b"small")
@@ -36,7 +36,7 @@ async def test_max_poll_records(harness: Harness) -> None:
 
 
 async def test_held_records_do_not_exceed_limits(harness: Harness) -> None:
-    """A consumer that does not come back for more holds one poll and the prefetched records at most."""
+    """A consumer that does not poll again holds one poll and the prefetched records at most."""
     await harness.produce_singly(100)
     group = await harness.new_group()
     slow = await harness.consumer(group, max_poll_records=10, prefetch_records=5)
@@ -71,7 +71,7 @@ def in_its_encoding(record: Record) -> object:
 
 
 async def test_headers_serializer_deserializer(harness: Harness) -> None:
-    """A deserialiser sees the headers."""
+    """A deserialiser receives the headers."""
     async with Producer(harness.server) as producer:
         await producer.publish(harness.topic, '"é"'.encode("latin-1"), headers=[("encoding", b"latin-1")])
     (record,) = await poll(await harness.consumer(deserializer=in_its_encoding))

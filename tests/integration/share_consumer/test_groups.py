@@ -49,14 +49,14 @@ async def test_multiple_consumers_in_group_sequential_consumption(harness: Harne
 
 
 class Tally:
-    """Records accepted by several consumers of a group, until all of them are."""
+    """Counts records accepted by several consumers of a group, until all are accepted."""
 
     def __init__(self, goal: int) -> None:
         self._goal = goal
         self.taken: list[tuple[str, int, int]] = []
 
     async def consume(self, consumer: ShareConsumer, polls: int | None = None) -> None:
-        """Until the goal is reached together, or for so many polls with records."""
+        """Polls until the shared goal is reached, or for this many polls with records."""
         while len(self.taken) < self._goal and polls != 0:
             records = await consumer.poll(0.05)
             if records and polls is not None:
@@ -66,7 +66,7 @@ class Tally:
         assert all(result.error is None for result in await consumer.commit())
 
     def check(self) -> None:
-        """As many as asked for, none twice."""
+        """Checks that as many as required were accepted, none twice."""
         assert len(self.taken) == len(set(self.taken)) == self._goal
 
 
@@ -102,7 +102,7 @@ async def test_multiple_consumers_in_multiple_groups_concurrent_consumption(harn
 
 
 async def test_consumer_close_in_group_sequential(harness: Harness) -> None:
-    """What a closed consumer held goes to another."""
+    """The records of a closed consumer are delivered to another."""
     group = await harness.new_group()
     await harness.produce_singly(20)
     first = await harness.consumer(group, max_poll_records=5, prefetch_records=0)
@@ -139,7 +139,7 @@ async def test_multiple_consumers_in_group_failure_concurrent_consumption(harnes
 
 
 async def test_complex_share_consumer(harness: Harness) -> None:
-    """Accept, reject, release and, one time, no answer at all: in the end everything is finished."""
+    """Accept, reject, release and, once, no acknowledgement: in the end everything is finished."""
     group = await harness.new_group(share_record_lock_duration_ms=1000)
     await harness.produce_singly(100)
     finished: set[int] = set()
@@ -157,7 +157,9 @@ async def test_complex_share_consumer(harness: Harness) -> None:
 
 
 def _answer(record: Record) -> bool:
-    """Whether the record is finished with this; at its first delivery it has one in four chances each."""
+    """Returns whether this acknowledgement finishes the record; at its first delivery each of four outcomes
+    is equally likely.
+    """
     kind = record.offset % 4
     if record.delivery_count == 1 and kind == 0:
         record.release()
@@ -189,7 +191,7 @@ async def test_members_share_partitions_until_they_leave(harness: Harness) -> No
 
 @pytest.fixture
 def own_server() -> Iterator[Cluster]:
-    """A server of the test's own, to be shut down; its groups have three members at most."""
+    """Starts a server for one test, which shuts it down; its groups have at most three members."""
     with one_process("--set", "group.share.max.size=3") as cluster:
         yield cluster
 
@@ -222,7 +224,9 @@ async def test_share_group_max_size_config_exceeded(own_server: Cluster) -> None
 
 @pytest.mark.parametrize("mode", ["explicit", "implicit"])
 async def test_leader_restart(own_server: Cluster, mode: str) -> None:
-    """Acknowledgements of records from before the restart fail, are reported, and the records come again."""
+    """Acknowledgements of records from before the restart fail and are reported; the records are
+    redelivered.
+    """
     told: list[KafkaError | None] = []
     async with Harness(own_server.address) as harness:
         await harness.produce(1)

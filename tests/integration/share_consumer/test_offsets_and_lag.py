@@ -1,6 +1,6 @@
 """Administration of offsets, and lag (KIP-1226; ShareConsumerTest; see README.md).
 
-A state write carries the lag as it is with that write, so the figure is right once a commit has returned.
+A state write carries the lag at that write, so the value is correct once a commit has returned.
 """
 
 from __future__ import annotations
@@ -9,14 +9,7 @@ import pytest
 
 from sharebroker import ErrorCode, KafkaError, TopicPartition
 from sharebroker.aio import ShareConsumer
-from tests.integration.share_consumer.harness import (
-    Harness,
-    accept_all,
-    is_idle,
-    offsets,
-    poll,
-    poll_records,
-)
+from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, offsets, poll, poll_records
 from tests.testkit.waiting import eventually
 
 
@@ -26,7 +19,7 @@ async def accepted(consumer: ShareConsumer, count: int) -> None:
 
 
 async def test_describe_share_group_offsets_for_empty_share_partition(harness: Harness) -> None:
-    """A partition nobody has taken anything from has no start offset yet."""
+    """A partition from which no record was acquired has no start offset yet."""
     group = await harness.new_group()
     consumer = await harness.consumer(group)
     await harness.assigned(group)

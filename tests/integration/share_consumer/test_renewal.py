@@ -46,7 +46,7 @@ async def test_renew_acknowledgement_on_commit_sync(harness: Harness) -> None:
 
     for record in records:
         await renew(record)
-    while records[0].deadline < first + 9:  # the change takes a moment to reach the leader
+    while records[0].deadline < first + 9:  # the change reaches the leader after a moment
         await renew(records[0])
     again = await poll(consumer)
     assert again == records

@@ -24,7 +24,9 @@ HOUR_MS = 3_600_000
 
 
 async def first_seen(harness: Harness, consumer: ShareConsumer) -> Record:
-    """What the consumer sees first. A `latest` group begins somewhere among these; nobody is told where."""
+    """Returns the first record of the consumer. A `latest` group starts somewhere among these; no client can
+    detect where.
+    """
     async with asyncio.timeout(TIMEOUT):
         while True:
             await harness.produce(1)
@@ -99,7 +101,7 @@ async def test_lso_movement_by_records_deletion(harness: Harness) -> None:
 
 
 async def test_records_deleted_while_they_are_held(harness: Harness) -> None:
-    """They are gone: acknowledging them is refused (Kafka, which has no tokens, ignores it)."""
+    """They are deleted: acknowledging them is rejected (Kafka, which has no tokens, ignores it)."""
     await harness.produce(4)
     consumer = await harness.consumer()
     records = await poll_records(consumer, 4)
@@ -115,7 +117,7 @@ async def test_records_deleted_while_they_are_held(harness: Harness) -> None:
 
 
 async def test_added_partitions_of_known_topic_start_at_offset_zero(harness: Harness) -> None:
-    """Also in a `latest` group."""
+    """This also holds in a `latest` group."""
     group = await harness.new_group("latest")
     consumer = await harness.consumer(group)
     await harness.assigned(group)

@@ -130,7 +130,7 @@ async def test_subscribe_on_invalid_topic_throws_invalid_topic_exception(harness
 
 
 async def test_poll_throws_interrupt_exception_if_interrupted(harness: Harness) -> None:
-    """Python's interruption of a task is its cancellation."""
+    """Python interrupts a task by cancelling it."""
     consumer = await harness.consumer()
     polling = asyncio.create_task(consumer.poll(30))
     await asyncio.sleep(0)

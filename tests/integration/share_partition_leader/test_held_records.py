@@ -1,4 +1,4 @@
-"""Records that members hold: when they come back, and to whom. Over real sockets and Redis."""
+"""Held records: when they are redelivered, and to which member. Over real sockets and Redis."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from tests.support.client import ACCEPT, RELEASE, TIMEOUT, Client, connected, decision, unique
 
 LONG = "60000"
-"""A lock (ms) that no test waits for."""
+"""A lock duration (ms) that no test waits for."""
 
 
 @pytest.fixture
 async def client(server: str) -> AsyncIterator[Client]:
-    """Raw stubs of a running Sharebroker: one process, then four."""
+    """Provides raw stubs of a running Sharebroker: one process, then four."""
     async with connected(server) as client:
         yield client
 

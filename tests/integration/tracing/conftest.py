@@ -1,4 +1,4 @@
-"""Somebody to tell traces to, and processes that do."""
+"""A collector of traces, and processes that export to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLIENT = "the-test"
 
 @dataclass(frozen=True)
 class Traced:
-    """A cluster that traces, what was told so far, where to, and where Jaeger answers."""
+    """A cluster that traces, the exported spans, their endpoint, and Jaeger's address."""
 
     cluster: Cluster
     spans: Callable[[], Sequence[FinishedSpan]]
@@ -37,7 +37,7 @@ def environment(endpoint: str, **more: str) -> dict[str, str]:
 def serving(
     start: Callable[..., AbstractContextManager[Cluster]], endpoint: str, *options: str, **more: str
 ) -> Iterator[Cluster]:
-    """Processes that tell traces to an endpoint."""
+    """Starts processes that export traces to an endpoint."""
     properties = [option for pair in TEST_PROPERTIES for option in ("--set", pair)]
     with patch.dict(os.environ, environment(endpoint, **more)), start(*properties, *options) as cluster:
         yield cluster
@@ -45,7 +45,7 @@ def serving(
 
 @contextmanager
 def started(serve: Serve, endpoint: str, **more: str) -> Iterator[None]:
-    """One process that tells an endpoint; none is left behind, however the test ends."""
+    """Starts one process that exports to an endpoint; it is stopped however the test ends."""
     with patch.dict(os.environ, environment(endpoint, **more)):
         serve.start()
     try:
@@ -56,12 +56,12 @@ def started(serve: Serve, endpoint: str, **more: str) -> Iterator[None]:
 
 
 def _ignore(by: str, why: str) -> None:
-    """What does not arrive is for others to test."""
+    """Ignores failed exports: other tests cover them."""
 
 
 @contextmanager
 def tracing_here(endpoint: str, **more: str) -> Iterator[None]:
-    """The test's own process traces, as a program of a user."""
+    """Traces in the test's own process, like a user's program."""
     settings = parse(environment(endpoint, **more))
     exporting, before = setup.begin(settings, {"service.name": CLIENT}, _ignore), tracing.on
     tracing.turn(exporting.tracer)

@@ -1,4 +1,6 @@
-"""Nobody takes the traces: work goes on, nothing grows, it is said once a minute; nothing tells secrets."""
+"""The collector is unavailable: work continues, memory stays bounded, one log line a minute, no secret is
+logged.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics by OTLP beside traces: a collector gets what /metrics would serve, without anybody opening that."""
+"""Metrics by OTLP beside traces: the collector receives what /metrics would serve, without that port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.testkit.waiting import eventually
 
 
 def told(collector: Collector) -> dict[str, Any]:
-    """The latest of each name."""
+    """Returns the latest value of each name."""
     return {
         metric.name: metric
         for request in list(collector.metrics)

@@ -1,6 +1,7 @@
-"""One trace tells a record's way: made, appended, acquired, lock lost, acquired again, accepted, written.
+"""One trace covers a record's path: produced, appended, acquired, lock lost, acquired again, accepted,
+written.
 
-The same assertions on what a collector is sent, and on what a real Jaeger answers about it.
+The same assertions run on the spans that a collector receives and on those that a real Jaeger returns.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ PATIENCE = 30.0
 
 @pytest.fixture(scope="module")
 def collected() -> Iterator[Traced]:
-    """Four processes that tell a collector."""
+    """Four processes that export to a collector."""
     with (
         collecting() as collector,
         serving(four_processes, collector.url) as cluster,
@@ -60,7 +61,7 @@ def collected() -> Iterator[Traced]:
 
 @pytest.fixture(scope="module")
 def in_jaeger() -> Iterator[Traced]:
-    """One process that tells Jaeger."""
+    """One process that exports to Jaeger."""
     with (
         jaeger() as found,
         serving(one_process, found.otlp) as cluster,
@@ -87,7 +88,7 @@ def traced(request: pytest.FixtureRequest) -> Traced:
 
 
 async def lose_a_lock_then_accept(client: Client, topic: str, group: str) -> None:
-    """The first member never answers."""
+    """The first member never acknowledges."""
     first = await client.acquire(group, topic, 1, member="silent", wait=20)
     assert [record.delivery_count for record in first.records] == [1]
     (record,) = (await client.acquire(group, topic, 1, member="worker", wait=20)).records
@@ -96,9 +97,9 @@ async def lose_a_lock_then_accept(client: Client, topic: str, group: str) -> Non
 
 
 def story(traced: Traced, topic: str, *awaited: str) -> list[FinishedSpan]:
-    """The spans of the traces that the topic's records have, once all that is awaited is there.
+    """Returns the spans of the traces of the topic's records, once all required spans are there.
 
-    Processes tell in their own time: what one of them told last says nothing of the others.
+    Processes export at different times: the last export of one does not imply those of the others.
     """
     found: list[FinishedSpan] = []
 
@@ -113,7 +114,7 @@ def story(traced: Traced, topic: str, *awaited: str) -> list[FinishedSpan]:
 
 
 def operations(spans: Sequence[FinishedSpan], topic: str) -> list[str]:
-    """Their names without the topic's; of calls without the package's."""
+    """Returns span names without the topic's name; for calls, without the package's."""
     return [span.operation.removesuffix(f" {topic}").rpartition(".")[2] for span in spans]
 
 
@@ -161,12 +162,12 @@ async def test_lost_lock_appears_in_the_trace(traced: Traced) -> None:
 
 
 def called(spans: Sequence[FinishedSpan]) -> list[str]:
-    """Calls between processes; there are none in one."""
+    """Returns calls between processes; a single process has none."""
     return [span.operation.rpartition(".")[2] for span in spans if "/" in span.operation]
 
 
 async def test_related_spans_are_linked(collected: Traced) -> None:
-    """Three records in one call: each has its trace, one write of state has them all."""
+    """Three records in one call: each has its trace, and one state write links to all of them."""
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create()
         group = await client.group()
@@ -205,7 +206,7 @@ async def test_a_caller_has_its_calls_in_its_trace(collected: Traced) -> None:
 
 
 async def test_record_at_the_size_limit_is_accepted_with_and_without_tracing(collected: Traced) -> None:
-    """Headers of a trace would make a batch too large that is not."""
+    """The headers of a trace could make a batch exceed the size limit."""
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create(max_message_bytes="1000")
         await client.publish(topic, ["x" * 890, "y"], partition=0)
@@ -225,7 +226,7 @@ async def test_trace_continues_after_the_producer_timed_out(collected: Traced) -
                 await client.publish(topic, ["b"], partition=0, timeout=2)
         finally:
             redis.process.send_signal(signal.SIGCONT)
-        assert refused.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # whosever clock was first
+        assert refused.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # whichever clock was first
         await client.acquire_all(group, topic, 2, "worker")
     spans = story(collected, topic, *["create", "send", "append", "acquire"] * 2)
     named = by_operation(spans, topic)
@@ -289,7 +290,7 @@ async def test_rejection_is_explained_in_the_trace(collected: Traced) -> None:
 
 
 async def test_worker_spans_belong_to_the_records_trace(collected: Traced, tmp_path: Path) -> None:
-    """A program that traces, and `sharebroker work`, which hands the trace on to its command."""
+    """A program that traces, and `sharebroker work`, which passes the trace context to its command."""
     address = collected.cluster.address
     async with connected(address) as client:
         topic, _ = await client.create()

@@ -1,4 +1,4 @@
-"""A process that is watched, on a Redis that can be taken away."""
+"""A process whose HTTP endpoints are tested, on a Redis that can be made unavailable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.testkit.servers import Server, running
 
 
 class Watched:
-    """A `serve --metrics` and the Redis below it."""
+    """A `serve --metrics` and its Redis."""
 
     def __init__(self, serve: Serve, redis: Server) -> None:
         self.serve = serve
@@ -27,15 +27,15 @@ class Watched:
 
     @property
     def url(self) -> str:
-        """Where it is watched."""
+        """Returns the URL of its HTTP endpoints."""
         return f"http://{self.serve.facts['metrics']}"
 
     async def ask(self, path: str) -> tuple[int, str]:
-        """Status and text of a page."""
+        """Returns status and text of a page."""
         return await ask(self.url + path)
 
     async def metrics(self) -> Metrics:
-        """What it tells now, and not a moment ago."""
+        """Returns the current metrics, never cached ones."""
         before = told = await self._scrape()
         while told.renderings == before.renderings:
             await asyncio.sleep(0.05)
@@ -49,7 +49,7 @@ class Watched:
 
 
 async def ask(url: str) -> tuple[int, str]:
-    """Status and text of a page."""
+    """Returns status and text of a page."""
     return await asyncio.to_thread(_ask, url)
 
 
@@ -63,7 +63,7 @@ def _ask(url: str) -> tuple[int, str]:
 
 
 class Metrics:
-    """A scrape as Prometheus's own parser reads it."""
+    """A scrape, parsed by Prometheus's own parser."""
 
     def __init__(self, text: str) -> None:
         self.families = list(text_string_to_metric_families(text))
@@ -71,16 +71,16 @@ class Metrics:
 
     @property
     def renderings(self) -> float:
-        """Which one it is."""
+        """Returns the number of the rendering."""
         return self.of("metrics_renderings_total") or 0
 
     def of(self, name: str, **labels: str) -> float | None:
-        """The sum of the samples that have these labels; None where none has."""
+        """Returns the sum of the samples that have these labels; None if there are none."""
         found = [sample.value for sample in self.samples(name) if _has(sample.labels, labels)]
         return sum(found) if found else None
 
     def samples(self, name: str) -> list[Sample]:
-        """All of a name."""
+        """Returns all samples of a name."""
         return [sample for sample in self._samples if sample.name == f"sharebroker_{name}"]
 
 
@@ -90,7 +90,7 @@ def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    """One process with all roles."""
+    """Starts one process with all roles."""
     folder: Path = tmp_path_factory.mktemp("watched")
     with running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis:
         options = ["--redis", redis.url, "--metrics", "127.0.0.1:0"]

@@ -1,4 +1,4 @@
-"""Two clusters in one Redis know nothing of each other, and what belongs to one is not taken for another."""
+"""Two clusters in one Redis are isolated from each other, and the data of one is rejected by the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three questions, three answers: also while a process starts, and while Redis is away."""
+"""Liveness, readiness and startup probes: also while a process starts, and while Redis is unavailable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGES = ("/startedz", "/readyz", "/livez")
 
 
 async def probe(question: str, url: str) -> subprocess.CompletedProcess[str]:
-    """`sharebroker probe` as a container's health check runs it."""
+    """Runs `sharebroker probe` as a container's health check does."""
     main = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
     command = [*main, "probe", question, "--url", url]
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""What a process logs, and how that is changed while it runs."""
+"""The log of a process, and how its level changes at run time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.testkit.waiting import eventually
 
 
 def lines(watched: Watched) -> list[dict[str, object]]:
-    """All that was logged; every line is JSON, whoever wrote it."""
+    """Returns all logged lines; every line is JSON, whichever library wrote it."""
     return [json.loads(line) for line in watched.serve.log.splitlines()]
 
 
@@ -42,7 +42,7 @@ async def test_the_level_can_be_changed_while_it_runs(watched: Watched) -> None:
 
 
 async def test_events_are_logged_once(watched: Watched) -> None:
-    """Topics, settings, groups; members whose session ran out."""
+    """Topics, configs, groups; members whose session timed out."""
     async with connected(watched.serve.address) as client:
         topic, topic_id = await client.create(partitions=2)
         group = await client.group(share_session_timeout_ms="1000")

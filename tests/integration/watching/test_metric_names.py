@@ -1,4 +1,4 @@
-"""Every metric that Kafka has of share groups has its line in METRICS.md, and what stands there is served."""
+"""Every Kafka metric of share groups has its line in METRICS.md, and every listed metric is served."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KAFKA: Final = NAMES.split()
 
 
 def rows() -> dict[str, str]:
-    """Kafka's names and what is said of them."""
+    """Returns Kafka's metric names and their descriptions."""
     cells = (line.strip("| \n").split(" | ", 1) for line in TABLE.read_text().splitlines() if line[:1] == "|")
     return {name.split()[0]: said for name, said in (pair for pair in cells if len(pair) == 2)}
 

@@ -1,4 +1,4 @@
-"""What a real process tells of real work, read by Prometheus's own parser."""
+"""Metrics of real work by a real process, read by Prometheus's own parser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_metrics_of_a_few_records(watched: Watched, client: Client) -> Non
     await client.acknowledge(group, "m", records[1:3], REJECT)
     await client.acknowledge(group, "m", records[3:4], RELEASE)
     again = await client.acquire_all(group, topic, 1, "m")
-    await client.acknowledge(group, "m", again, RELEASE)  # its last attempt
+    await client.acknowledge(group, "m", again, RELEASE)  # its last delivery
     told = await watched.metrics()
 
     def counted(name: str, **labels: str) -> float | None:
@@ -97,7 +97,7 @@ async def test_lag_time_is_exported_without_consumers(watched: Watched, client: 
     await client.publish(topic, "abc")
     first, *_ = await client.acquire_all(group, topic, 3, "m")
     await client.acknowledge(group, "m", [first])
-    # A leader that starts anew knows of no group until somebody reads for it.
+    # A leader that restarts has no state of a group until a member fetches for it.
     await asyncio.to_thread(watched.serve.stop)
     await asyncio.to_thread(watched.serve.start)
 

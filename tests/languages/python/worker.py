@@ -61,7 +61,7 @@ def work(stub: ShareServiceStub, group: str, topic: str, count: int) -> None:
 
 
 def answered(records: Iterable[share.ShareRecord], final: dict[int, bool]) -> share.ConsumeRequest:
-    """A verdict for each record, and credit for as many more."""
+    """Returns a verdict for each record, and credit for as many more."""
     request = share.ConsumeRequest()
     for record in records:
         verdict = decide(record.text, record.delivery_count)

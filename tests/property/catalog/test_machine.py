@@ -108,5 +108,5 @@ def _check(todo: list[CatalogCommand], slack: int) -> None:
             replayed.apply(codec.decode(log[position - 1]), position)
         assert facts(replayed.catalog) == facts(live.catalog)
         assert replayed.trim_before() == (trimmed if trimmed <= len(log) else 1)
-        # Each topic may have changes behind its record: what lives is at most that and the settings.
+        # Each topic may have changes behind its record: live keys are at most that and the configs.
         assert len(log) + 1 - trimmed <= 3 * 40 + slack

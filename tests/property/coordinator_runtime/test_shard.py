@@ -1,4 +1,4 @@
-"""Random commands and faults: what was answered stays, and what is found was written by somebody."""
+"""Random commands and faults: acknowledged writes survive, and every value read was written."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from tests.support.examples import scaled
 from tests.testkit.memory.stream_log import Fault, MemoryStreamLog
 from tests.unit.coordinator_runtime.harness import Get, Harness, Put
 
@@ -30,7 +31,7 @@ class Event(Enum):
 
 @dataclass(frozen=True)
 class Write:
-    """A write of so many records to a key."""
+    """A write of this many records to a key."""
 
     key: str
     records: int
@@ -44,7 +45,7 @@ class Read:
 
 
 class Flaky(MemoryStreamLog):
-    """Appends take a turn of the loop, and each takes its fate from a plan while there is one."""
+    """Appends take one loop iteration, and each takes its outcome from a plan, if there is one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class Flaky(MemoryStreamLog):
 
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
         await asyncio.sleep(0)
-        await self._open.wait()  # an append that is given up while held must not leave its fate behind
+        await self._open.wait()  # an append that is cancelled while held must not leave its outcome behind
         fault = self.plan.popleft() if self.plan else None
         if fault is not None:
             self.fail_next_append(fault)
@@ -78,7 +79,7 @@ steps = st.lists(
 
 
 class History:
-    """Plays steps. Values count up over all writes, so a later one shows that an earlier one was not lost."""
+    """Runs steps. Values count up over all writes, so a later one shows that an earlier one was not lost."""
 
     def __init__(self, group_records: int) -> None:
         self.log = Flaky()
@@ -148,7 +149,7 @@ class History:
         await asyncio.gather(*waiting, return_exceptions=True)
 
     def answered(self, key: str) -> int:
-        """The least value that every owner must know for a key from here on."""
+        """Returns the least value that every owner must return for a key from now on."""
         done = (future for one, future in self.writes if one == key and future.done())
         return max((int(future.result()) for future in done if not future.exception()), default=0)
 
@@ -170,7 +171,7 @@ async def scenario(steps: list[object], group_records: int) -> None:
     assert owner.shard.state is ShardState.CLOSED
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 @given(steps, st.sampled_from([2, 100]))
 def test_no_acknowledged_write_is_lost(steps: list[object], group_records: int) -> None:
     asyncio.run(scenario(steps, group_records))

@@ -27,6 +27,7 @@ from sharebroker_server.group_coordinator.core.machine import Command, Record, R
 from sharebroker_server.group_coordinator.core.transactions import commands as transaction_commands
 from tests.property.group_coordinator.test_replay import Coordination
 from tests.property.group_coordinator.test_transactions import Cluster
+from tests.support.examples import scaled
 from tests.support.purity import decided_twice
 from tests.unit.group_coordinator.consumer_harness import AT, ConsumerHarness
 from tests.unit.group_coordinator.harness import Harness
@@ -63,9 +64,9 @@ class PureTransactions(Cluster):
 
 
 TestShareGroups = PureCoordination.TestCase
-TestShareGroups.settings = settings(stateful_step_count=30, max_examples=50)
+TestShareGroups.settings = settings(stateful_step_count=30, max_examples=scaled(50))
 TestTransactions = PureTransactions.TestCase
-TestTransactions.settings = settings(stateful_step_count=30, max_examples=30)
+TestTransactions.settings = settings(stateful_step_count=30, max_examples=scaled(30))
 
 MEMBERS = ("a", "b", "c")
 steps = st.tuples(

@@ -1,4 +1,4 @@
-"""Offsets in and outside transactions, against a model that forgets nothing: the last one that counts stands.
+"""Offsets in and outside transactions, against a complete model: the last committed offset counts.
 
 `Shard.take` compares the replayed with the live state after every command.
 """
@@ -33,6 +33,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
 )
 from sharebroker_server.group_coordinator.core.share_groups.commands import DeleteGroup
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
+from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
 
 GROUPS, PRODUCERS = ("g", "h"), (1, 2, 3)
@@ -43,7 +44,7 @@ some = st.sets(st.sampled_from(PARTITIONS), min_size=1)
 
 @dataclass(frozen=True)
 class Written:
-    """An offset as it was written; `counts` is not known while its producer's transaction goes on."""
+    """A written offset; whether it `counts` is unknown while its producer's transaction is open."""
 
     producer: int | None
     place: Place
@@ -52,7 +53,7 @@ class Written:
 
 
 class Offsets(RuleBasedStateMachine):
-    """`written` has all that was written since it was last deleted, in order."""
+    """`written` has every offset since the last deletion, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +96,7 @@ class Offsets(RuleBasedStateMachine):
     @rule(group=groups, partitions=st.none() | some)
     def delete(self, group: str, partitions: set[TopicIdPartition] | None) -> None:
         whole = DeleteGroup(group)
-        with contextlib.suppress(KafkaError):  # there may be no such group
+        with contextlib.suppress(KafkaError):  # the group may not exist
             self.shard.send(whole if partitions is None else ForgetOffsets(group, frozenset(partitions)))
         gone = {Place(group, one) for one in partitions or PARTITIONS}
         self.written = [one for one in self.written if one.place not in gone]
@@ -131,4 +132,4 @@ class Offsets(RuleBasedStateMachine):
 
 
 TestOffsets = Offsets.TestCase
-TestOffsets.settings = settings(stateful_step_count=40, max_examples=150)
+TestOffsets.settings = settings(stateful_step_count=40, max_examples=scaled(150))

@@ -1,4 +1,6 @@
-"""Whatever members and administrators do, a shard's log folds to the live state, trimmed or not."""
+"""After any requests of members and administrators, a shard's log replays to the live state, trimmed or
+not.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Producers, a coordinator, partitions and a consumer group: whatever is interrupted, transactions are whole.
+"""Producers, a coordinator, partitions and a consumer group: transactions are atomic whatever is
+interrupted.
 
 After every record the shard is replayed and compared with the live one (`TransactionHarness.take`).
 """
@@ -45,18 +46,14 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
 )
 from sharebroker_server.record_log.core.batch import parse_headers
 from sharebroker_server.record_log.core.producers import Marker, UnverifiedError, Verified
-from sharebroker_server.record_log.core.transactions import (
-    Draft,
-    Transactions,
-    load_snapshots,
-    snapshots_of,
-)
+from sharebroker_server.record_log.core.transactions import Draft, Transactions, load_snapshots, snapshots_of
+from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
 from tests.unit.group_coordinator.transaction_harness import TransactionHarness
 from tests.unit.record_log.batches import LIMIT, batch
 
 NAMES, PARTITIONS, GROUP = ("a", "b"), (0, 1), 2
-"""What stands for the consumer group is one more partition."""
+"""One more partition represents the consumer group."""
 
 MOST_CLIENTS = 6
 names, partitions = st.sampled_from(NAMES), st.sampled_from((*PARTITIONS, GROUP))
@@ -66,7 +63,7 @@ Tag = tuple[int, int]
 
 @dataclass
 class Partition:
-    """A partition's log: which transaction each batch was sent in, by offset."""
+    """A partition's log: the transaction of each batch, by offset."""
 
     transactions: Transactions = field(default_factory=Transactions)
     kept: dict[str, bytes] = field(default_factory=dict)
@@ -87,11 +84,11 @@ class Partition:
         self._commit(draft)
 
     def restart(self) -> None:
-        """Another leader opens the log."""
+        """Opens the log at another leader."""
         self.transactions = load_snapshots(self.kept)
 
     def committed(self) -> Iterator[tuple[Tag, bool]]:
-        """Each transaction that has a record here, and whether that one is committed."""
+        """Returns each transaction with a record here, and whether it is committed."""
         for offset, (producer_id, tag) in self.tags.items():
             aborted = self.transactions.aborted_in(offset, offset + 1)
             yield tag, producer_id not in {one.producer_id for one in aborted}
@@ -103,9 +100,9 @@ class Partition:
 
 
 class Group:
-    """A consumer group's shard: each transaction commits an offset of a partition that stands for it.
+    """A consumer group's shard: each transaction commits an offset of a partition that represents it.
 
-    `marks` are the markers that have come: what was confirmed before the last one counts no more.
+    `marks` are the received markers: offsets confirmed before the last one no longer count.
     """
 
     def __init__(self, shard: ConsumerHarness) -> None:
@@ -128,7 +125,7 @@ class Group:
         self.shard.send(CompleteTransaction(*marker))
 
     def fates(self) -> dict[Tag, bool | None]:
-        """Whether each transaction is committed, None where that is open."""
+        """Returns whether each transaction is committed, None for an open one."""
         kept = self.shard.request(FetchOffsets("g"), GroupOffsets)
         return {tag: None if _of(tag) in kept.unstable else _of(tag) in kept.committed for tag in self.tags}
 
@@ -139,7 +136,7 @@ def _of(tag: Tag) -> TopicIdPartition:
 
 @dataclass
 class Client:
-    """A producer; it goes on until it is told that another has its transactional id."""
+    """A producer; it continues until another producer has its transactional id."""
 
     number: int
     name: str
@@ -164,12 +161,12 @@ class Client:
         self.producer = following
         self.round += 1
         self.open = self.broken = False
-        self.fenced = self.last  # it does not know which of its sequences count
+        self.fenced = self.last  # it cannot determine which of its sequences count
         self.ending = None
 
 
 class Cluster(RuleBasedStateMachine):
-    """`outcomes` are the transactions whose end was answered."""
+    """`outcomes` are the transactions whose end was acknowledged."""
 
     new_shard: type[TransactionHarness] = TransactionHarness
     new_group_shard: type[ConsumerHarness] = ConsumerHarness
@@ -196,7 +193,7 @@ class Cluster(RuleBasedStateMachine):
     @precondition(lambda self: len(self.clients) < MOST_CLIENTS)
     @rule(name=names, version=kinds)
     def start(self, name: str, version: int) -> None:
-        """A new producer takes the transactional id over."""
+        """Starts a new producer, which takes over the transactional id."""
         for _ in range(3):  # the end of a transaction, then of an open one that is aborted
             with contextlib.suppress(KafkaError):
                 reply = self.shard.execute(Initialize(name, 60_000))
@@ -218,7 +215,7 @@ class Cluster(RuleBasedStateMachine):
                     self.refused(client, error)
 
     def append(self, client: Client, partition: int) -> None:
-        """One record, or the group's offset. Raises KafkaError."""
+        """Appends one record, or the group's offset. Raises KafkaError."""
         if partition == GROUP:
             self.append_offset(client)
             return
@@ -242,7 +239,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(data=st.data(), partition=partitions)
     def write_late(self, data: st.DataObject, partition: int) -> None:
-        """A record whose leader has asked the coordinator, and does not come to append it for long."""
+        """Appends a record long after its leader has verified the transaction with the coordinator."""
         client = self.client(data)
         if client.ending is not None or client.broken or client.fenced or client.sequences[partition]:
             return
@@ -270,7 +267,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(data=st.data(), commit=st.booleans(), lost=st.sampled_from([False, False, True]))
     def end(self, data: st.DataObject, commit: bool, lost: bool) -> None:
-        """A producer ends its transaction, or asks again after an answer that was lost."""
+        """Ends a producer's transaction, or repeats the request after a lost response."""
         client = self.client(data)
         if not client.open or client.fenced:
             return
@@ -290,7 +287,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(name=names, partition=st.none() | partitions)
     def mark(self, name: str, partition: int | None) -> None:
-        """One partition gets its marker, perhaps once more, or all do and the coordinator notes that."""
+        """Writes one partition's marker, perhaps again, or all, which the coordinator records."""
         ending = self.ending(name)
         if partition is None:
             self.finish(name)
@@ -314,10 +311,10 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(partition=st.none() | partitions)
     def another_owner(self, partition: int | None) -> None:
-        """Of the coordinator's shard, or of a partition."""
+        """Replaces the owner of the coordinator's shard, or of a partition."""
         if partition == GROUP:
             self.group.shard.reload()
-            self.group.marks += 1  # who asks for a transaction hears that the shard is another one
+            self.group.marks += 1  # a query about a transaction finds that the shard has moved
         elif partition is not None:
             self.partitions[partition].restart()
         else:
@@ -343,7 +340,7 @@ class Cluster(RuleBasedStateMachine):
             assert fate is None or self.outcomes.get(tag, fate) == fate
 
     def teardown(self) -> None:
-        """In the end everything is decided, the same way everywhere, and as it was answered."""
+        """Checks that every transaction is decided at the end, equally everywhere, and as acknowledged."""
         try:
             self.settle()
         finally:
@@ -368,12 +365,12 @@ class Cluster(RuleBasedStateMachine):
             assert self.outcomes.get(tag, fate == {True}) == (fate == {True})
 
     def client(self, data: st.DataObject) -> Client:
-        """One that is in use, seldom one that was replaced."""
+        """Returns a current client, seldom a replaced one."""
         latest = list({client.name: client for client in self.clients}.values())
         return data.draw(st.sampled_from(latest * 4 + self.clients))
 
     def verify(self, client: Client, partition: int) -> Verified:
-        """What a leader does before a transaction's first batch."""
+        """Verifies a transaction as a leader does before its first batch."""
         end = 0 if partition == GROUP else self.partitions[partition].end
         verified = Verified(end, client.version >= RENEWS_EPOCH)
         if client.version >= RENEWS_EPOCH:
@@ -391,7 +388,7 @@ class Cluster(RuleBasedStateMachine):
         if error.code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.TRANSACTION_ABORTABLE):
             client.broken |= error.code is ErrorCode.TRANSACTION_ABORTABLE
             return
-        # Only who was replaced, or was too slow, is refused for good.
+        # Only a replaced or too slow producer is rejected permanently.
         assert error.code in (
             ErrorCode.PRODUCER_FENCED,
             ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -414,4 +411,4 @@ def at(partition: int) -> frozenset[TopicIdPartition]:
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(stateful_step_count=60, max_examples=150)
+TestCluster.settings = settings(stateful_step_count=60, max_examples=scaled(150))

@@ -1,4 +1,4 @@
-"""Requests of real clients: read as they were meant, written as they came, harmless where they are bent."""
+"""Requests of real clients: decoded correctly, encoded to the same bytes, harmless when mutated."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_requests_that_were_edited(one: Recorded, edits: list[tuple[int, bytes, 
 
 
 def take(frame: bytes) -> None:
-    """As the door does; it knows fewer APIs."""
+    """Reads a frame as the listener does; it supports fewer APIs."""
     with suppress(BadMessage, KeyError):
         header = read_header(frame)
         read_request(frame, header, codec_of(header.api_key, header.version))

@@ -1,4 +1,4 @@
-"""Frames do not depend on the pieces that their bytes come in."""
+"""Frames do not depend on how their bytes are split."""
 
 from __future__ import annotations
 

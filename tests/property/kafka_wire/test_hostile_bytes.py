@@ -1,4 +1,4 @@
-"""Bytes from anybody: a message or BadMessage, nothing else, and no more memory than a message is worth.
+"""Arbitrary bytes: the result is a message or BadMessage, and memory stays proportional to the message.
 
 `make fuzz` runs these for long.
 """
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES, BadMessage, Reader, read_message
 from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request
 from sharebroker_server.kafka_wire.generate import APIS
-from sharebroker_server.kafka_wire.message_classes import Message
+from sharebroker_server.kafka_wire.schema import Message
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 LENGTHS = [
@@ -25,7 +25,7 @@ LENGTHS = [
     for size in (2, 4)
     for value in (-1, -2, 0, 1, 1 << (8 * size - 1) - 1, -1 << (8 * size - 1), (1 << (8 * size - 1)) - 1)
 ] + [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x08", b"\xff\xff\xff\xff\xff\x01", b"\x00", b"\x7f"]
-"""Lengths as liars write them, plain and compact."""
+"""False lengths, in plain and compact encoding."""
 
 
 def take(reader: Reader, data: bytes) -> None:
@@ -68,7 +68,7 @@ def test_garbage_as_a_frame(data: bytes) -> None:
 
 @pytest.mark.parametrize("size", [1, 100, MAX_ENTRIES])
 def test_memory_is_bounded_by_entries_not_by_what_a_length_says(size: int) -> None:
-    """Topics of two bytes each are what a message can make the most of."""
+    """Topics of two bytes each cost the most memory per byte."""
     names = size.to_bytes(4) + b"\0\0" * MAX_ENTRIES * 2
     reader = codec_of(3, 1).read_request
     read_message(reader, b"\0\0\0\0", 0)

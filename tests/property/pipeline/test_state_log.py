@@ -1,4 +1,4 @@
-"""The pipeline's fold against the share coordinator's own: any history comes to the same."""
+"""The pipeline's replay against the share coordinator's own: any history yields the same state."""
 
 from __future__ import annotations
 

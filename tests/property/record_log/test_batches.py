@@ -1,4 +1,4 @@
-"""Whatever bytes come, they are refused or they are the producer's own."""
+"""Any bytes are rejected, or stored exactly as the producer sent them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ requests = st.lists(batches, min_size=1, max_size=4) | idempotent.map(lambda dat
 
 
 def assigned(data: bytes, limit: int = LIMIT) -> list[bytes] | ErrorCode:
-    """The bytes that would be stored, or why they are refused."""
+    """Returns the bytes that would be stored, or the reason for their rejection."""
     try:
         return [stored.data for stored in assign(data, parse_headers(data, limit), 1_000, 7)]
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""The view against a naive model that keeps every batch in one list."""
+"""The log state against a naive model that keeps every batch in one list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def payload(size: int) -> bytes:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[StoredBatch]:
-    """Batches in order, now and then with a gap between them."""
+    """Draws batches in order, sometimes with a gap between them."""
     offset, batches = 0, []
     for _ in range(draw(st.integers(0, 12))):
         offset += draw(st.sampled_from([0, 0, 0, 5]))
@@ -132,7 +132,7 @@ def test_look_up_by_time_starts_at_or_before_the_answer(
 def test_a_reopened_log_is_the_log_that_was_closed(
     batches: list[StoredBatch], bounds: Limits, saved: int
 ) -> None:
-    """Index rows may be lost behind the last one that was saved: they are counted again."""
+    """Index rows may be lost behind the last saved one: they are counted again."""
     live = view_of(batches, bounds)
     rows = live.index.unsaved[:saved]
     again = LogState(0, live.log_end_offset, rows, bounds)

@@ -1,4 +1,4 @@
-"""Appends under every fault: what was answered is there, in order, once; what was refused is not."""
+"""Appends under every fault: acknowledged records are stored once and in order; rejected ones are absent."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def codes_of(fault: Fault | None) -> set[ErrorCode]:
 
 
 async def spans(log: PartitionLog) -> list[tuple[int, int]]:
-    """First and last offset of every batch, read one by one."""
+    """Returns first and last offset of every batch, read one by one."""
     found, offset = [], log.log_start_offset
     while batches := await log.read(offset, 1):
         found += [(b.base_offset, b.last_offset) for b in batches]

@@ -1,4 +1,4 @@
-"""Sequences and transactions against a naive model that remembers every batch ever written."""
+"""Sequences and transactions against a naive model that keeps every batch."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def header(producer: int, epoch: int, first: int, count: int) -> BatchHeader:
 def test_a_partition_and_its_model_agree(
     history: list[list[tuple[int, int, int, int] | tuple[int, int, bool]]], lost: list[bool]
 ) -> None:
-    """Groups that are lost leave no trace; what is kept can be loaded at any point."""
+    """Groups that are lost leave no trace; saved state can be loaded at any point."""
     transactions, naive, kept = Transactions(), Naive(), dict[str, bytes]()
     for number, group in enumerate(history):
         draft, end = transactions.draft(), naive.end
@@ -95,7 +95,7 @@ def test_a_partition_and_its_model_agree(
 
 
 def take(draft: Draft, end: int, step: tuple[int, ...]) -> tuple[int | ErrorCode, int]:
-    """Does the step on the draft: the offset or the refusal, and the end after it."""
+    """Runs the step on the draft; returns the offset or the error, and the end after it."""
     try:
         if len(step) == 3:
             producer, epoch, commit = step

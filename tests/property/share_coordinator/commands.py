@@ -1,4 +1,4 @@
-"""Random commands for a few share-partitions, mostly such as a real leader sends."""
+"""Random commands for a few share-partitions, mostly those that a real leader sends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = [
     SharePartitionKey("h", OTHER_TOPIC, 0),
 ]
 
-# Most is about one key, and legal, or one command would hardly meet what another left.
+# Most concern one key and are legal, or one command would hardly meet the effects of another.
 keys = st.sampled_from([*KEYS, *3 * [KEYS[0]]])
 epochs = st.sampled_from([-1, 0, 1, 2, 2, 2, 3, 3, 3])
 offsets = st.integers(-1, 30)

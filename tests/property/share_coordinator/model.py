@@ -1,4 +1,4 @@
-"""The share coordinator the simplest way: plain fields, one value an offset, no records."""
+"""A minimal share coordinator: plain fields, one value per offset, no records."""
 
 from __future__ import annotations
 

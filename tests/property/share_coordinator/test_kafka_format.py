@@ -1,4 +1,4 @@
-"""Whoever replays the log in Kafka's form by Kafka's rules arrives at our state."""
+"""A replay of the log in Kafka's form by Kafka's rules yields our state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live against a naive model, replayed against live: wherever checkpoints, crashes and trimming fall."""
+"""Live against a naive model, replayed against live: for any checkpoints, crashes and trims."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_delete_interrupted_at_any_step_is_finished(
 def test_a_prefix_of_the_log_is_a_state_that_was(
     rules: CheckpointRules, history: list[tuple[Command, float]], data: st.DataObject
 ) -> None:
-    """A crash loses the end of the log; what the next owner finds, and what it finishes, is sound."""
+    """A crash loses the end of the log; the state that the next owner loads and completes is consistent."""
     shard = lived(rules, history)
     owner = Shard(rules, shard.log[: data.draw(st.integers(0, len(shard.log)))])
     owner.now = shard.now

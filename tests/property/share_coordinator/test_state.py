@@ -1,4 +1,4 @@
-"""Combining against one value an offset."""
+"""Combining against one value per offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Acquire and Acknowledge: what anybody can do with grpcurl alone."""
+"""Acquire and Acknowledge: the calls of users with grpcurl alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.rpc_status import from_rpc_error
-from tests.scenarios.gateway.wire import Door, Topic, opened
+from tests.scenarios.gateway.wire import Connection, Topic, connect
 from tests.testkit.brokers import Cluster
 from tests.testkit.waiting import eventually
 
@@ -21,20 +21,20 @@ ACCEPT, RELEASE, RENEW = 1, 2, 4
 
 
 @pytest.fixture
-async def door(cluster: Cluster) -> AsyncIterator[Door]:
-    async with opened(cluster.address) as door:
-        yield door
+async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
+    async with connect(cluster.address) as connection:
+        yield connection
 
 
 async def acquire(topic: Topic, group_id: str, records: int = 10, **more: Any) -> Any:
     request = {"max_wait_ms": 5_000, "as_text": True} | more
-    return await topic.door.share.Acquire(
+    return await topic.connection.share.Acquire(
         pb.AcquireRequest(group_id=group_id, topics=[topic.name], max_records=records, **request)
     )
 
 
 async def decide(topic: Topic, group_id: str, member_id: str, *decisions: Any) -> list[int]:
-    """The error code of each decision: (type, record), with other fields replaced by a third dict."""
+    """Returns the error code of each decision: (type, record), with other fields replaced by a third dict."""
     asked = [
         pb.AcknowledgeRequest.Decision(
             **{
@@ -49,7 +49,7 @@ async def decide(topic: Topic, group_id: str, member_id: str, *decisions: Any) -
         for kind, record, *changed in decisions
     ]
     request = pb.AcknowledgeRequest(group_id=group_id, member_id=member_id, acknowledgements=asked)
-    return [result.error_code for result in (await topic.door.share.Acknowledge(request)).results]
+    return [result.error_code for result in (await topic.connection.share.Acknowledge(request)).results]
 
 
 async def refusal(call: Any) -> KafkaError:
@@ -58,9 +58,9 @@ async def refusal(call: Any) -> KafkaError:
     return from_rpc_error(failure.value)
 
 
-async def test_publish_acquire_acknowledge(door: Door) -> None:
-    topic = await door.topic(partitions=3)
-    group_id = await door.group(topic)
+async def test_publish_acquire_acknowledge(connection: Connection) -> None:
+    topic = await connection.topic(partitions=3)
+    group_id = await connection.group(topic)
     for partition in range(3):
         await topic.publish(2, partition)
     got = await acquire(topic, group_id)
@@ -72,24 +72,26 @@ async def test_publish_acquire_acknowledge(door: Door) -> None:
     assert not (await acquire(topic, group_id, max_wait_ms=50)).records
 
 
-async def test_a_group_nobody_has_heard_of_needs_no_heartbeat(door: Door) -> None:
-    topic = await door.topic()
-    group_id = await door.group(await door.topic())  # has its settings; knows nothing of this topic
+async def test_a_group_nobody_has_heard_of_needs_no_heartbeat(connection: Connection) -> None:
+    topic = await connection.topic()
+    group_id = await connection.group(await connection.topic())  # has its configs; has no state of this topic
     await topic.publish(1)
     assert len((await acquire(topic, group_id)).records) == 1
-    described = await door.admin.ShareGroupDescribe(group.ShareGroupDescribeRequest(group_ids=[group_id]))
-    assert len(described.groups[0].members) <= 1  # who initialised leaves at once
+    described = await connection.admin.ShareGroupDescribe(
+        group.ShareGroupDescribeRequest(group_ids=[group_id])
+    )
+    assert len(described.groups[0].members) <= 1  # the initialising member leaves at once
 
 
-async def test_a_group_that_was_deleted_begins_anew_at_the_next_call(door: Door) -> None:
-    topic = await door.topic()
-    group_id = await door.group(topic)
+async def test_a_group_that_was_deleted_begins_anew_at_the_next_call(connection: Connection) -> None:
+    topic = await connection.topic()
+    group_id = await connection.group(topic)
     await topic.publish(3)
     got = await acquire(topic, group_id, 2, member_id="one")
     assert await decide(topic, group_id, "one", (ACCEPT, got.records[0])) == [0]
 
-    async def deleted() -> bool:  # the member that asked for the state may not have left yet
-        answer = await door.admin.DeleteGroups(group.DeleteGroupsRequest(group_ids=[group_id]))
+    async def deleted() -> bool:  # the member that initialised the state may not have left yet
+        answer = await connection.admin.DeleteGroups(group.DeleteGroupsRequest(group_ids=[group_id]))
         return bool(answer.results[0].error_code == 0)
 
     await eventually(deleted)
@@ -99,19 +101,19 @@ async def test_a_group_that_was_deleted_begins_anew_at_the_next_call(door: Door)
     assert late == [ErrorCode.INVALID_RECORD_STATE]
 
 
-async def test_partitions_added_later_are_served(door: Door) -> None:
-    topic = await door.topic()
-    group_id = await door.group(topic)
+async def test_partitions_added_later_are_served(connection: Connection) -> None:
+    topic = await connection.topic()
+    group_id = await connection.group(topic)
     assert not (await acquire(topic, group_id, max_wait_ms=0)).records
     more = cluster_pb.CreatePartitionsRequest.Topic(name=topic.name, count=2)
-    await door.admin.CreatePartitions(cluster_pb.CreatePartitionsRequest(topics=[more]))
+    await connection.admin.CreatePartitions(cluster_pb.CreatePartitionsRequest(topics=[more]))
     await topic.publish(1, partition=1)
     assert [record.partition for record in (await acquire(topic, group_id)).records] == [1]
 
 
-async def test_each_decision_has_its_own_result(door: Door) -> None:
-    topic = await door.topic()
-    group_id = await door.group(topic)
+async def test_each_decision_has_its_own_result(connection: Connection) -> None:
+    topic = await connection.topic()
+    group_id = await connection.group(topic)
     await topic.publish(4)
     got = await acquire(topic, group_id)
     first, second, third, fourth = got.records
@@ -132,9 +134,9 @@ async def test_each_decision_has_its_own_result(door: Door) -> None:
     assert [(record.offset, record.delivery_count) for record in again.records] == [(third.offset, 2)]
 
 
-async def test_no_more_records_than_asked_for(door: Door) -> None:
-    topic = await door.topic(partitions=2)
-    group_id = await door.group(topic)
+async def test_no_more_records_than_asked_for(connection: Connection) -> None:
+    topic = await connection.topic(partitions=2)
+    group_id = await connection.group(topic)
     for partition in range(2):
         await topic.publish(5, partition)
     sizes = [len((await acquire(topic, group_id, count)).records) for count in (1, 0, 7, 7)]
@@ -154,15 +156,15 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("changed", "field"), WRONG)
-async def test_requests_that_are_refused(door: Door, changed: dict[str, Any], field: str) -> None:
+async def test_requests_that_are_refused(connection: Connection, changed: dict[str, Any], field: str) -> None:
     fields = {"group_id": "group", "topics": ["topic"]} | changed
-    error = await refusal(door.share.Acquire(pb.AcquireRequest(**fields)))
+    error = await refusal(connection.share.Acquire(pb.AcquireRequest(**fields)))
     assert error.code is ErrorCode.INVALID_REQUEST
     assert [violation.field for violation in error.violations] == [field]
 
 
-async def test_a_topic_that_does_not_exist(door: Door) -> None:
-    error = await refusal(door.share.Acquire(pb.AcquireRequest(group_id="group", topics=["nowhere"])))
+async def test_a_topic_that_does_not_exist(connection: Connection) -> None:
+    error = await refusal(connection.share.Acquire(pb.AcquireRequest(group_id="group", topics=["nowhere"])))
     assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert error.metadata["topic"] == "nowhere"
 
@@ -174,9 +176,11 @@ async def test_a_topic_that_does_not_exist(door: Door) -> None:
         ({"last_offset": 0, "offset": 5}, "acknowledgements[0]"),
     ],
 )
-async def test_decisions_that_are_refused_as_a_whole(door: Door, changed: dict[str, Any], field: str) -> None:
-    topic = await door.topic()
-    group_id = await door.group(topic)
+async def test_decisions_that_are_refused_as_a_whole(
+    connection: Connection, changed: dict[str, Any], field: str
+) -> None:
+    topic = await connection.topic()
+    group_id = await connection.group(topic)
     await topic.publish(1)
     got = await acquire(topic, group_id)
     error = await refusal(decide(topic, group_id, got.member_id, (ACCEPT, got.records[0], changed)))

@@ -1,4 +1,4 @@
-"""Share sessions spoken by hand: one member's requests, epoch by epoch, over gRPC."""
+"""Share sessions by single requests: one member's requests, epoch by epoch, over gRPC."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _numbers = count()
 Runs = list[tuple[int, int]]
 
 
-class Door:
+class Connection:
     """A connection to the gateway."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
@@ -37,14 +37,16 @@ class Door:
         self.admin: Any = admin_pb2_grpc.AdminServiceStub(channel)
 
     async def topic(self, partitions: int = 1) -> Topic:
-        """A new topic."""
+        """Creates a topic."""
         name = f"topic-{next(_numbers)}-{uuid4().hex[:8]}"
         asked = cluster.CreateTopicsRequest.Topic(name=name, num_partitions=partitions)
         (made,) = (await self.admin.CreateTopics(cluster.CreateTopicsRequest(topics=[asked]))).topics
         return Topic(self, name, made.topic_id, partitions)
 
     async def group(self, topic: Topic, **settings: str) -> str:
-        """A new group that reads from the start, with its state initialised by a member that left again."""
+        """Creates a group that reads from the start, with its state initialised by a member that left
+        again.
+        """
         group_id = f"group-{next(_numbers)}-{uuid4().hex[:8]}"
         settings = {"share_auto_offset_reset": "earliest"} | settings
         configs = [
@@ -83,21 +85,23 @@ class Door:
 class Topic:
     """A topic of a test."""
 
-    door: Door
+    connection: Connection
     name: str
     topic_id: str
     partitions: int
 
     async def publish(self, records: int, partition: int = 0) -> None:
-        """Single-record batches, one call each, so that they stay single."""
+        """Publishes single-record batches, one call each, so that they stay single."""
         for number in range(records):
             record = produce_pb2.PublishRecord(text=str(number), partition=partition)
-            await self.door.produce.Publish(produce_pb2.PublishRequest(topic=self.name, records=[record]))
+            await self.connection.produce.Publish(
+                produce_pb2.PublishRequest(topic=self.name, records=[record])
+            )
 
 
 @dataclass
 class Session:
-    """A member that keeps count of its epoch."""
+    """A member that counts its share session epoch."""
 
     topic: Topic
     group_id: str
@@ -106,7 +110,7 @@ class Session:
     limits: dict[str, Any] = field(default_factory=dict)
 
     async def fetch(self, *partitions: int, epoch: int | None = None, **more: Any) -> Any:
-        """One ShareFetch; the epoch moves on when it succeeds."""
+        """Sends one ShareFetch; the epoch increases when it succeeds."""
         used = self.epoch if epoch is None else epoch
         acks = more.pop("acks", ())
         parts = [
@@ -124,12 +128,12 @@ class Session:
             topics=topics if partitions else [],
             **usual | self.limits | more,
         )
-        response = await self.topic.door.share.ShareFetch(request)
+        response = await self.topic.connection.share.ShareFetch(request)
         self.epoch = used + 1 if used >= 0 else 0
         return response
 
     async def first_fetch(self, *partitions: int, **more: Any) -> Any:
-        """As Kafka's wire tests: try again with epoch 0 until every partition can be fetched."""
+        """Fetches with epoch 0 until every partition can be fetched, like Kafka's wire tests."""
         found: list[Any] = []
 
         async def all_there() -> bool:
@@ -143,7 +147,7 @@ class Session:
     async def acknowledge(
         self, kind: int, first: int, last: int, *, partition: int = 0, epoch: int | None = None
     ) -> Any:
-        """One ShareAcknowledge, of partition 0; gives its answer."""
+        """Sends one ShareAcknowledge, of partition 0; returns its response."""
         used = self.epoch if epoch is None else epoch
         part = share_pb2.ShareAcknowledgeRequest.AcknowledgePartition(
             partition_index=partition, acknowledgement_batches=batches([(kind, first, last)])
@@ -154,7 +158,7 @@ class Session:
         request = share_pb2.ShareAcknowledgeRequest(
             group_id=self.group_id, member_id=self.member_id, share_session_epoch=used, topics=[topic]
         )
-        response = await self.topic.door.share.ShareAcknowledge(request)
+        response = await self.topic.connection.share.ShareAcknowledge(request)
         self.epoch = used + 1 if used >= 0 else 0
         return parts_of(response)[0]
 
@@ -171,21 +175,21 @@ def parts_of(response: Any) -> dict[int, Any]:
 
 
 def acquired(response: Any, partition: int = 0) -> Runs:
-    """The offsets a fetch acquired in a partition."""
+    """Returns the offsets that a fetch acquired in a partition."""
     part = parts_of(response).get(partition)
     return [(run.first_offset, run.last_offset) for run in part.acquired_records] if part else []
 
 
 def counts(response: Any, partition: int = 0) -> list[int]:
-    """The delivery count of each run."""
+    """Returns the delivery count of each run."""
     return [run.delivery_count for run in parts_of(response)[partition].acquired_records]
 
 
 @asynccontextmanager
-async def opened(address: str) -> AsyncIterator[Door]:
-    """A connection."""
+async def connect(address: str) -> AsyncIterator[Connection]:
+    """Connects to a gateway."""
     async with grpc.aio.insecure_channel(address) as channel:
-        yield Door(channel)
+        yield Connection(channel)
 
 
 RECORD_LIMIT = delivery.ACQUIRE_MODE_RECORD_LIMIT

@@ -1,4 +1,4 @@
-"""A process with the group coordinator's role on memory twins, beside stand-ins for the other services."""
+"""A process with the group coordinator's role on stores in memory, beside fakes of the other services."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def code(message: Coded) -> ErrorCode:
 
 
 class ShareStateTable:
-    """Stands for the share coordinator: `refuse` says what fails, all wait while `open` is not set."""
+    """A fake share coordinator: `refuse` has the errors, all calls wait while `open` is not set."""
 
     def __init__(self) -> None:
         self.states: dict[SharePartitionKey, StateSummary] = {}
@@ -96,7 +96,7 @@ class ShareStateTable:
 
 
 class Ends:
-    """Stands for the leaders."""
+    """A fake of the leaders."""
 
     def __init__(self) -> None:
         self.ends: dict[TopicIdPartition, int | KafkaError] = {}
@@ -110,9 +110,9 @@ class Ends:
 
 
 class Transactions:
-    """Stands for the transaction coordinator, of epoch 7; `outcomes` are what it says first.
+    """A fake transaction coordinator, of epoch 7; `outcomes` are its first replies.
 
-    Who asks waits until `open` is set.
+    Calls wait until `open` is set.
     """
 
     def __init__(self) -> None:
@@ -131,7 +131,7 @@ class Transactions:
 
 
 class Cluster:
-    """The brokers and what they share."""
+    """The brokers and the stores they share."""
 
     def __init__(self) -> None:
         self.leases = MemoryLeaseStore()
@@ -193,7 +193,7 @@ class Broker:
         await self.follower.stop()
 
     async def create(self, name: str, partitions: int) -> str:
-        """The id of a new topic that this process knows."""
+        """Creates a topic; returns its id once this process has it."""
         request = cluster_pb2.CreateTopicsRequest()
         request.topics.add(name=name, num_partitions=partitions)
         (topic,) = (await self.until(lambda: self.catalog.CreateTopics(request, CONTEXT))).topics
@@ -202,7 +202,7 @@ class Broker:
         return topic.topic_id
 
     async def delete(self, name: str) -> None:
-        """Returns when this process knows that the topic is gone."""
+        """Deletes a topic; returns once this process has removed it."""
         request = cluster_pb2.DeleteTopicsRequest()
         request.topics.add(name=name)
         await self.catalog.DeleteTopics(request, CONTEXT)
@@ -223,7 +223,7 @@ class Broker:
         return await self.until(lambda: self.groups.ShareGroupHeartbeat(request, CONTEXT))
 
     async def until(self, call: Callable[[], Awaitable[R]]) -> R:
-        """What a gateway does: asks again while the coordinator is not ready."""
+        """Retries like a gateway while the coordinator is not ready."""
         async with asyncio.timeout(10):
             while True:
                 try:

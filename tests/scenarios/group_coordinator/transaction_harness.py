@@ -1,4 +1,4 @@
-"""Processes with the transaction coordinator's role on memory twins."""
+"""Processes with the transaction coordinator's role on stores in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 
 class Leaders:
-    """Stands for the leaders: `written` has (partition, producer epoch, commit, coordinator epoch)."""
+    """A fake of the leaders: `written` has (partition, producer epoch, commit, coordinator epoch)."""
 
     def __init__(self) -> None:
         self.written: list[tuple[int, int, bool, int]] = []
@@ -55,7 +55,7 @@ class Leaders:
 
 
 class Cluster:
-    """What processes share."""
+    """The stores that processes share."""
 
     def __init__(self) -> None:
         self.leases = MemoryLeaseStore()
@@ -86,7 +86,7 @@ class Process:
         await self.host.stop()
 
     async def until(self, call: Callable[[], Awaitable[R]]) -> R:
-        """What a gateway does: asks again while the coordinator is not ready."""
+        """Retries like a gateway while the coordinator is not ready."""
         async with asyncio.timeout(10):
             while True:
                 try:

@@ -1,4 +1,4 @@
-"""Words that the scenarios share."""
+"""Helpers of the scenarios."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = SharePartitionKey(GROUP, TOPIC, 0)
 
 
 async def acquired(harness: Harness, member: str, **options: Any) -> list[int]:
-    """The offsets that a member is given by one call."""
+    """Returns the offsets that a member acquires by one call."""
     [answer] = await harness.acquire(member=member, **options)
     assert not answer.error_code, answer
     return [offset for run in answer.acquired for offset in range(run.first_offset, run.last_offset + 1)]
@@ -26,6 +26,6 @@ async def fails_without(
     story: Callable[[Harness], Awaitable[None]],
     harness: Harness,
 ) -> None:
-    """The story does not end well where the attribute of an object does something else."""
+    """Checks that the scenario fails when an object's attribute is replaced."""
     with patch.object(*safeguard), pytest.raises((AssertionError, TimeoutError)):
         await story(harness)

@@ -1,4 +1,4 @@
-"""KAFKA-18084: timers of locks stayed when their records were long finished, and took all memory."""
+"""KAFKA-18084: lock timers remained when their records were finished, and used up the memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KAFKA-19476: a lock ran out while an acceptance waited for its write: records came again, or never."""
+"""KAFKA-19476: a lock timed out while an acceptance waited for its write: redelivered, or lost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGER_THAN_A_LOCK = 31.0
 
 
 async def accepts_while_nothing_can_be_written(harness: Harness) -> asyncio.Task[Any]:
-    """The acceptance of 0 to 4, out of 10 records, has been under way for longer than their lock."""
+    """Starts an acceptance of 0 to 4, out of 10 records, that is in flight for longer than their lock."""
     await harness.publish(10)
     assert await acquired(harness, "m1") == list(range(10))
     harness.persister.open.clear()
@@ -53,7 +53,7 @@ async def test_records_of_a_failed_acknowledgement_are_redelivered(harness: Harn
 
 
 def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list[Any]:
-    """`expire`, for those as well whose change waits for its write."""
+    """Runs `expire` also for records whose transition waits for its write."""
     self.bound = None
     ended = [run for run in in_flight.runs if run.lock is not None and run.lock.deadline <= now]
     return [

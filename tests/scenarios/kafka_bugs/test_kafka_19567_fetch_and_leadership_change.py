@@ -1,4 +1,4 @@
-"""KAFKA-19567: a fetch that waited for records was kept by a leader that was none any more."""
+"""KAFKA-19567: a waiting fetch was kept by a former leader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""KAFKA-20505: an acknowledgement completed a waiting fetch, came back to its own lock, and stood still."""
+"""KAFKA-20505: an acknowledgement completed a waiting fetch, returned to its own lock, and deadlocked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
+from sharebroker_server.share_partition_leader.core.events import Acknowledge, AcquireRequest
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -36,7 +36,7 @@ async def test_without_the_wake_up_the_fetch_stands_still(harness: Harness) -> N
 
 
 async def test_after_an_acknowledgement_its_member_may_acquire_at_once(harness: Harness) -> None:
-    """The way that stood still in Kafka: from the completion back into the share-partition."""
+    """The path that deadlocked in Kafka: from the completion back into the share-partition."""
     for _ in range(10):
         await harness.publish(1)
     share_partition = await harness.share_partition()
@@ -51,7 +51,7 @@ async def test_after_an_acknowledgement_its_member_may_acquire_at_once(harness: 
             return
         offset = taken.acquired[0].first
         accepted.append(offset)
-        share_partition.acknowledge("m1", [AckBatch(offset, offset, (ACCEPT,))], done)
+        share_partition.handle(Acknowledge("m1", [AckBatch(offset, offset, (ACCEPT,))], done))
 
     done(None)
     async with asyncio.timeout(10.0):

@@ -1,4 +1,4 @@
-"""KAFKA-20910: offsets were altered without a new state epoch; a leader went on with what it knew."""
+"""KAFKA-20910: offsets were altered without a new state epoch; a leader continued with its old state."""
 
 from __future__ import annotations
 

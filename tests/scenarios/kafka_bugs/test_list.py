@@ -1,4 +1,4 @@
-"""Each bug of Kafka that is known here has its stories, and the list of them names it: none gets lost."""
+"""Each listed bug of Kafka has its scenarios, and each scenario is in the list."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ BUGS: Final = {
         "test_without_a_state_epoch_that_counts_it_is",
     ),
 }
-"""Kafka's name of it, and where it is told: how it ends well, and how it does not without the safeguard."""
+"""Kafka's name of the bug, and its scenarios: with the safeguard, and without it."""
 
 _NAME: Final = re.compile(r"KAFKA-\d+|#\d+")
 
 
 def rows() -> list[tuple[set[str], str]]:
-    """The bugs that a row of the list names, and the file that it leads to."""
+    """Returns the bugs that a row of the list names, and the file that it links to."""
     table = [line for line in (HERE / "README.md").read_text().splitlines() if line.startswith("| ")]
     told = [(set(_NAME.findall(line)), re.search(r"\]\(([^)]+)\)", line)) for line in table]
     return [(names, link[1]) for names, link in told if link is not None]
 
 
 def stories_in(file: str) -> set[str]:
-    """The names of a file's tests, by its source: what is skipped or taken away by a mark counts as none."""
+    """Returns the names of a file's tests, by its source; skipped tests count as none."""
     tree = ast.parse((HERE / file).read_text())
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return {function.name for function in functions if not function.decorator_list}

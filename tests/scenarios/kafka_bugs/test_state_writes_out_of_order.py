@@ -1,4 +1,6 @@
-"""Apache Kafka #23074, #23112: a late write took the start offset, or the count of finished records, back."""
+"""Apache Kafka #23074, #23112: a late write moved the start offset, or the count of finished records,
+back.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ def accepted(first: int, last: int) -> StateBatch:
 
 
 async def led(harness: Harness) -> int:
-    """The epoch under which state is written."""
+    """Returns the epoch under which state is written."""
     epoch = (await harness.leadership.led(KEY.topic_id, KEY.partition)).log.epoch
     await harness.persister.read(KEY, epoch)
     return epoch

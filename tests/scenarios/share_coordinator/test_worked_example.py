@@ -1,4 +1,4 @@
-"""The worked example of seeds 000 and 004: every row with its request, its record and the folded state."""
+"""The worked example of seeds 000 and 004: every row with its request, its record and the replayed state."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ ROWS = [
 ]
 
 # The same table in the old part of seed 004: the SPSO is never written with a row, so every row is a delta on
-# the checkpoint it started from, until a new checkpoint may be taken instead of the last one.
+# the checkpoint it started from, until a new checkpoint may replace the last one.
 OLD_ROWS = [
     Row(
         "acknowledge 100-109",
@@ -175,7 +175,7 @@ def _with_count(record: ShareRecord | None, count: int) -> ShareRecord | None:
 
 
 def test_checkpoint_instead_of_a_delta() -> None:
-    """Any delta may be a checkpoint instead: the folded state is the same."""
+    """Any delta may be a checkpoint instead: the replayed state is the same."""
     for number in range(len(ROWS)):
         shard = play(ROWS[: number + 1], -1)
         state = shard.state()

@@ -1,6 +1,6 @@
-"""Reads record batches from its input, a JSON object a line, by our decoder and by aiokafka's; do they agree?
+"""Compares our decoder with aiokafka's on the record batches in its input, a JSON object a line.
 
-Without starting Spark: the decoder needs Arrow, which only Spark's environment has.
+It runs without Spark: the decoder needs Arrow, which only Spark's environment has.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("val
 
 
 def ours(batches: bytes, first: int, last: int) -> list[Any]:
-    """Rows by our decoder, of which every array is checked."""
+    """Returns the rows of our decoder; checks every array."""
     found = read_records(batches, first, last, HEADERS)
     for column in (found.keys, found.values, found.headers):
         column.validate(full=True)
@@ -31,7 +31,7 @@ def ours(batches: bytes, first: int, last: int) -> list[Any]:
 
 
 def theirs(batches: bytes, first: int, last: int) -> Iterator[Any]:
-    """Rows by aiokafka's decoder, which makes an object of every record."""
+    """Returns the rows of aiokafka's decoder, which creates an object per record."""
     memory = MemoryRecords(batches)
     while memory.has_next():
         batch = memory.next_batch()
@@ -41,13 +41,13 @@ def theirs(batches: bytes, first: int, last: int) -> Iterator[Any]:
 
 
 def compared(batches: bytes, first: int, last: int) -> str:
-    """Empty where both agree."""
+    """Returns the differences; empty if both agree."""
     mine, others = ours(batches, first, last), list(theirs(batches, first, last))
     return "" if mine == others else f"{mine!r} and not {others!r}"
 
 
 def survived(batches: bytes, first: int, last: int) -> str:
-    """Empty where bent batches are read or refused."""
+    """Returns failures; empty if mutated batches are read or rejected."""
     try:
         ours(batches, first, last)
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Folds the logs of a group's state as the pipeline does, without starting Spark."""
+"""Replays the logs of a group's state as the pipeline does, without starting Spark."""
 
 from __future__ import annotations
 

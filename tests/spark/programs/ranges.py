@@ -1,4 +1,4 @@
-"""Reads ranges of logs (TOPIC:FIRST:LAST) as a task would, strictly and not, without starting Spark."""
+"""Reads ranges of logs (TOPIC:FIRST:LAST) like a task, strictly and leniently, without starting Spark."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SCHEMA = StructType(
 
 
 def read(client: Client, asked: str, deadline_ms: int | None, *, strict: bool) -> list[Any]:
-    """Offset and value of each record."""
+    """Returns offset and value of each record."""
     topic, first, last = asked.split(":")
     options = read_options({"bootstrap": ADDRESS, "topics": topic, "value.format": "string"}, streaming=False)
     frame = Frame(to_arrow_schema(SCHEMA, timezone="UTC"), options)
@@ -53,7 +53,7 @@ def read(client: Client, asked: str, deadline_ms: int | None, *, strict: bool) -
 
 
 def read_all(client: Client, asked: str) -> dict[str, Any]:
-    """The range strictly, not so, and what is committed of it."""
+    """Returns the range read strictly, leniently, and its committed records."""
     try:
         strict: list[Any] | str = read(client, asked, 1000, strict=True)
     except DataLossError as error:

@@ -1,4 +1,4 @@
-"""What the programs share."""
+"""The functions that the programs share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 
 def session() -> SparkSession:
-    """A small Spark: local, or where SPARK_TEST_MASTER is, with the files that are to be shipped there."""
+    """Returns a small Spark session: local, or at SPARK_TEST_MASTER with the files to ship there."""
     spark = (
         SparkSession.builder.master(os.environ.get("SPARK_TEST_MASTER", "local[2]"))
         .config("spark.ui.enabled", "false")
@@ -29,6 +29,6 @@ def session() -> SparkSession:
 
 
 def say(**facts: Any) -> None:
-    """Tell the test, on a line of its own."""
+    """Reports facts to the test, on a line of their own."""
     sys.stdout.write("\n" + json.dumps(facts) + "\n")
     sys.stdout.flush()

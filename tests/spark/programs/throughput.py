@@ -1,4 +1,4 @@
-"""Reads topics into nothing by our source and by Spark's own for Kafka, in turn, and tells how fast."""
+"""Reads topics into nothing by our source and by Spark's Kafka source, in turn, and reports the speed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def seconds(frame: Any) -> float:
 
 
 def drained(stream: Any, checkpoint: str) -> list[dict[str, float]]:
-    """Milliseconds of each trigger that had records, by what they went into."""
+    """Returns the milliseconds of each trigger that had records, by phase."""
     query = stream.writeStream.format("noop").option("checkpointLocation", f"{ASKED['folder']}/{checkpoint}")
     query = query.trigger(availableNow=True).start()
     query.awaitTermination()

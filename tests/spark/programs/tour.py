@@ -1,4 +1,4 @@
-"""One session through all that the format can do; what came of it is told to the test."""
+"""One session through all features of the format; reports the results to the test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ spark = session()
 
 
 def refusal(work: Any) -> str:
-    """The text of what `work` raises."""
+    """Returns the text of the exception that `work` raises."""
     try:
         work()
     except Exception as error:
@@ -45,13 +45,13 @@ def stream(topic: str, group: str, **options: str) -> Any:
 
 
 def run(frame: Any, work: Any, checkpoint: str) -> None:
-    """Work off what there is."""
+    """Processes all available records."""
     query = frame.writeStream.foreachBatch(work).option("checkpointLocation", f"{FOLDER}/{checkpoint}")
     query.trigger(availableNow=True).start().awaitTermination()
 
 
 def show_a_table() -> None:
-    """The topic as a table, which takes nothing."""
+    """Reads the topic as a table, which acquires nothing."""
     whole = table(TOPIC, recordsPerTask="400")
     say(columns=[f"{field.name} {field.dataType.simpleString()}" for field in whole.schema.fields])
     rows = whole.collect()
@@ -69,7 +69,7 @@ def show_a_table() -> None:
 
 
 def show_a_stream() -> None:
-    """The group as a stream, in batches, each read by two actions."""
+    """Reads the group as a stream, in batches, each read by two actions."""
     batches: list[dict[str, Any]] = []
 
     def work(frame: Any, number: int) -> None:
@@ -95,7 +95,9 @@ def show_a_stream() -> None:
 
 
 def show_verdicts() -> None:
-    """A run that fails after it has rejected all, and one that says otherwise and gets what it released."""
+    """Runs one stream that fails after rejecting all, and one that overrides that and receives what it
+    released.
+    """
     seen: list[Any] = []
     judged = stream(SETUP["judged"], SETUP["judges"], verdicts="true")
 
@@ -131,7 +133,7 @@ def show_verdicts() -> None:
 
 
 def show_formats() -> None:
-    """Values that are JSON or Arrow, and those that are not."""
+    """Reads values that are JSON or Arrow, and invalid ones."""
 
     def take(frame: Any, number: int) -> None:
         say(taken=sorted(row.offset for row in frame.collect()))
@@ -162,7 +164,7 @@ def show_formats() -> None:
 
 
 def ipc(**columns: list[Any]) -> bytes:
-    """An Arrow stream of one batch."""
+    """Returns an Arrow stream of one batch."""
     batch = pa.RecordBatch.from_pydict(columns)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -171,7 +173,7 @@ def ipc(**columns: list[Any]) -> bytes:
 
 
 def show_writing() -> None:
-    """Rows to a topic, and from a stream to a topic."""
+    """Writes rows to a topic, and from a stream to a topic."""
     rows_out = spark.createDataFrame([(f"k{n}", f"out {n}") for n in range(50)], "key string, value string")
     rows_out.write.format("sharegroup").options(**SERVER, topic=TARGET).mode("append").save()
     say(written=table(TARGET).count())
@@ -189,7 +191,7 @@ def show_writing() -> None:
 
 
 def show_repeated_attempts() -> None:
-    """The first attempt of a task fails at its last row, when most of it is sent."""
+    """Fails the first attempt of a task at its last row, when most of it is sent."""
 
     def place(number: int) -> int:
         return 99 if number == 2999 and TaskContext.get().attemptNumber() == 0 else 0
@@ -207,7 +209,7 @@ def show_repeated_attempts() -> None:
 
 
 def readme(number: int, *names: tuple[str, str]) -> dict[str, Any]:
-    """What one of its examples defines, which is run as it stands, but for names."""
+    """Returns the function that one of its examples defines, with only names replaced."""
     example = Path(SETUP["readme"]).read_text().split("```python\n")[number].partition("```")[0]
     for name, ours in names:
         assert name in example
@@ -218,7 +220,7 @@ def readme(number: int, *names: tuple[str, str]) -> dict[str, Any]:
 
 
 def show_the_readme() -> None:
-    """Its first example."""
+    """Runs its first example."""
     query = readme(
         1,
         ("127.0.0.1:9090", SETUP["bootstrap"]),
@@ -232,7 +234,7 @@ def show_the_readme() -> None:
 
 
 def show_refusals() -> None:
-    """What cannot be is said before anything runs."""
+    """Checks that invalid options are reported before anything runs."""
 
     def save(frame: Any, **options: str) -> Any:
         return frame.write.format("sharegroup").options(**SERVER, **options).mode("append").save
@@ -274,7 +276,7 @@ def show_refusals() -> None:
 
 
 def show_refused_streams() -> None:
-    """What only a stream cannot have is said before its first batch."""
+    """Checks that options invalid for streams are reported before the first batch."""
 
     def start(options: dict[str, str], trigger: dict[str, Any]) -> None:
         frame = spark.readStream.format("sharegroup").options(**SERVER, topics=TOPIC, **options).load()

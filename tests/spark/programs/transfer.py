@@ -1,4 +1,4 @@
-"""Moves a group's records into Parquet, a folder a batch; stands still or dies where the test wants it to."""
+"""Moves a group's records into Parquet, a folder per batch; freezes or dies at the requested moment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOLDER, AT = ASKED["folder"], ASKED.get("at", [0, ""])
 
 
 def stand_still(number: int, when: str) -> None:
-    """At the batch and moment the test asked for: until there is a file `go`."""
+    """Waits at the requested batch and moment until there is a file `go`."""
     if [number, when] == AT:
         Path(FOLDER, "stands").write_text(when)
         say(stands=[number, when])
@@ -29,7 +29,7 @@ def stand_still(number: int, when: str) -> None:
 
 
 class Reader(StreamReader):
-    """Stands still between the plan and Spark's record of it."""
+    """Waits between the plan and Spark's record of it."""
 
     def latestOffset(self, start: Any, limit: Any) -> Any:
         end = super().latestOffset(start, limit)
@@ -50,7 +50,7 @@ class Source(ShareGroupDataSource):
 
 
 def source_file() -> str:
-    """Where a task has the source from."""
+    """Returns the file from which a task imports the source."""
     import sharebroker_spark.reading
 
     return str(sharebroker_spark.reading.__file__)
@@ -62,7 +62,7 @@ def parent(process: int) -> int:
 
 
 def die_once(rows: Iterator[Any]) -> Iterator[Any]:
-    """Kill the executor that this task runs in: the parent of Python's daemon, which is ours."""
+    """Kills the executor of this task: the parent of Python's daemon, which is our parent."""
     marker = Path(FOLDER, "killed")
     for some in rows:
         if not marker.exists():

@@ -19,7 +19,7 @@ from sharebroker_server.leases.names import partition
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.redis_link.server import Target
-from sharebroker_server.telemetry.process import Appends
+from sharebroker_server.telemetry.metrics import Appends
 from tests.testkit.servers import running
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,7 @@ async def test_live_members_are_read_without_code_of_roles(
     made: list[LiveMembers] = []
 
     class Kept(LiveMembers):
-        def __init__(self, members: Callable[[], Sequence[Member]], refused: IsRefused) -> None:
+        def __init__(self, members: Any, refused: IsRefused) -> None:
             super().__init__(members, refused)
             made.append(self)
 

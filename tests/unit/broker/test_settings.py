@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.settings import (
-    ServeSettings,
-    describe,
-    parse_address,
-    parse_roles,
-    parse_tls,
-)
+from sharebroker_server.broker.settings import ServeSettings, describe, parse_address, parse_roles, parse_tls
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.routing.router import ROLES
 

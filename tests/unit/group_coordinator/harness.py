@@ -195,7 +195,8 @@ class Harness:
             self.machine.apply_soft(change)
         for effect in decision.effects:
             self._perform(effect)
-        if decision.records:
+        # Each check replays the whole log: a long log is checked at every 64th change only.
+        if decision.records and (len(self.log) < 256 or len(self.log) % 64 == 0):
             assert facts(self.replayed()) == facts(self.machine)
 
     def replayed(self) -> GroupMachine:

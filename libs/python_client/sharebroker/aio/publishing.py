@@ -7,28 +7,19 @@ and reconnects when the stream breaks.
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker.aio.connection import Connection, RunningStream, call
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer
+from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer, RecordFields
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.tracing.application import record_traces
 from sharebroker_protocol import clock
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.gateway.v1.admin_pb2 import MetadataRequest
-from sharebroker_protocol.gateway.v1.produce_pb2 import (
-    ProduceRequest,
-    ProduceStreamRequest,
-    ProduceStreamResponse,
-)
-from sharebroker_protocol.records.batches import Header
-from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
+from sharebroker_protocol.gateway.v1 import admin_pb2, produce_pb2
 
 if TYPE_CHECKING:
     import grpc
@@ -102,7 +93,10 @@ class Sender:
             raise
 
     async def _write(
-        self, produce: grpc.aio.StreamStreamCall[ProduceStreamRequest, ProduceStreamResponse]
+        self,
+        produce: grpc.aio.StreamStreamCall[
+            produce_pb2.ProduceStreamRequest, produce_pb2.ProduceStreamResponse
+        ],
     ) -> None:
         while True:
             self._wake.clear()
@@ -115,11 +109,11 @@ class Sender:
                 async with asyncio.timeout(None if due is None else due - clock.now()):
                     await self._wake.wait()
 
-    def _request(self, ready: list[list[PendingBatch]]) -> ProduceStreamRequest:
+    def _request(self, ready: list[list[PendingBatch]]) -> produce_pb2.ProduceStreamRequest:
         self._last_id += 1
         now = clock.now()
-        request = ProduceRequest(timeout_ms=self._config.request_timeout_ms)
-        topics: dict[str, ProduceRequest.TopicData] = {}
+        request = produce_pb2.ProduceRequest(timeout_ms=self._config.request_timeout_ms)
+        topics: dict[str, produce_pb2.ProduceRequest.TopicData] = {}
         sent: Request = {}
         for batches in ready:
             for batch in batches:
@@ -133,9 +127,9 @@ class Sender:
             sent[first.topic, first.partition] = batches
         deadline = now + self._config.request_timeout_ms / 1000
         self._in_flight[self._last_id] = _Sent(sent, deadline)
-        return ProduceStreamRequest(id=self._last_id, produce=request)
+        return produce_pb2.ProduceStreamRequest(id=self._last_id, produce=request)
 
-    def _complete(self, response: ProduceStreamResponse) -> None:
+    def _complete(self, response: produce_pb2.ProduceStreamResponse) -> None:
         sent = self._in_flight.pop(response.id).batches
         for topic in response.produce.responses:
             for result in topic.partition_responses:
@@ -218,7 +212,9 @@ class Sender:
 
     async def _partitions(self, topic: str, deadline: float) -> int:
         remaining = min(max(0.001, deadline - clock.now()), self._config.request_timeout_ms / 1000)
-        response = await call(self._connection.admin.Metadata, MetadataRequest(topics=[topic]), remaining)
+        response = await call(
+            self._connection.admin.Metadata, admin_pb2.MetadataRequest(topics=[topic]), remaining
+        )
         for found in response.topics:
             if found.error_code:
                 raise KafkaError(ErrorCode(found.error_code), f"There is no topic {topic!r}.")
@@ -239,7 +235,7 @@ class Publishing:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._connection = Connection(address)
-        self._buffer = RecordBuffer(config, random.randrange, self._wake)
+        self._buffer = RecordBuffer(config, self._wake)
         self._sender = Sender(self._connection, config, self._buffer)
         self._tasks = [self._loop.create_task(work) for work in (self._sender.run(), self._sender.expire())]
         self._closed = False
@@ -256,7 +252,7 @@ class Publishing:
         self,
         topic: str,
         partition: int | None,
-        record: tuple[bytes | None, bytes | None, Sequence[Header]],
+        record: RecordFields,
         timestamp_ms: int | None,
     ) -> Publication | None:
         """Appends a record (key, value, headers); returns None if the caller must await `prepare` first.
@@ -274,7 +270,7 @@ class Publishing:
             if self._untraced > 0:
                 self._untraced -= 1
             elif now >= traces.full_until:
-                return self._traced(traces, topic, partition, (timestamp, *record), now)
+                return self._traced(traces, topic, partition, timestamp, record, now)
         return self._buffer.append(topic, partition, (timestamp, *record), now)
 
     def _traced(
@@ -282,17 +278,18 @@ class Publishing:
         traces: RecordTraces,
         topic: str,
         partition: int | None,
-        record: tuple[int, bytes | None, bytes | None, Sequence[Header]],
+        timestamp: int,
+        record: RecordFields,
         now: float,
     ) -> Publication:
         self._untraced = traces.left_out()
-        timestamp, key, value, headers = record
+        key, value, headers = record
         size = len(key or b"") + len(value or b"")
         size += sum(len(name) + len(header or b"") for name, header in headers)
-        fits = size + TRACE_BYTES <= self._config.max_request_size
+        fits = size + traces.header_bytes <= self._config.max_request_size
         span = traces.begin(topic, headers, now) if fits else None
         if span is None:
-            return self._buffer.append(topic, partition, record, now)
+            return self._buffer.append(topic, partition, (timestamp, *record), now)
         traced = (timestamp, key, value, (*headers, *traces.headers(span)))
         publication = self._buffer.append(topic, partition, traced, now)
         publication.traced(traces, span)

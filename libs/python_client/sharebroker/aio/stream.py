@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 from sharebroker.aio.connection import RunningStream
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.accumulator import Accumulator, AckBatch
-from sharebroker.consumer.config import LockLost
-from sharebroker_protocol.delivery.v1.delivery_pb2 import AcknowledgementResult, Delivery
+from sharebroker.consumer.config import ConsumerConfig, LockLost
+from sharebroker_protocol.delivery.v1.delivery_pb2 import AcknowledgementResult, AcquireMode, Delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
-from sharebroker_protocol.membership.reconciler import Partitions
+from sharebroker_protocol.membership import Partitions
 from sharebroker_protocol.records.batches import Decoded, decode
 from sharebroker_protocol.records.record import AcknowledgeType, Acquisition
 
@@ -164,6 +164,21 @@ class ConsumeStream:
             reason = _CORRUPT if span.kind is AcknowledgeType.REJECT else None
             self._accumulator.queue_internal(span.acquisition, (span.first, span.last), span.kind, reason)
         return decoded
+
+
+def subscribe_request(group_id: str, member_id: str, config: ConsumerConfig) -> ConsumeRequest.Subscribe:
+    """Returns the first message of a consumer's stream."""
+    strict = config.share_acquire_mode == "record_limit"
+    return ConsumeRequest.Subscribe(
+        group_id=group_id,
+        member_id=member_id,
+        acquire_mode=AcquireMode.ACQUIRE_MODE_RECORD_LIMIT
+        if strict
+        else AcquireMode.ACQUIRE_MODE_UNSPECIFIED,
+        batch_size=config.max_poll_records,
+        client_id=config.client_id,
+        pause_on_lock_lost=True,
+    )
 
 
 def _add_ack_batch(request: ConsumeRequest, batch: AckBatch) -> None:

@@ -13,15 +13,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from sharebroker.blocking.admin import Admin
-from sharebroker.blocking.producer import Producer
+from sharebroker import Admin, Producer, ProducerConfig, Publication
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, settings
 from sharebroker.cli.output import print_done
 from sharebroker.cli.reading import Format, Input, read
 from sharebroker.cli.session import traced
-from sharebroker.producer.buffer import Publication
-from sharebroker.producer.config import ProducerConfig
-from sharebroker_protocol.records.batches import Header
 
 _UNCONFIRMED: Final = 20_000
 _LINGER_MS: Final = 5
@@ -83,7 +79,7 @@ def produce(
 class Publisher:
     """Publishes input; `confirmed` counts durable records."""
 
-    def __init__(self, topic: str, headers: Sequence[Header]) -> None:
+    def __init__(self, topic: str, headers: Sequence[tuple[str, bytes]]) -> None:
         self._topic = topic
         self._headers = headers
         self._open: deque[Publication] = deque()

@@ -194,13 +194,13 @@ def assign(
     view = memoryview(data)
     position, batches = 0, []
     for header in headers:
-        prefix = _PREFIX.pack(base_offset, header.length, leader_epoch)
-        stored = b"".join((prefix, view[position + _EPOCH_ENDS : position + header.size]))
+        prefix, end = _PREFIX.pack(base_offset, header.length, leader_epoch), position + header.size
+        stored = b"".join((prefix, view[position + _EPOCH_ENDS : end]))
         if log_append_ms is not None:
             stored = _with_log_append_time(stored, header, log_append_ms)
         time = header.max_timestamp if log_append_ms is None else log_append_ms
         batches.append(StoredBatch(base_offset, base_offset + header.last_offset_delta, stored, time))
-        position += header.size
+        position = end
         base_offset += header.record_count
     return batches
 
@@ -210,16 +210,17 @@ def _checked(data: Buffer, max_message_bytes: int) -> Iterator[BatchHeader]:
     position = 0
     while position < len(view):
         header = _read_header(view, position)
-        if header.size > max_message_bytes:
+        end = position + header.size
+        if end - position > max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"A batch of {header.size} bytes is larger than max.message.bytes {max_message_bytes}.",
             )
-        if crc32c(view[position + _CRC_COVERS_FROM : position + header.size]) != header.crc:
+        if crc32c(view[position + _CRC_COVERS_FROM : end]) != header.crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The CRC of the batch at byte {position} is wrong.")
         _check_content(header)
         yield header
-        position += header.size
+        position = end
 
 
 def _read_header(view: memoryview, position: int) -> BatchHeader:

@@ -14,13 +14,7 @@ from sharebroker.cli.output import FAILED, Column, print_notice, print_rows
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.keda import externalscaler_pb2, externalscaler_pb2_grpc
-from sharebroker_server.broker.core.diagnosis import (
-    Finding,
-    GroupFacts,
-    Level,
-    of_gateways,
-    of_group,
-)
+from sharebroker_server.broker.core.diagnosis import Finding, GroupFacts, Level, of_gateways, of_group
 from sharebroker_server.broker.examination import examine_redis
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.port import RedisError

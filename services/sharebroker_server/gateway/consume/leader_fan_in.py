@@ -27,7 +27,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.aio import Tasks, doubling
-from sharebroker_server.gateway.clients.leaders import moved
+from sharebroker_server.gateway.clients import moved
 from sharebroker_server.gateway.config import CLOSE_TIMEOUT, REBALANCE_INTERVAL, UNSENT_MESSAGES
 from sharebroker_server.gateway.consume.decode import OWN_ID, decoded
 from sharebroker_server.gateway.context import Gateway

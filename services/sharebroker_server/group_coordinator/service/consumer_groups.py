@@ -192,7 +192,10 @@ class _Confirmation:
 
 
 class TransactionOffsets:
-    """Offsets that producers add to their transactions. Every method raises KafkaError."""
+    """Offsets that producers add to their transactions. Every method raises KafkaError.
+
+    The first offsets of a transaction need the confirmation of its coordinator that it is open.
+    """
 
     def __init__(self, host: Host, check: TransactionCheck) -> None:
         self._host = host

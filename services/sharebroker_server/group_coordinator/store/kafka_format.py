@@ -18,7 +18,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.offsets import Of
 from sharebroker_server.group_coordinator.core.machine import Record
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.kafka_wire.encoder import put_uvarint
-from sharebroker_server.kafka_wire.message_classes import id_bytes
+from sharebroker_server.kafka_wire.schema import id_bytes
 from sharebroker_server.shard_topic.batches import KafkaRecord
 
 OFFSET_COMMIT: Final = 1

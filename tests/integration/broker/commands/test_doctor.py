@@ -1,4 +1,4 @@
-"""The doctor on a real Redis, with a cluster that lives and one that nobody serves."""
+"""The doctor on a real Redis, with a live cluster and with one that no process serves."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_doctor_reports_clock_skew(watched: Watched, monkeypatch: pytest.M
     store = RedisLeaseStore(link)
 
     async def told() -> bool:
-        await store.announce(ahead, 60.0)  # each tells what the one before found out
+        await store.announce(ahead, 60.0)  # each step uses the result of the previous one
         said = await doctor("--redis", watched.redis.url, "--server", watched.serve.address, "--json")
         rows = {row["subject"]: row["what"] for row in json.loads(said.stdout)}
         assert f"broker {watched.serve.address}" not in rows

@@ -1,4 +1,4 @@
-"""`serve` starts or says in one sentence why not, and leaves nothing behind when it is told to stop."""
+"""`serve` starts, or prints one sentence with the reason; it leaves nothing behind when stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.testkit.waiting import until
 
 
 class Failing:
-    """A `serve` that cannot start; several at a time, since some take long to give up."""
+    """A `serve` that cannot start; several run at a time, since some need long to give up."""
 
     def __init__(self, *options: str, **environment: str) -> None:
         command = [sys.executable, "-m", "sharebroker_server.broker", "--grpc", "127.0.0.1:0"]
@@ -35,7 +35,7 @@ class Failing:
         )
 
     def sentence(self) -> str:
-        """The one sentence it said on standard error before it ended with 2."""
+        """Returns the one sentence on standard error before the exit with status 2."""
         out, said = self._process.communicate(timeout=60)
         assert self._process.returncode == 2, said
         assert out == ""
@@ -192,7 +192,9 @@ async def test_unsuitable_redis_is_reported(tmp_path: Path) -> None:
 
 @asynccontextmanager
 async def greeting(info: bytes) -> AsyncIterator[int]:
-    """The port of a server that answers every command with INFO's text: no old Redis is to be had here."""
+    """Returns the port of a server that answers every command with this INFO text: old Redis versions are not
+    available here.
+    """
     body = b"# Server\r\n" + info + b"\r\n"
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

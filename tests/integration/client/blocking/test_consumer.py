@@ -27,7 +27,7 @@ from tests.integration.share_consumer.harness import QUIET, TIMEOUT, accept_all,
 from tests.testkit.waiting import until
 
 
-class BlockingWorld:
+class BlockingHarness:
     """A topic and a group on a running server."""
 
     def __init__(self, server: str, stack: contextlib.ExitStack) -> None:
@@ -53,13 +53,13 @@ class BlockingWorld:
 
 
 @pytest.fixture
-def harness(server: str) -> Iterator[BlockingWorld]:
+def harness(server: str) -> Iterator[BlockingHarness]:
     with contextlib.ExitStack() as stack:
-        yield BlockingWorld(server, stack)
+        yield BlockingHarness(server, stack)
 
 
 def poll(consumer: ShareConsumer) -> list[Record]:
-    """The first poll that finds records."""
+    """Returns the first poll that finds records."""
     deadline = monotonic() + TIMEOUT
     while not (records := consumer.poll(1.0)):
         assert monotonic() < deadline
@@ -71,7 +71,7 @@ def test_poll_no_subscribe_fails(server: str) -> None:
         consumer.poll(0.1)
 
 
-def test_explicit_acknowledge_commit_success(harness: BlockingWorld) -> None:
+def test_explicit_acknowledge_commit_success(harness: BlockingHarness) -> None:
     harness.produce(1)
     consumer = harness.consumer()
     accept_all(poll(consumer))
@@ -80,7 +80,7 @@ def test_explicit_acknowledge_commit_success(harness: BlockingWorld) -> None:
     assert offsets(poll(consumer)) == [1]
 
 
-def test_explicit_acknowledge_release_poll_accept(harness: BlockingWorld) -> None:
+def test_explicit_acknowledge_release_poll_accept(harness: BlockingHarness) -> None:
     harness.produce(1)
     consumer = harness.consumer()
     (record,) = poll(consumer)
@@ -91,7 +91,7 @@ def test_explicit_acknowledge_release_poll_accept(harness: BlockingWorld) -> Non
     assert consumer.poll(QUIET) == []
 
 
-def test_implicit_acknowledge_commit_sync(harness: BlockingWorld) -> None:
+def test_implicit_acknowledge_commit_sync(harness: BlockingHarness) -> None:
     harness.produce(2)
     told: list[AcknowledgementOutcome] = []
     consumer = harness.consumer(
@@ -105,7 +105,7 @@ def test_implicit_acknowledge_commit_sync(harness: BlockingWorld) -> None:
     assert consumer.commit() == []
 
 
-def test_acquisition_lock_timeout_on_consumer(harness: BlockingWorld) -> None:
+def test_acquisition_lock_timeout_on_consumer(harness: BlockingHarness) -> None:
     harness.configure({"share.record.lock.duration.ms": "1000"})
     harness.produce(1)
     consumer = harness.consumer()
@@ -120,7 +120,7 @@ def test_acquisition_lock_timeout_on_consumer(harness: BlockingWorld) -> None:
     again.accept().result(5)
 
 
-def test_wakeup_from_another_thread(harness: BlockingWorld) -> None:
+def test_wakeup_from_another_thread(harness: BlockingHarness) -> None:
     consumer = harness.consumer()
     waker = threading.Timer(0.1, consumer.wakeup)
     waker.start()
@@ -129,7 +129,7 @@ def test_wakeup_from_another_thread(harness: BlockingWorld) -> None:
     waker.join()
 
 
-def test_callbacks_run_in_the_applications_thread(harness: BlockingWorld) -> None:
+def test_callbacks_run_in_the_applications_thread(harness: BlockingHarness) -> None:
     threads: list[threading.Thread] = []
     consumer = harness.consumer(
         acknowledgement_commit_callback=lambda _: threads.append(threading.current_thread())
@@ -140,8 +140,8 @@ def test_callbacks_run_in_the_applications_thread(harness: BlockingWorld) -> Non
     assert set(threads) == {threading.current_thread()}
 
 
-def test_multiple_consumers_in_group_concurrent_consumption(harness: BlockingWorld) -> None:
-    """A consumer to each thread; records acknowledged one by one, by several threads more."""
+def test_multiple_consumers_in_group_concurrent_consumption(harness: BlockingHarness) -> None:
+    """One consumer per thread; records are acknowledged one by one, by several more threads."""
     harness.produce(1000)
     taken: list[int] = []
 
@@ -160,7 +160,7 @@ def test_multiple_consumers_in_group_concurrent_consumption(harness: BlockingWor
     assert sorted(taken) == list(range(1000))
 
 
-def test_close_releases_the_rest(harness: BlockingWorld) -> None:
+def test_close_releases_the_rest(harness: BlockingHarness) -> None:
     harness.produce(2)
     consumer = harness.consumer(max_poll_records=2, prefetch_records=0)
     records = poll(consumer)

@@ -16,7 +16,7 @@ from sharebroker.cli.app import app
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command left behind; `failure` is what it raised."""
+    """The result of a command; `failure` is the exception it raised."""
 
     code: int
     out: str
@@ -25,7 +25,7 @@ class Ran:
 
     @property
     def data(self) -> Any:
-        """Its output as JSON."""
+        """Returns its output, parsed as JSON."""
         return json.loads(self.out)
 
 
@@ -46,7 +46,7 @@ def sharebroker(server: str) -> Command:
 
 @pytest.fixture
 def topic(sharebroker: Command) -> str:
-    """A topic of its own, with two partitions."""
+    """Creates a topic for one test, with two partitions."""
     name = f"topic-{uuid4().hex[:8]}"
     assert sharebroker("topics", "create", name, "--partitions", "2").code == 0
     return name
@@ -54,5 +54,5 @@ def topic(sharebroker: Command) -> str:
 
 @pytest.fixture
 def group() -> str:
-    """The id of a group nobody else uses."""
+    """Returns a group id that no other test uses."""
     return f"group-{uuid4().hex[:8]}"

@@ -66,7 +66,7 @@ def test_group_offsets_are_reset_listed_and_deleted(sharebroker: Command, topic:
 
 
 def _three_records(sharebroker: Command, topic: str) -> int:
-    """Publishes them with one key; the partition that has them."""
+    """Publishes three records with one key; returns their partition."""
     records = b'{"id": 1}\n' * 3
     assert sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=records).code == 0
     partitions = sharebroker("topics", "describe", topic, "--json").data["partitions"]

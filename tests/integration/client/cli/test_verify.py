@@ -19,7 +19,7 @@ Change = Callable[[ShareStateRecord], bytes | None]
 
 @pytest.fixture
 def worked(sharebroker: Command, server: str, topic: str, group: str) -> int:
-    """A partition with six records: two accepted behind one released, one rejected."""
+    """Creates a partition with six records: two accepted behind one released, one rejected."""
     sharebroker("groups", "config", group, "--set", "share.auto.offset.reset=earliest")
     sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=b'{"id": 1}\n' * 6)
     with ShareConsumer(server, group, [topic]) as consumer:
@@ -34,7 +34,8 @@ def worked(sharebroker: Command, server: str, topic: str, group: str) -> int:
             else:
                 record.release()
             if record.offset == 2:
-                consumer.commit()  # a checkpoint, for it says where the group starts; what follows is a delta
+                # a checkpoint, since it contains the group's start offset; what follows is a delta
+                consumer.commit()
         consumer.commit()
     return records[0].partition
 
@@ -63,7 +64,7 @@ def test_every_offset_has_an_outcome(sharebroker: Command, topic: str, group: st
 
 def test_held_records_are_reported(sharebroker: Command, server: str, topic: str, group: str) -> None:
     record = b'{"id": 1, "text": "' + b"x" * 900_000 + b'"}\n'
-    # more than one look at the log can take
+    # more than one read of the log can return
     assert sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=record * 6).code == 0
     assert sharebroker("groups", "reset", group, "--topic", topic, "--to", "earliest").code == 0
     with ShareConsumer(server, group, [topic]) as consumer:
@@ -95,7 +96,7 @@ def _archive_all(record: ShareStateRecord) -> bytes:
 
 
 def _leave_out(_: ShareStateRecord) -> None:
-    """The delta is gone."""
+    """Removes the delta."""
 
 
 def _garble(_: ShareStateRecord) -> bytes:
@@ -138,7 +139,7 @@ def test_tampered_delta_is_found(
 
 @contextmanager
 def _tampered(store: Any, stream: str, position: int, change: Change) -> Iterator[None]:
-    """A stream with one entry as `change` makes it (None: gone), and in the end as it was."""
+    """Provides a stream with one entry changed by `change` (None removes it), and restores it at the end."""
     rows = {entry: fields[b"p"] for entry, fields in store.xrange(stream)}
     entry = f"{position}-0".encode()
     _put(store, stream, rows | {entry: change(ShareStateRecord.FromString(rows[entry]))})
@@ -147,7 +148,7 @@ def _tampered(store: Any, stream: str, position: int, change: Change) -> Iterato
 
 
 def _put(store: Any, stream: str, rows: dict[bytes, bytes | None]) -> None:
-    """Makes a stream anew in one step; its last position is what it was."""
+    """Replaces a stream in one step; its last position stays."""
     with store.pipeline(transaction=True) as step:
         step.delete(stream)
         for entry, payload in rows.items():

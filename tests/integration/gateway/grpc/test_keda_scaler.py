@@ -1,4 +1,4 @@
-"""KEDA's calls, by its own proto, over a socket: from nothing to a backlog and back."""
+"""KEDA's calls, with its own proto, over a socket: from no backlog to a backlog and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.testkit.waiting import eventually
 
 
 class Keda:
-    """What KEDA asks about one trigger."""
+    """KEDA's requests about one trigger."""
 
     def __init__(self, channel: grpc.aio.Channel, metadata: dict[str, str]) -> None:
         self.stub = ExternalScalerStub(channel)
@@ -57,10 +57,10 @@ async def test_workers_scale_with_the_lag(channel: grpc.aio.Channel, client: Cli
     assert (spec.targetSize, spec.targetSizeFloat) == (3, 3.0)
     assert not await keda.active()
     await client.publish(topic, "abcdefg")
-    assert await keda.active()  # nobody has ever read for the group
+    assert await keda.active()  # no member has ever fetched for the group
     assert await keda.metric() == 7
     held = await client.acquire_all(group, topic, 7, "m")
-    assert await keda.metric() == 7  # in hand is not done
+    assert await keda.metric() == 7  # acquired is not finished
     await client.acknowledge(group, "m", held[:5])
     await eventually(lambda: _is(keda, 2), 60)
     await client.acknowledge(group, "m", held[5:])
@@ -69,7 +69,7 @@ async def test_workers_scale_with_the_lag(channel: grpc.aio.Channel, client: Cli
 
 
 async def told(stream: Any) -> bool:
-    """What a stream says next."""
+    """Returns the next value of a stream."""
     return bool((await stream.read()).result)
 
 
@@ -153,7 +153,7 @@ async def test_invalid_names_are_rejected(channel: grpc.aio.Channel) -> None:
 
 
 async def test_stopping_gateway_ends_a_stream_cleanly() -> None:
-    """KEDA waits twice as long after each failure, and never less again: it comes back soon after an end."""
+    """KEDA doubles its wait after each failure and never shortens it: after a clean end it returns soon."""
     with one_process() as cluster:
         async with grpc.aio.insecure_channel(cluster.address) as channel:
             keda = Keda(channel, {"group": "g"})

@@ -1,4 +1,4 @@
-"""Credit is neither made nor lost: against a model in which every leader keeps its own count."""
+"""Credit is conserved: against a model in which every leader keeps its own count."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = st.lists(
 
 
 class Leaders:
-    """What each leader believes it may still deliver, from the changes it was sent."""
+    """The credit of each leader, from the changes it was sent."""
 
     def __init__(self) -> None:
         self.left: dict[str, int] = {}
@@ -46,11 +46,11 @@ def test_credit_is_conserved(steps: list[tuple[str, ...]]) -> None:
             assert credit.of(leader) == model.left.get(leader, 0)
         assert credit.pool + sum(model.left.values()) == model.granted - model.delivered - owed(model)
         if model.serving:
-            assert credit.pool <= 0  # nothing lies about while somebody could deliver for it
+            assert credit.pool <= 0  # no credit is unused while a leader could deliver with it
 
 
 def owed(model: Leaders) -> int:
-    """What parked leaders delivered on below their 0: kept apart, evened out when they begin again."""
+    """Returns deliveries of parked leaders beyond their credit: kept apart, offset when these resume."""
     return -sum(left for leader, left in model.left.items() if leader not in model.serving)
 
 

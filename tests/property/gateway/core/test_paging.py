@@ -1,4 +1,4 @@
-"""Pages laid side by side are all partitions, each once, in order, none longer than its limit."""
+"""Concatenated pages contain every partition once, in order, and no page exceeds its limit."""
 
 from __future__ import annotations
 

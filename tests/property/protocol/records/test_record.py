@@ -1,4 +1,4 @@
-"""Runs of records are found by halves; here by a look at each."""
+"""Runs of records are found by bisection; here by a check of each."""
 
 from __future__ import annotations
 

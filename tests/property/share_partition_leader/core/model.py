@@ -1,4 +1,4 @@
-"""A share-partition that keeps one object a record and looks at all of them for everything."""
+"""A share-partition with one object per record, which scans all of them for every request."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Model:
     def acquire(
         self, request: AcquireRequest, fetch_offset: int, log: Sequence[tuple[int, int]], now: float
     ) -> list[tuple[int, int]]:
-        """Acquired (offset, delivery count)."""
+        """Returns acquired (offset, delivery count)."""
         if not log:
             return []
         self.archive(range(fetch_offset, log[0][0]), {AVAILABLE})
@@ -184,7 +184,7 @@ class Model:
         taken.append(offset)
 
     def _first_attempt(self, first: int, last: int) -> int:
-        """Take in first..last, as far as the limits go; return the last offset taken in."""
+        """Adds first..last, as far as the limits permit; returns the last added offset."""
         request, room, log, _, taken = self._call
         wanted = room - len(taken)
         if wanted < last - first + 1:
@@ -204,12 +204,12 @@ class Model:
                     self._acquire_batch(offset)
         return last
 
-    # --- what members say
+    # --- requests of members
 
     def acknowledge(
         self, number: int, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
     ) -> bool:
-        """Whether there is anything to persist. Raises: RefusedError."""
+        """Returns whether there is anything to persist. Raises RefusedError."""
         self.until[number] = now + delay if delay else 0.0
         changes: dict[int, int] = {}
         renewed: set[int] = set()
@@ -242,7 +242,7 @@ class Model:
         return self._start_transition(number, changes)
 
     def undo_acquire(self, number: int, member: str, batches: Sequence[AckBatch]) -> None:
-        """As `acknowledge`, and the delivery does not count."""
+        """Like `acknowledge`, and the delivery does not count."""
         self.acknowledge(number, member, batches, 0.0)
         self._undo(record for record in self.records.values() if record.change and record.change[0] == number)
 
@@ -258,9 +258,9 @@ class Model:
     def reconcile(
         self, number: int, member: str, batches: Sequence[AckBatch], end: int, now: float
     ) -> tuple[bool, list[tuple[int, str]]]:
-        """Whether there is anything to persist, and (offset, reason) of what was left.
+        """Returns whether there is anything to persist, and (offset, reason) of the rest.
 
-        What is archived is persisted once more: it may be so in memory alone.
+        Archived records are persisted again, since they may be archived in memory alone.
         """
         self.until[number], self.token = 0.0, self.token + 1
         changes: dict[int, int] = {}
@@ -344,7 +344,7 @@ class Model:
     # --- time and the log
 
     def expire(self, number: int, now: float) -> list[tuple[str, int, int, int, int]]:
-        """Lost (member, token, offset, delivery count, state)."""
+        """Returns lost (member, token, offset, delivery count, state)."""
         lost = []
         for offset, record in sorted(self.records.items()):
             if record.state == ACQUIRED and not record.change and record.deadline <= now:
@@ -370,7 +370,7 @@ class Model:
     # --- durability
 
     def write(self, numbers: Sequence[int]) -> tuple[int, int, list[tuple[int, int, int]]]:
-        """Start offset, delivery complete count, (offset, delivery count, state) in order."""
+        """Returns start offset, delivery complete count, (offset, delivery count, state) in order."""
         states = {
             offset: record.change[1] if record.change and record.change[0] in numbers else record.state
             for offset, record in self.records.items()

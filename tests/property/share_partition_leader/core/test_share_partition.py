@@ -18,6 +18,7 @@ from sharebroker_server.share_partition_leader.core.events import (
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, RefusedError
+from tests.support.examples import scaled
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import Store, check, compact
 
@@ -41,7 +42,7 @@ def _flat(written: StateWrite) -> list[tuple[int, int, int]]:
 
 
 class SharePartitionMachine(RuleBasedStateMachine):
-    """Both get every call; all they show must be the same, and no promise to a member may break."""
+    """Both receive every call; all their output must be equal, and no guarantee may break."""
 
     @initialize(
         limits=LIMITS,
@@ -243,7 +244,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.sent.append((transitions, outcome == "durable"))
 
     def _apply(self, written: StateWrite, numbers: list[int]) -> None:
-        """The store finishes only what is finished here, or will be when this very write is answered."""
+        """The store finishes only records that are finished here, or will be when this write succeeds."""
         before = {x for x in range(self.model.after_end) if self.store.finished(x)}
         self.store.apply(written)
         for offset, record in self.model.records.items():
@@ -281,7 +282,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
     @rule(trouble=st.integers(0, 9), member=MEMBERS, data=st.data())
     def trouble(self, trouble: int, member: str, data: st.DataObject) -> None:
-        """What happens now and then; one rule, so that it does not happen all the time."""
+        """Injects rare events; they are one rule, so that they stay rare."""
         if trouble < 3:
             self._acknowledge_anything(member, data)
         elif trouble < 5:
@@ -358,4 +359,4 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
 
 TestSharePartition = SharePartitionMachine.TestCase
-TestSharePartition.settings = profile(max_examples=100, stateful_step_count=50, deadline=None)
+TestSharePartition.settings = profile(max_examples=scaled(100), stateful_step_count=50, deadline=None)

@@ -1,6 +1,6 @@
-"""Whatever streams, locks, writes and leases do: no record is lost, and none comes again once it is finished.
+"""For any streams, locks, writes and leases: no record is lost, and none is redelivered once finished.
 
-A story of random events runs on memory twins and virtual time; the harness ends when all is worked off.
+Random events run on stores in memory and virtual time; the harness ends when all records are finished.
 """
 
 from __future__ import annotations
@@ -17,15 +17,8 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.leases import names
-from tests.unit.share_partition_leader.harness import (
-    ACCEPT,
-    REJECT,
-    RELEASE,
-    RENEW,
-    TOPIC,
-    Harness,
-    harness,
-)
+from tests.support.examples import scaled
+from tests.unit.share_partition_leader.harness import ACCEPT, REJECT, RELEASE, RENEW, TOPIC, Harness, harness
 from tests.unit.share_partition_leader.streams import Stream, ack, stream
 from tests.unit.share_partition_leader.virtual_time import VirtualLoop, settle
 
@@ -36,7 +29,7 @@ Step = Callable[["Story"], object]
 
 @dataclass
 class Story:
-    """What happened so far. `finished`: told to be durable; `doubtful`: may be, but nobody was told."""
+    """The events so far. `finished`: known to be durable; `doubtful`: possibly durable, but unconfirmed."""
 
     harness: Harness
     stack: AsyncExitStack
@@ -56,7 +49,7 @@ class Story:
         return opened
 
     async def led(self) -> None:
-        """Until the partition is led; its log may have to be opened."""
+        """Waits until the partition is led; its log may have to be opened."""
         self.harness.records.open.set()
         for _ in range(100):
             with suppress(KafkaError):
@@ -69,7 +62,7 @@ class Story:
         self._said[speaker, ack_id] = (first, last, kind)
 
     async def break_off(self, leaving: Stream) -> None:
-        """The connection breaks: what was said and not answered may count or not."""
+        """Breaks the connection: unconfirmed requests may count or not."""
         await leaving.break_off()
         self.look()
         for (speaker, ack_id), (first, last, _) in self._said.items():
@@ -78,7 +71,7 @@ class Story:
                 self.doubtful |= set(range(first, last + 1)) - answered
 
     def look(self) -> None:
-        """Take in what the streams got; results first, for the server had made them durable before."""
+        """Reads the messages of the streams; results first, since the server had made them durable before."""
         for reader in self.streams:
             runs, results = self._seen.get(reader, (0, 0))
             self._seen[reader] = (len(reader.runs), len(reader.results))
@@ -111,7 +104,7 @@ def _publish(count: int) -> Step:
 def _acknowledge(
     who: int, where: int, length: int, kind: int, with_token: bool, delay_ms: int, unseen: bool
 ) -> Step:
-    """Something a stream was handed, held still or not; perhaps reaching over its end."""
+    """Acknowledges delivered records, held still or not; perhaps beyond their end."""
 
     def step(story: Story) -> None:
         speaker = story.streams[who % len(story.streams)]
@@ -136,7 +129,7 @@ def _grant(who: int, credit: int) -> Step:
 
 
 def _replace(who: int, credit: int, politely: bool, unseen: bool) -> Step:
-    """A stream ends, in good order or not, and another begins."""
+    """Ends a stream, in order or not, and starts another."""
 
     async def step(story: Story) -> None:
         leaving = story.streams[who % len(story.streams)]
@@ -156,7 +149,7 @@ def _pass(seconds: float) -> Step:
 
 
 def _break_write(code: ErrorCode, applied: bool) -> Step:
-    """Only a time-out leaves it open whether a write was applied."""
+    """Only after a timeout is it unknown whether a write was applied."""
 
     def step(story: Story) -> None:
         persister = story.harness.persister
@@ -179,7 +172,7 @@ async def _chill(story: Story) -> None:
 
 
 def _forget(story: Story) -> None:
-    """The state is loaded anew, under the same epoch: by then no write may be under way any more."""
+    """Loads the state again, under the same epoch: no write may be in flight then."""
     for led in story.harness.leadership.partitions():
         for loaded in led.loaded():
             if not loaded.core.writing:
@@ -231,7 +224,7 @@ _EVENTS = st.one_of(
 
 
 @given(st.lists(_EVENTS, min_size=15, max_size=60))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=scaled(60))
 def test_no_record_is_lost_and_none_comes_again(events: list[Step]) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner, capture_logs():
         runner.run(_play(events))
@@ -265,7 +258,7 @@ async def _story() -> AsyncIterator[Story]:
 
 
 async def _work_off(story: Story) -> None:
-    """Nothing breaks any more: one stream accepts what comes until nothing is left."""
+    """Injects nothing more: one stream accepts every record until none remains."""
     ends = asyncio.get_running_loop().time() + 600
     persister = story.harness.persister
     persister.before.clear()

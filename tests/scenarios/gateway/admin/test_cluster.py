@@ -10,21 +10,21 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from tests.scenarios.gateway.wire import Door, opened
+from tests.scenarios.gateway.wire import Connection, connect
 from tests.testkit.brokers import Cluster
 
 EARLIEST, LATEST = -2, -1
 
 
 @pytest.fixture
-async def door(cluster: Cluster) -> AsyncIterator[Door]:
-    async with opened(cluster.address) as door:
-        yield door
+async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
+    async with connect(cluster.address) as connection:
+        yield connection
 
 
-async def test_metadata(door: Door, cluster: Cluster) -> None:
-    topic = await door.topic(partitions=3)
-    answer = await door.admin.Metadata(pb.MetadataRequest(topics=[topic.name, "nowhere", "no/name"]))
+async def test_metadata(connection: Connection, cluster: Cluster) -> None:
+    topic = await connection.topic(partitions=3)
+    answer = await connection.admin.Metadata(pb.MetadataRequest(topics=[topic.name, "nowhere", "no/name"]))
     assert len(answer.cluster_id) == 22
     assert cluster.address in {node.address for node in answer.nodes}
     known, unknown, illegal = answer.topics
@@ -35,29 +35,29 @@ async def test_metadata(door: Door, cluster: Cluster) -> None:
     assert {part.leader_id for part in known.partitions} <= {node.node_id for node in answer.nodes}
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert illegal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    everything = await door.admin.Metadata(pb.MetadataRequest())
+    everything = await connection.admin.Metadata(pb.MetadataRequest())
     assert topic.name in {one.name for one in everything.topics}
 
 
-async def test_coordinators(door: Door, cluster: Cluster) -> None:
-    topic = await door.topic()
+async def test_coordinators(connection: Connection, cluster: Cluster) -> None:
+    topic = await connection.topic()
     key = f"a:group:{topic.topic_id}:0"
     request = pb.FindCoordinatorRequest(
         key_type=pb.KEY_TYPE_SHARE, coordinator_keys=[key, "a:b", f"a:{topic.topic_id}:x"]
     )
-    found, *wrong = (await door.admin.FindCoordinator(request)).coordinators
+    found, *wrong = (await connection.admin.FindCoordinator(request)).coordinators
     assert (found.key, found.address) == (key, cluster.process("share-coordinator").address)
     assert [answer.error_code for answer in wrong] == [ErrorCode.INVALID_REQUEST] * 2
     request = pb.FindCoordinatorRequest(coordinator_keys=["a:group"])
-    (found,) = (await door.admin.FindCoordinator(request)).coordinators
+    (found,) = (await connection.admin.FindCoordinator(request)).coordinators
     assert found.address == cluster.process("group-coordinator").address
 
 
-async def test_settings(door: Door) -> None:
-    topic = await door.topic()
-    group_id = await door.group(topic)
+async def test_settings(connection: Connection) -> None:
+    topic = await connection.topic()
+    group_id = await connection.group(topic)
     resource = pb.DescribeConfigsRequest.Resource
-    answer = await door.admin.DescribeConfigs(
+    answer = await connection.admin.DescribeConfigs(
         pb.DescribeConfigsRequest(
             resources=[
                 resource(resource_type=cluster_pb.RESOURCE_TYPE_GROUP, resource_name=group_id),
@@ -80,17 +80,17 @@ async def test_settings(door: Door) -> None:
     assert unspecified.error_code == unnamed.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_offsets_of_a_log(door: Door) -> None:
-    topic = await door.topic()
+async def test_offsets_of_a_log(connection: Connection) -> None:
+    topic = await connection.topic()
     await topic.publish(5)
 
     async def offset(timestamp: int) -> int:
         part = leader.ListOffsetsRequest.Partition(topic_id=topic.topic_id, timestamp=timestamp)
-        answer = await door.admin.ListOffsets(leader.ListOffsetsRequest(partitions=[part]))
+        answer = await connection.admin.ListOffsets(leader.ListOffsetsRequest(partitions=[part]))
         return int(answer.partitions[0].offset)
 
     assert (await offset(EARLIEST), await offset(LATEST)) == (0, 5)
     part = leader.DeleteRecordsRequest.Partition(topic_id=topic.topic_id, offset=3)
-    answer = await door.admin.DeleteRecords(leader.DeleteRecordsRequest(partitions=[part]))
+    answer = await connection.admin.DeleteRecords(leader.DeleteRecordsRequest(partitions=[part]))
     assert answer.partitions[0].low_watermark == 3
     assert (await offset(EARLIEST), await offset(LATEST)) == (3, 5)

@@ -9,44 +9,46 @@ import pytest
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
-from tests.scenarios.gateway.wire import Door, Topic, opened
+from tests.scenarios.gateway.wire import Connection, Topic, connect
 from tests.testkit.brokers import Cluster
 
 
 @pytest.fixture
-async def door(cluster: Cluster) -> AsyncIterator[Door]:
-    async with opened(cluster.address) as door:
-        yield door
+async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
+    async with connect(cluster.address) as connection:
+        yield connection
 
 
-async def test_topics_are_created_by_producers_only_where_the_broker_allows_it(door: Door) -> None:
-    name = f"{(await door.topic()).name}-on-demand"
+async def test_topics_are_created_by_producers_only_where_the_broker_allows_it(
+    connection: Connection,
+) -> None:
+    name = f"{(await connection.topic()).name}-on-demand"
     request = pb.MetadataRequest(topics=[name], allow_auto_topic_creation=True)
-    (refused,) = (await door.admin.Metadata(request)).topics
+    (refused,) = (await connection.admin.Metadata(request)).topics
     assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    await allow_creation(door, "true")
+    await allow_creation(connection, "true")
     try:
-        (made,) = (await door.admin.Metadata(request)).topics
+        (made,) = (await connection.admin.Metadata(request)).topics
         assert (made.error_code, len(made.partitions)) == (0, 1)
-        await Topic(door, f"{name}-by-publishing", "", 1).publish(1)
+        await Topic(connection, f"{name}-by-publishing", "", 1).publish(1)
     finally:
-        await allow_creation(door, None)
+        await allow_creation(connection, None)
 
 
-async def allow_creation(door: Door, value: str | None) -> None:
+async def allow_creation(connection: Connection, value: str | None) -> None:
     resource = cluster_pb.IncrementalAlterConfigsRequest.Resource(
         resource_type=cluster_pb.RESOURCE_TYPE_BROKER
     )
     resource.configs.add(name="auto.create.topics.enable", value=value)
-    answer = await door.admin.IncrementalAlterConfigs(
+    answer = await connection.admin.IncrementalAlterConfigs(
         cluster_pb.IncrementalAlterConfigsRequest(resources=[resource])
     )
     assert not answer.responses[0].error_code, answer
 
 
-async def test_a_deleted_topic_is_gone_when_the_call_returns(door: Door) -> None:
-    topic = await door.topic()
+async def test_a_deleted_topic_is_gone_when_the_call_returns(connection: Connection) -> None:
+    topic = await connection.topic()
     deleted = cluster_pb.DeleteTopicsRequest.Topic(name=topic.name)
-    await door.admin.DeleteTopics(cluster_pb.DeleteTopicsRequest(topics=[deleted]))
-    (answer,) = (await door.admin.Metadata(pb.MetadataRequest(topics=[topic.name]))).topics
+    await connection.admin.DeleteTopics(cluster_pb.DeleteTopicsRequest(topics=[deleted]))
+    (answer,) = (await connection.admin.Metadata(pb.MetadataRequest(topics=[topic.name]))).topics
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

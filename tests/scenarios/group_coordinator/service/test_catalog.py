@@ -1,4 +1,4 @@
-"""Topics and settings through the RPCs, and what every broker sees of them."""
+"""Topics and configs through the RPCs, and every broker's view of them."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ async def test_next_coordinator_completes_the_transaction(cluster: Cluster, brok
     heir = await cluster.start(2)
     assert await fetch(heir) == [(-1, UNSTABLE)]
     await end(heir, commit=False)
-    await end(heir, commit=True)  # comes again, and changes nothing
+    await end(heir, commit=True)  # sent again, and changes nothing
     assert await fetch(heir) == []
 
 
@@ -254,5 +254,5 @@ async def test_unconfirmed_transaction_is_rejected(
 
 async def test_unreachable_transaction_coordinator_is_retriable(cluster: Cluster, broker: Broker) -> None:
     cluster.transactions.outcomes = [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)]
-    assert await commit(broker, 5) is ErrorCode.NONE  # `until` tries again after COORDINATOR_NOT_AVAILABLE
+    assert await commit(broker, 5) is ErrorCode.NONE  # `until` retries after COORDINATOR_NOT_AVAILABLE
     assert len(cluster.transactions.asked) == 2

@@ -14,7 +14,7 @@ def values(metrics: GroupMetrics, name: str) -> dict[tuple[str, ...], float]:
 
 
 async def lagging(cluster: Cluster, broker: Broker, group: str, *lags: int) -> None:
-    """A group with a member, and a partition for each lag."""
+    """Creates a group with a member, and a partition for each lag."""
     topic = f"{group}-topic"
     topic_id = await broker.create(topic, len(lags))
     for partition, lag in enumerate(lags):

@@ -160,7 +160,7 @@ async def test_records_of_fenced_and_leaving_members_are_released(cluster: Clust
 
 
 async def test_fenced_member_is_released_only_after_the_append(cluster: Cluster) -> None:
-    """Its records must not go to others while the group may still have it."""
+    """No other member may receive its records while the group may still contain it."""
     broker = await cluster.start(1, *SHORT_SESSIONS)
     await broker.create("a", 1)
     await broker.beat("silent", 0, "a")

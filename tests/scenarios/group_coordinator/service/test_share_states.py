@@ -1,4 +1,4 @@
-"""Share state at the share coordinator: failures, time-outs and repetition of its changes."""
+"""Share state at the share coordinator: failures, timeouts and retries of its changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def parts(answer: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:
 
 
 async def holds(broker: Broker, epoch: int, expected: dict[str, list[int]]) -> bool:
-    """Whether a member of this epoch, or one told of a later one, has these partitions."""
+    """Returns whether a member of this epoch or a later one has these partitions."""
     await broker.beat("m", epoch)
     (member,) = (await described(broker)).members
     return {some.topic_id: list(some.partitions) for some in member.assignment.topic_partitions} == expected
@@ -61,7 +61,7 @@ async def test_failed_initialisation_is_repeated_with_the_next_heartbeat(
     assert parts(answer) == {topic_id: [0]}
     assert "share state not initialised" in [entry["event"] for entry in logs]
     cluster.states.refuse.clear()
-    # An attempt that was begun before may have to fail first.
+    # An earlier attempt may have to fail first.
     await eventually(lambda: holds(broker, answer.member_epoch, {topic_id: [0, 1]}))
 
 

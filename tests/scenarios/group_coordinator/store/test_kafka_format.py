@@ -1,4 +1,4 @@
-"""A shard's log as a partition of __consumer_offsets: commits, and holes where something else lies."""
+"""A shard's log as a partition of __consumer_offsets: commits, and gaps where other records are."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_offsets_by_time(broker: Broker) -> None:
 
 
 async def test_deleted_topic_has_no_commits(broker: Broker) -> None:
-    """Its name may be another topic's by now: who folds what is shown has the offsets of that one."""
+    """Another topic may have its name by now: a replay of the shown records has the offsets of that one."""
     gone = await broker.create("a", 1)
     await commit(broker, gone, 7)
     await broker.delete("a")

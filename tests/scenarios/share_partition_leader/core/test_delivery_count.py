@@ -19,7 +19,7 @@ from tests.unit.share_partition_leader.core.support import (
 
 
 def _polls(share: SteppedPartition, log: str, number: int) -> list[list[int]]:
-    """Poll and release everything, `number` times; the offsets of each poll."""
+    """Polls and releases everything, `number` times; returns the offsets of each poll."""
     polls = []
     for _ in range(number):
         got = offsets(fetch(share, log, most=10_000, size=10_000))

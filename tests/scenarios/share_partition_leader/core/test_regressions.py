@@ -1,4 +1,4 @@
-"""Bugs that Kafka's share-partition leader had, as far as they can be had here; named by their tickets."""
+"""Bugs of Kafka's share-partition leader, as far as they are possible here; named by their tickets."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_refused_batch_leaves_earlier_ones_of_its_request_undone() -> None:
 
 
 def test_pull_request_23074_a_later_write_with_a_lower_start_loses_nothing() -> None:
-    """The second write was built while the first was under way: its SPSO is the older one."""
+    """The second write was built while the first was in flight: its SPSO is the older one."""
     share, store = opened(), Store()
     fetch(share, "0-9 10-19", size=10)
     first = share.acknowledge("m1", acks("0-9"), 0.0)

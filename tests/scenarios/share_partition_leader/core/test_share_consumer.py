@@ -1,4 +1,4 @@
-"""What a share consumer sees of one partition: scenarios of Kafka's ShareConsumerTest."""
+"""A share consumer's view of one partition: scenarios of Kafka's ShareConsumerTest."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_finished_by_any_word(kind: int) -> None:
 
 
 def test_lock_timeout_on_consumer() -> None:
-    """Redelivered with count 2; the late acknowledgement is refused and changes nothing."""
+    """Redelivered with count 2; the late acknowledgement is rejected and changes nothing."""
     share = opened(settings=SharePartitionSettings(lock_duration=15.0))
     token = fetch(share, "0", "m1", now=0.0)[0].token
     share.expire(20.0)
@@ -130,7 +130,9 @@ def test_records_of_a_closed_consumer_go_to_another() -> None:
 
 
 def test_a_mix_of_words_ends() -> None:
-    """testComplexShareConsumer: accept, reject, release and silence in turn; in the end all is finished."""
+    """testComplexShareConsumer: accept, reject, release and no acknowledgement in turn; in the end all is
+    finished.
+    """
     share, now, deliveries = opened(), 0.0, 0
     log = [(base, base + 99) for base in range(0, 400, 100)]
     while share.start_offset < 400:
@@ -141,7 +143,7 @@ def test_a_mix_of_words_ends() -> None:
             word = (ACCEPT, REJECT, RELEASE, None)[offset % 4]
             if word is not None:
                 ack(share, str(offset), word, now=now)
-    # A quarter is released and a quarter runs out: five attempts each; the other half needs one.
+    # A quarter is released and a quarter times out: five deliveries each; the other half needs one.
     assert deliveries == 200 + 200 * 5
     assert share.in_flight_count == 0
 

@@ -45,7 +45,7 @@ class Responses(BaseHTTPRequestHandler):
 @pytest.fixture
 def website() -> Iterator[str]:
     server = HTTPServer(("127.0.0.1", 0), Responses)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01])
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

@@ -27,13 +27,7 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     TargetRecord,
     TopicState,
 )
-from sharebroker_server.group_coordinator.store.codec import (
-    GroupCodec,
-    end_record,
-    message_of,
-    offset_record,
-    pending_record,
-)
+from sharebroker_server.group_coordinator.store.codec import GroupCodec, message_of, record_of
 
 AT = Place("g", TopicIdPartition("t", 3))
 
@@ -100,7 +94,7 @@ def test_committed_offset(committed: Committed | None) -> None:
     message = message_of(record)
     assert message.kind == pb.GroupRecord.KIND_COMMITTED_OFFSET
     assert (message.group_id, message.topic_id, message.partition) == ("g", "t", 3)
-    assert offset_record(message) == record
+    assert record_of(message) == record
 
 
 @pytest.mark.parametrize("pending", [Pending(4, 12, 3, COMMITTED), Pending(0, -1, 1, Committed(0)), None])
@@ -109,7 +103,7 @@ def test_pending_offset(pending: Pending | None) -> None:
     message = message_of(record)
     assert message.kind == pb.GroupRecord.KIND_PENDING_OFFSET
     assert (message.group_id, message.pending_offset.producer_id) == ("g", 70)
-    assert pending_record(message) == record
+    assert record_of(message) == record
 
 
 @pytest.mark.parametrize("outcomes", [(), (Outcome(PLACE, 3, COMMITTED), Outcome(PLACE, 1, Committed(0)))])
@@ -117,4 +111,4 @@ def test_end_of_a_transaction(outcomes: tuple[Outcome, ...]) -> None:
     record = TransactionEndRecord(70, outcomes)
     message = message_of(record)
     assert message.kind == pb.GroupRecord.KIND_TRANSACTION_END
-    assert end_record(message) == record
+    assert record_of(message) == record

@@ -12,7 +12,9 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
     AcquireRequest,
+    Configure,
     LostLock,
     SharePartitionSettings,
 )
@@ -82,7 +84,7 @@ def say(
     share_partition: ShareGroupPartition, who: Listener, first: int, last: int, kind: int = ACCEPT
 ) -> Outcome:
     outcome = Outcome()
-    share_partition.acknowledge(who.holder, [AckBatch(first, last, (kind,))], outcome)
+    share_partition.handle(Acknowledge(who.holder, [AckBatch(first, last, (kind,))], outcome))
     return outcome
 
 
@@ -136,7 +138,7 @@ async def test_a_rejected_acknowledgement_raises_and_does_not_reply(harness: Har
     share_partition = await held(harness, me)
     outcome = Outcome()
     with pytest.raises(KafkaError, match="INVALID_RECORD_STATE"):
-        share_partition.acknowledge("another", [AckBatch(0, 0, (ACCEPT,))], outcome)
+        share_partition.handle(Acknowledge("another", [AckBatch(0, 0, (ACCEPT,))], outcome))
     await settle()
     assert (outcome.told, harness.persister.writes) == ([], [])
 
@@ -274,7 +276,7 @@ async def test_lock_timeouts_are_reported_and_written(harness: Harness, me: List
 async def test_an_earlier_deadline_moves_the_timer(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     await harness.publish(5)
-    share_partition.configure(SharePartitionSettings(lock_duration=1.0))
+    share_partition.handle(Configure(SharePartitionSettings(lock_duration=1.0)))
     quick = Listener("quick")
     share_partition.join(quick)
     start = now()

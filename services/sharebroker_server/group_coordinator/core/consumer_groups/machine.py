@@ -98,10 +98,8 @@ class ConsumerGroups:
         """Returns the decision about a command. Raises the errors that the commands name."""
         return self._deciders[type(command)](command, now)
 
-    def apply(self, record: ConsumerRecord) -> list[tuple[tuple[str, str, str], bool]]:
-        """Applies a record; returns the keys of which it is the latest record, and whether each has
-        a value.
-        """
+    def apply(self, record: ConsumerRecord) -> list[OffsetRecord | PendingRecord]:
+        """Applies a record; returns what it states about single offsets, some of it as tombstones."""
         facts: list[OffsetRecord | PendingRecord] = []
         if isinstance(record, PendingRecord):
             self.pending.apply(record)
@@ -114,11 +112,10 @@ class ConsumerGroups:
         for fact in facts:
             if isinstance(fact, OffsetRecord):
                 self.offsets.apply(fact)
-        values = [value_of(fact) for fact in facts]
-        for value in values:
+            value = value_of(fact)
             if value is not None and _EXPIRY_CHECK not in self._deadlines:
                 self._deadlines.set(_EXPIRY_CHECK, self._next_expiry_check(value.at_ms / 1000))
-        return [(fact.key, value is not None) for fact, value in zip(facts, values, strict=True)]
+        return facts
 
     def apply_soft(self, change: SoftChange) -> None:
         """Applies a soft change of an accepted decision."""

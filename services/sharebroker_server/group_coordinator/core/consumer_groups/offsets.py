@@ -31,17 +31,8 @@ class OffsetRecord:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The key (`share_groups.group.Key`); `named` parses its last part."""
-        return (OFFSET, self.group_id, f"{self.partition.topic_id}:{self.partition.partition}")
-
-
-OFFSET = "offset"
-
-
-def named(name: str) -> TopicIdPartition:
-    """Returns the partition that the last part of a key names."""
-    topic_id, _, partition = name.rpartition(":")
-    return TopicIdPartition(topic_id, int(partition))
+        """The key (`share_groups.group.Key`)."""
+        return ("offset", self.group_id, f"{self.partition.topic_id}:{self.partition.partition}")
 
 
 class CommittedOffsets:
@@ -64,16 +55,9 @@ class CommittedOffsets:
         """Returns the committed offsets of a group."""
         return self._groups.get(group_id, {})
 
-    def record(self, group_id: str, name: str) -> OffsetRecord:
-        """Returns the record of a committed offset; `name` is the last part of its key."""
-        partition = named(name)
-        return OffsetRecord(group_id, partition, self._groups[group_id][partition])
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)
 
-
-PENDING: Final = "pending"
 
 MOST_OF_A_PRODUCER: Final = 10_000
 """The limit of offsets of one transaction in a shard: its end is one record."""
@@ -117,7 +101,7 @@ class PendingRecord:
     def key(self) -> tuple[str, str, str]:
         """The key (`share_groups.group.Key`)."""
         group_id, (topic_id, partition) = self.place
-        return (PENDING, group_id, f"{self.producer_id}:{topic_id}:{partition}")
+        return ("pending", group_id, f"{self.producer_id}:{topic_id}:{partition}")
 
 
 class Outcome(NamedTuple):
@@ -181,12 +165,6 @@ class PendingOffsets:
     def drops(self, place: Place) -> Iterator[PendingRecord]:
         """Returns the records that drop all pending offsets of a place."""
         return (PendingRecord(producer_id, place, None) for producer_id in sorted(self.at(place)))
-
-    def record(self, group_id: str, name: str) -> PendingRecord:
-        """Returns the record of a pending offset; `name` is the last part of its key."""
-        producer, _, partition = name.partition(":")
-        place = Place(group_id, named(partition))
-        return PendingRecord(int(producer), place, self._producers[int(producer)][place])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)

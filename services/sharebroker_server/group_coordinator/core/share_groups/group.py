@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from sharebroker_protocol.model import TopicIdPartition
 
@@ -187,107 +187,92 @@ Key = tuple[str, str, str]
 """Kind of record, group id, member id ("" for records about the group)."""
 
 
+class _Keyed:
+    """A record that replaces the record before it with the same key."""
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+
+    @property
+    def key(self) -> Key:
+        """The key of the record."""
+        return (self.kind, getattr(self, "group_id", ""), getattr(self, "member_id", ""))
+
+
 @dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(_Keyed):
     """The group epoch; None for `epoch` deletes the group and all its records.
 
     All deleted state has an epoch below `since_epoch`.
     """
 
+    kind: ClassVar = "group"
     group_id: str
     epoch: int | None
     metadata_hash: int = 0
     since_epoch: int = 0
 
-    @property
-    def key(self) -> Key:
-        """The key of the record."""
-        return ("group", self.group_id, "")
-
 
 @dataclass(frozen=True, slots=True)
-class MemberRecord:
+class MemberRecord(_Keyed):
     """A member's profile; None deletes the member and all its records."""
 
+    kind: ClassVar = "member"
     group_id: str
     member_id: str
     profile: Profile | None
 
-    @property
-    def key(self) -> Key:
-        """The key of the record."""
-        return ("member", self.group_id, self.member_id)
-
 
 @dataclass(frozen=True, slots=True)
-class TargetEpochRecord:
+class TargetEpochRecord(_Keyed):
     """The group epoch for which the target assignment was made."""
 
+    kind: ClassVar = "target epoch"
     group_id: str
     assignment_epoch: int
 
-    @property
-    def key(self) -> Key:
-        """The key of the record."""
-        return ("target epoch", self.group_id, "")
-
 
 @dataclass(frozen=True, slots=True)
-class TargetRecord:
+class TargetRecord(_Keyed):
     """A member's target assignment."""
 
+    kind: ClassVar = "target"
     group_id: str
     member_id: str
     target: Assignment
 
-    @property
-    def key(self) -> Key:
-        """The key of the record."""
-        return ("target", self.group_id, self.member_id)
-
 
 @dataclass(frozen=True, slots=True)
-class CurrentRecord:
+class CurrentRecord(_Keyed):
     """A member's current assignment, and its member epochs."""
 
+    kind: ClassVar = "current"
     group_id: str
     member_id: str
     epoch: int
     previous_epoch: int
     assigned: Assignment
 
-    @property
-    def key(self) -> Key:
-        """The key of the record."""
-        return ("current", self.group_id, self.member_id)
-
 
 @dataclass(frozen=True, slots=True)
-class StateRecord:
+class StateRecord(_Keyed):
     """The partitions with share state, by topic id."""
 
+    kind: ClassVar = "state"
     group_id: str
     topics: Mapping[str, TopicState]
 
-    @property
-    def key(self) -> Key:
-        """The key of the record."""
-        return ("state", self.group_id, "")
-
 
 @dataclass(frozen=True, slots=True)
-class FloorRecord:
+class FloorRecord(_Keyed):
     """The highest epoch of all deleted groups; new groups start above it.
 
     A delayed write for a deleted group is therefore older than any state of the next group with its id.
     """
 
+    kind: ClassVar = "floor"
     epoch: int
-
-    @property
-    def key(self) -> Key:
-        """The key of the record."""
-        return ("floor", "", "")
 
 
 ShareGroupRecord = GroupRecord | MemberRecord | TargetEpochRecord | TargetRecord | CurrentRecord | StateRecord

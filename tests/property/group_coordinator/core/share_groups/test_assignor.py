@@ -1,4 +1,4 @@
-"""The assignor's promises: balanced, nobody idle, every partition covered, as little moved as can be."""
+"""The assignor's guarantees: balanced, no idle member, every partition covered, few moves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def sizes(assignment: dict[str, Assignment]) -> list[int]:
 
 @st.composite
 def previous(draw: st.DrawFn, who: list[str], assignable: Assignment) -> dict[str, Assignment]:
-    """Any former target: stale topics, too many partitions, too few."""
+    """Draws any former target: stale topics, too many partitions, too few."""
     some = st.dictionaries(
         st.sampled_from([*sorted(assignable), "gone"]),
         st.frozensets(st.integers(0, 13), min_size=1),

@@ -28,6 +28,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.group import (
     GroupReplaced,
 )
 from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet, Session
+from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import AT, REBALANCE, SESSION, ConsumerHarness
 
 
@@ -294,7 +295,7 @@ Steps = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 @given(Steps)
 def test_every_request_gets_one_reply_and_a_generation_one_leader(
     steps: list[tuple[str, object, object]],

@@ -41,32 +41,35 @@ def new_id() -> int:
     return 71
 
 
+AT_5 = rules.Step(new_id, 5)
+
+
 def code(caught: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
     return caught.value.code
 
 
 def ending(transaction: Transaction = OPEN, *, commit: bool = True, version: int = 2) -> Transaction:
     command = End("x", rules.producer_of(transaction), commit, version)
-    decided, _ = rules.end(transaction, command, new_id, 5)
+    decided, _ = rules.end(transaction, command, AT_5)
     assert decided is not None
     return decided
 
 
 def test_new_transactional_id_gets_a_new_producer() -> None:
-    assert rules.initialize(None, Initialize("x", 1000), new_id, 5) == (
+    assert rules.initialize(None, Initialize("x", 1000), AT_5) == (
         Transaction(71, 0, 1000, updated_ms=5),
         Producer(71, 0),
     )
 
 
 def test_known_transactional_id_gets_the_next_epoch() -> None:
-    renewed, reply = rules.initialize(IDLE, Initialize("x", 2000), new_id, 5)
+    renewed, reply = rules.initialize(IDLE, Initialize("x", 2000), AT_5)
     assert reply == Producer(70, 5)
     assert (renewed.timeout_ms, renewed.last_producer_epoch) == (2000, NONE)
 
 
 def test_open_transaction_is_aborted_and_its_producer_fenced() -> None:
-    fenced, reply = rules.initialize(OPEN, Initialize("x", 1000), new_id, 5)
+    fenced, reply = rules.initialize(OPEN, Initialize("x", 1000), AT_5)
     assert reply == Aborting()
     assert (fenced.state, fenced.producer_epoch) == (S.PREPARE_ABORT, 5)
 
@@ -83,42 +86,42 @@ def test_rejected_initialisations(
     transaction: Transaction, expected: Producer | None, refusal: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as caught:
-        rules.initialize(transaction, Initialize("x", 1000, expected), new_id, 5)
+        rules.initialize(transaction, Initialize("x", 1000, expected), AT_5)
     assert code(caught) is refusal
 
 
 def test_repeated_initialisation_raises_the_epoch_once() -> None:
     command = Initialize("x", 1000, MINE)
-    renewed, first = rules.initialize(IDLE, command, new_id, 5)
-    assert rules.initialize(renewed, command, new_id, 6)[1] == first == Producer(70, 5)
+    renewed, first = rules.initialize(IDLE, command, AT_5)
+    assert rules.initialize(renewed, command, rules.Step(new_id, 6))[1] == first == Producer(70, 5)
 
 
 def test_exhausted_epochs_need_a_new_producer_id() -> None:
     exhausted = replace(IDLE, producer_epoch=LAST_EPOCH)
-    renewed, reply = rules.initialize(exhausted, Initialize("x", 1000), new_id, 5)
+    renewed, reply = rules.initialize(exhausted, Initialize("x", 1000), AT_5)
     assert (reply, renewed.previous_producer_id) == (Producer(71, 0), 70)
 
 
 def test_first_partition_begins_the_transaction() -> None:
-    begun = rules.add_partitions(IDLE, AddPartitions("x", MINE, frozenset({P0}), 2), 5)
+    begun = rules.add_partitions(IDLE, AddPartitions("x", MINE, frozenset({P0}), 2), AT_5)[0]
     assert begun is not None
     assert (begun.state, begun.partitions, begun.start_ms) == (S.ONGOING, frozenset({P0}), 5)
 
 
 def test_further_partition_keeps_the_start_of_the_transaction() -> None:
-    longer = rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P1}), 2), 5)
+    longer = rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P1}), 2), AT_5)[0]
     assert longer is not None
     assert (longer.partitions, longer.start_ms, longer.updated_ms) == (frozenset({P0, P1}), 1, 5)
 
 
 def test_known_partitions_change_nothing() -> None:
-    assert rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P0}), 2), 5) is None
+    assert rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P0}), 2), AT_5)[0] is None
 
 
 def test_only_partitions_of_an_open_transaction_are_verified() -> None:
     command = VerifyPartitions("x", MINE, frozenset({P0, P1}))
-    assert rules.verify_partitions(OPEN, command) == {P0}
-    assert rules.verify_partitions(replace(OPEN, state=S.COMPLETE_COMMIT), command) == frozenset()
+    assert rules.verify_partitions(OPEN, command, AT_5)[1] == {P0}
+    assert rules.verify_partitions(replace(OPEN, state=S.COMPLETE_COMMIT), command, AT_5)[1] == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -174,17 +177,17 @@ def test_end_with_the_last_epoch_leads_to_the_next_producer_id() -> None:
 )
 def test_rejected_ends(transaction: Transaction | None, command: End, refusal: ErrorCode) -> None:
     with pytest.raises(KafkaError) as caught:
-        rules.end(transaction, command, new_id, 7)
+        rules.end(transaction, command, rules.Step(new_id, 7))
     assert code(caught) is refusal
 
 
 def test_repeated_end_changes_nothing() -> None:
     completed = rules.ended(ending(), 6)
-    assert rules.end(completed, End("x", MINE, True, 2), new_id, 7) == (None, Producer(70, 5))
+    assert rules.end(completed, End("x", MINE, True, 2), rules.Step(new_id, 7)) == (None, Producer(70, 5))
 
 
 def test_abort_without_partitions_needs_no_markers() -> None:
-    aborted, producer = rules.end(IDLE, End("x", MINE, False, 2), new_id, 7)
+    aborted, producer = rules.end(IDLE, End("x", MINE, False, 2), rules.Step(new_id, 7))
     assert aborted is not None
     assert (aborted.state, producer) == (S.COMPLETE_ABORT, Producer(70, 5))
 

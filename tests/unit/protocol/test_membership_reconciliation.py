@@ -12,13 +12,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.membership.machine import (
+from sharebroker_protocol.membership import (
+    Callback,
+    CallbackKind,
     HeartbeatResponse,
     Membership,
     MembershipSettings,
     MemberState,
+    Partitions,
+    Phase,
 )
-from sharebroker_protocol.membership.reconciler import Callback, CallbackKind, Partitions, Phase
 from sharebroker_protocol.model import TopicIdPartition
 
 P0, P1, P2, P3 = (TopicIdPartition("a", n) for n in range(4))

@@ -1,4 +1,4 @@
-"""A member under any order of events: it never breaks, and ends with the coordinator's last word."""
+"""A member under any order of events: it never breaks, and ends with the coordinator's last assignment."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.membership.machine import (
+from sharebroker_protocol.membership import (
+    Callback,
     HeartbeatResponse,
     Membership,
     MembershipSettings,
     MemberState,
+    Partitions,
 )
-from sharebroker_protocol.membership.reconciler import Callback, Partitions
 from sharebroker_protocol.model import TopicIdPartition
 
 ASSIGNMENTS = st.frozensets(st.integers(0, 3).map(lambda n: TopicIdPartition("a", n)))
@@ -39,8 +40,10 @@ EVENTS = st.lists(
 )
 
 
-class World:
-    """The member, a coordinator that answers as told, and an application that runs callbacks when told."""
+class Harness:
+    """The member, a coordinator that replies on request, and an application that runs callbacks on
+    request.
+    """
 
     def __init__(self, listener: bool) -> None:
         self.member = Membership(MembershipSettings(has_listener=listener))
@@ -48,7 +51,7 @@ class World:
         self.epoch = 0
         self.in_flight = False
         self.running: Callback | None = None
-        self.told: Partitions = frozenset()  # what the listener believes to hold
+        self.told: Partitions = frozenset()  # the partitions that the listener holds
 
     def step(self, what: str, value: object) -> None:
         member = self.member
@@ -78,7 +81,7 @@ class World:
             self.running = None
 
     def settle(self, target: Partitions) -> None:
-        """Let everything come to rest with `target` as the coordinator's last word."""
+        """Runs everything until it is idle, with `target` as the coordinator's last assignment."""
         self.member.subscribe(frozenset({"c"}))
         for _ in range(20):
             self.step("complete", None)
@@ -91,25 +94,25 @@ class World:
 def test_reconciliation_reaches_last_assignment(
     events: list[tuple[str, object]], target: Partitions, listener: bool
 ) -> None:
-    world = World(listener)
+    harness = Harness(listener)
     for what, value in events:
-        world.step(what, value)
-    world.settle(target)
-    assert world.member.state is MemberState.STABLE
-    assert world.member.assigned == target
-    assert world.member.next_callback() is None
+        harness.step(what, value)
+    harness.settle(target)
+    assert harness.member.state is MemberState.STABLE
+    assert harness.member.assigned == target
+    assert harness.member.next_callback() is None
 
 
 @given(EVENTS, st.booleans())
 def test_unknown_error_is_fatal(events: list[tuple[str, object]], listener: bool) -> None:
-    world = World(listener)
+    harness = Harness(listener)
     for what, value in events:
-        world.step(what, value)
-    world.member.subscribe(frozenset({"c"}))
-    world.step("answer", None)
-    world.step("pass", 6.0)  # a member that is leaving has to be out before it is in again
-    world.member.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-    assert world.member.state is MemberState.FATAL
-    world.now += 1000
-    assert world.member.heartbeat(world.now) is None
-    assert world.member.assigned == frozenset()
+        harness.step(what, value)
+    harness.member.subscribe(frozenset({"c"}))
+    harness.step("answer", None)
+    harness.step("pass", 6.0)  # a member that is leaving has to be out before it joins again
+    harness.member.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert harness.member.state is MemberState.FATAL
+    harness.now += 1000
+    assert harness.member.heartbeat(harness.now) is None
+    assert harness.member.assigned == frozenset()

@@ -1,17 +1,47 @@
-"""Calls to leaders that are missing, moved or fail."""
+"""Backoff, and calls to coordinators and leaders that moved."""
 
 from __future__ import annotations
+
+import pytest
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.gateway.v1 import share_pb2
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
-from sharebroker_server.gateway.clients.leaders import Routes
+from sharebroker_server.gateway.clients import Backoff, Routes
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AppendCall, AppendPart
 from sharebroker_server.leases.port import Member
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, member, refusing
+
+
+async def test_backoff_ends_at_the_deadline() -> None:
+    backoff = Backoff(Deadline(0.05))
+    pauses = 0
+    while await backoff.pause():
+        pauses += 1
+    assert 1 <= pauses <= 3
+
+
+@pytest.mark.parametrize("in_band", [False, True])
+async def test_heartbeat_is_retried_at_the_new_coordinator(harness: Harness, in_band: bool) -> None:
+    if in_band:
+        harness.coordinator.answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    else:
+        harness.coordinator.refusals = [KafkaError(ErrorCode.NOT_COORDINATOR)]
+    request = group.ShareGroupHeartbeatRequest(group_id="group", member_id="me")
+    answer = await harness.share.ShareGroupHeartbeat(request)
+    assert (answer.member_epoch, len(harness.coordinator.heartbeats)) == (1, 2)
+    assert harness.coordinator.heartbeats[0].client_host.startswith("ipv4:")
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(6, ErrorCode.NOT_LEADER_OR_FOLLOWER), (9999, ErrorCode.UNKNOWN_SERVER_ERROR)]
+)
+def test_unknown_error_codes_are_unknown_server_error(number: int, code: ErrorCode) -> None:
+    assert ErrorCode(number) is code
 
 
 def produced(timeout_ms: int, *partitions: int) -> pb.ProduceRequest:

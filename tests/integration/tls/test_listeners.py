@@ -1,4 +1,4 @@
-"""Both doors and all calls between four processes over TLS, with certificates on either side."""
+"""Both listeners and all calls between four processes over TLS, with certificates on both sides."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JARS = CLIENTS["4.3.1"]
 
 @dataclass(frozen=True)
 class Place:
-    """Four processes that trust `authority` alone, and somebody it knows, and another authority."""
+    """Four processes that trust `authority` alone, a client certificate it signed, and another authority."""
 
     cluster: Cluster
     authority: Authority
@@ -40,13 +40,13 @@ class Place:
     others: Authority
 
     def address(self, trusted: Authority | None = None, shown: Identity | None = None) -> str:
-        """The gRPC door's."""
+        """Returns a client of the gRPC listener."""
         said = [f"ca={(trusted or self.authority).file}"]
         said += [f"cert={shown.certificate}", f"key={shown.key}"] if shown else []
         return f"tls://{self.cluster.address}?{'&'.join(said)}"
 
     def kafka(self, shown: Identity | None = None, trusted: Authority | None = None) -> dict[str, str]:
-        """librdkafka's settings."""
+        """Returns librdkafka's settings."""
         settings = {
             "bootstrap.servers": self.cluster.kafka,
             "security.protocol": "ssl",
@@ -59,7 +59,7 @@ class Place:
         return settings
 
     def gateway_says(self, text: str) -> None:
-        """Wait until its log does."""
+        """Waits until the gateway's log contains the text."""
         until(lambda: text in self.cluster.process("gateway").log, SECONDS)
 
 
@@ -94,7 +94,7 @@ def test_python(place: Place, topic: str) -> None:
 
 
 def test_keda(place: Place, topic: str) -> None:
-    """What a TriggerAuthentication gives KEDA: caCert, tlsClientCert and tlsClientKey."""
+    """The fields that a TriggerAuthentication passes to KEDA: caCert, tlsClientCert and tlsClientKey."""
     files = place.authority.file, place.someone.key, place.someone.certificate
     credentials = grpc.ssl_channel_credentials(*(file.read_bytes() for file in files))
     ref = keda.ScaledObjectRef(scalerMetadata={"group": topic, "topic": topic, "enableTLS": "true"})
@@ -149,7 +149,7 @@ def test_java(place: Place, topic: str, tmp_path: Path) -> None:
 
 
 def refused(address: str) -> str:
-    """What a client hears."""
+    """Returns the error that a client receives."""
     with Admin(address) as admin, pytest.raises(KafkaError) as caught:
         admin.list_topics()
     return caught.value.message
@@ -163,12 +163,12 @@ def test_broker_with_an_unknown_authority_is_rejected(place: Place) -> None:
 def test_client_without_a_certificate_is_rejected(place: Place) -> None:
     assert refused(place.address())
     assert refused(place.cluster.address)  # not even TLS
-    # Nor does who knocks write lines of another form.
+    # Connection attempts without TLS write no log lines of another format.
     assert all(json.loads(line) for line in place.cluster.process("gateway").log.splitlines())
 
 
 def complaint(place: Place, settings: dict[str, str]) -> LibrdError:
-    """What librdkafka hears first."""
+    """Returns the first error that librdkafka reports."""
     heard: list[LibrdError] = []
     producer = KafkaProducer({**settings, "error_cb": heard.append})
     until(lambda: producer.poll(0.1) or heard, SECONDS)

@@ -1,4 +1,6 @@
-"""A topic with records, a group, and a member that holds some of them: what bad requests must not disturb."""
+"""A topic with records, a group, and a member that holds some of them: bad requests must not disturb
+these.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ HELD = 4
 
 
 @dataclass(frozen=True)
-class World:
+class Harness:
     """`member` holds the first HELD of RECORDS records in the one partition of `topic`."""
 
     client: Client
@@ -27,7 +29,7 @@ class World:
     held: list[share.ShareRecord]
 
     async def facts(self) -> tuple[object, ...]:
-        """Everything stored: share state with its log, offsets, the end of the record log."""
+        """Returns everything stored: share state with its log, offsets, the end of the record log."""
         inspected = await self.client.inspect(self.group_id, self.topic_id)
         asked = groups.DescribeShareGroupOffsetsRequest.Group(group_id=self.group_id, all_topics=True)
         request = groups.DescribeShareGroupOffsetsRequest(groups=[asked])
@@ -45,15 +47,15 @@ class World:
 
 
 @asynccontextmanager
-async def undisturbed(client: Client) -> AsyncIterator[World]:
-    """A world in which nothing may change; at the end what is held can still be accepted."""
+async def undisturbed(client: Client) -> AsyncIterator[Harness]:
+    """Provides a harness in which nothing may change; at the end the held records can still be accepted."""
     topic, topic_id = await client.create()
     group_id, member = await client.group(), unique("member")
     await client.publish(topic, map(str, range(RECORDS)))
     held = await client.acquire_all(group_id, topic, HELD, member)
-    world = World(client, topic, topic_id, group_id, member, held)
-    before = await world.facts()
-    yield world
-    assert await world.facts() == before
+    harness = Harness(client, topic, topic_id, group_id, member, held)
+    before = await harness.facts()
+    yield harness
+    assert await harness.facts() == before
     assert await client.acknowledge(group_id, member, held) == [0] * HELD
     assert await client.finished(group_id, topic_id) == set(range(HELD))

@@ -1,4 +1,7 @@
-"""Calls to share-partition leaders: grouped by leader, retried where a partition moved.
+"""Calls to coordinators, the owner of the catalog and share-partition leaders, retried where the owner moved.
+
+A call that does not find its coordinator is retried until its deadline. Calls to leaders are grouped by
+leader and retried where a partition moved.
 
 A share session binds its leaders when it opens: `Routes` maps each of its partitions to the leader that
 serves it, so that a request needs no look-up. A route is dropped when a result reports that the partition
@@ -11,12 +14,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.clients.coordinators import Backoff
+from sharebroker_server.aio import doubling
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
@@ -33,9 +37,137 @@ from sharebroker_server.routing.router import LeaderPeer, Router
 from sharebroker_server.rpc.stubs import NOT_SENT
 
 if TYPE_CHECKING:
+    from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
+    from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
+        GroupCoordinatorServiceAsyncStub,
+    )
+    from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
+        ShareCoordinatorServiceAsyncStub,
+    )
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
         SharePartitionLeaderServiceAsyncStub as Stub,
     )
+    from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
+        TransactionCoordinatorServiceAsyncStub,
+    )
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+_GroupCall = Callable[["GroupCoordinatorServiceAsyncStub", float], Awaitable[T]]
+_ShareStateCall = Callable[["ShareCoordinatorServiceAsyncStub", float], Awaitable[T]]
+_TransactionCall = Callable[["TransactionCoordinatorServiceAsyncStub", float], Awaitable[T]]
+
+MOVED_COORDINATOR: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Errors of a coordinator that moved or is still loading: a retry soon may succeed."""
+
+_FIRST_DELAY: Final = 0.01
+_LONGEST_DELAY: Final = 0.5
+
+
+class Backoff:
+    """Pauses that double, within a deadline."""
+
+    __slots__ = ("_deadline", "_pauses")
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._pauses = doubling(_FIRST_DELAY, _LONGEST_DELAY)
+
+    async def pause(self) -> bool:
+        """Waits for the next pause; returns False at once if the deadline is sooner."""
+        pause = next(self._pauses)
+        if self._deadline.remaining() <= pause:
+            return False
+        await asyncio.sleep(pause)
+        return True
+
+
+async def retry_until_found(
+    attempt: Callable[[float], Awaitable[T]], forget: Callable[[], None], deadline: Deadline
+) -> T:
+    """Calls `attempt(remaining seconds)` until it finds the coordinator; `forget` drops a stale one.
+
+    Raises the KafkaError of the last attempt.
+    """
+    backoff = Backoff(deadline)
+    while True:
+        try:
+            return await attempt(deadline.remaining())
+        except KafkaError as error:
+            if error.code not in MOVED_COORDINATOR:
+                raise
+            forget()
+            if not await backoff.pause():
+                raise
+
+
+def raise_moved(code: int, message: str) -> None:
+    """Raises the error of a response if the coordinator moved, so that `retry_until_found` retries."""
+    if code in MOVED_COORDINATOR:
+        raise KafkaError(ErrorCode(code), message)
+
+
+class Coordinators:
+    """Finds the owner for each call and retries if it moved. `send` gets the stub and a timeout.
+
+    Every call raises KafkaError.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def of_group(self, group_id: str, send: _GroupCall[T], deadline: Deadline) -> Awaitable[T]:
+        """Calls the coordinator of a group."""
+        return self.of_groups(self._router.group_shard(group_id), send, deadline)
+
+    def of_groups(self, shard: int, send: _GroupCall[T], deadline: Deadline) -> Awaitable[T]:
+        """Calls the owner of a shard of groups."""
+        router = self._router
+        forget = partial(router.forget_group_coordinator, shard)
+        return _call(partial(router.group_coordinator, shard), forget, send, deadline)
+
+    def of_share_state(self, shard: int, send: _ShareStateCall[T], deadline: Deadline) -> Awaitable[T]:
+        """Calls the owner of a shard of share state."""
+        forget = partial(self._router.forget_share_coordinator, shard)
+
+        async def find() -> ShareCoordinatorServiceAsyncStub:
+            return (await self._router.share_coordinator(shard)).stub
+
+        return _call(find, forget, send, deadline)
+
+    def of_transaction(
+        self, transactional_id: str, send: _TransactionCall[T], deadline: Deadline
+    ) -> Awaitable[T]:
+        """Calls the coordinator of a transactional id."""
+        router = self._router
+        forget = partial(router.forget_transaction_coordinator, transactional_id)
+        return _call(partial(router.transaction_coordinator, transactional_id), forget, send, deadline)
+
+    def of_catalog(
+        self, send: Callable[[ClusterServiceAsyncStub, float], Awaitable[T]], deadline: Deadline
+    ) -> Awaitable[T]:
+        """Calls the owner of the catalog."""
+        return _call(self._router.catalog, self._router.forget_catalog, send, deadline)
+
+
+def _call(
+    find: Callable[[], Awaitable[S]],
+    forget: Callable[[], None],
+    send: Callable[[S, float], Awaitable[T]],
+    deadline: Deadline,
+) -> Awaitable[T]:
+    async def attempt(seconds: float) -> T:
+        return await send(await find(), seconds)
+
+    return retry_until_found(attempt, forget, deadline)
+
 
 MOVED_PARTITION: Final = frozenset(
     {
@@ -69,9 +201,7 @@ class PartResult(PartRequest, Protocol):
 
 A = TypeVar("A", bound=PartRequest)
 R = TypeVar("R", bound=PartResult)
-Send = Callable[["Stub", list[A], float], Awaitable[Iterable[R]]]
-"""Sends parts of a request to one leader within the given seconds; the results are in the same order."""
-
+M = TypeVar("M")
 _SendTo = Callable[[LeaderPeer, list[A], float], Awaitable[Iterable[R]]]
 
 
@@ -81,11 +211,30 @@ class Leaders:
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    def each(
-        self, parts: Sequence[A], send: Send[A, R], make: Callable[..., R], deadline: Deadline
-    ) -> Coroutine[Any, Any, list[R]]:
-        """One result per part, in order; `make` creates the result of a part that could not be sent."""
-        return self._each(parts, lambda peer, sent, seconds: send(peer.stub, sent, seconds), make, deadline)
+    async def forward(
+        self,
+        rpc: Callable[[Stub], Callable[..., Awaitable[M]]],
+        request: Any,
+        response: Callable[..., M],
+        deadline: Deadline,
+    ) -> M:
+        """Sends each of the request's `partitions` to its leader, with the other fields, by one RPC.
+
+        The response has one result per partition, in order.
+        """
+        common = type(request)()
+        common.CopyFrom(request)
+        common.ClearField("partitions")
+
+        async def send(peer: LeaderPeer, partitions: list[Any], seconds: float) -> Iterable[Any]:
+            part = type(request)()
+            part.CopyFrom(common)
+            part.partitions.extend(partitions)
+            sent: Any = await rpc(peer.stub)(part, timeout=seconds)
+            return list(sent.partitions)
+
+        make: Any = response
+        return response(partitions=await self._each(request.partitions, send, make.Partition, deadline))
 
     def acknowledge(
         self, call: AcknowledgeCall, deadline: Deadline, routes: Routes | None = None

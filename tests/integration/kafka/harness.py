@@ -19,18 +19,18 @@ class Readable:
 
 
 @dataclass(frozen=True)
-class World:
-    """`client` arranges things over gRPC; `address` is where Kafka clients connect."""
+class Harness:
+    """`client` prepares the data over gRPC; `address` is the bootstrap address of Kafka clients."""
 
     client: Client
     address: str
 
     def connect(self) -> AbstractAsyncContextManager[KafkaClient]:
-        """Another raw connection."""
+        """Opens another raw connection."""
         return connected(self.address)
 
     async def readable(self, records: int = 10, partitions: int = 1, **group_configs: str) -> Readable:
-        """A topic with records in partition 0, each a batch of its own."""
+        """Creates a topic with records in partition 0, each in a batch of its own."""
         topic, topic_id = await self.client.create(partitions)
         group = await self.client.group(**group_configs)
         member = unique("starter")
@@ -42,7 +42,9 @@ class World:
 
 
 async def acquire(kafka: KafkaClient, at: Readable, member: str) -> list[tuple[int, int, int]]:
-    """Open a session on partition 0 and acquire what is there: first and last offset, delivery count."""
+    """Opens a session on partition 0 and acquires its records; returns first and last offset, delivery
+    count.
+    """
     answer = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=5000)
     assert answer.error_code == 0
     return runs(answered(answer)[at.topic_id, 0])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.membership.machine import (
+from sharebroker_protocol.membership import (
     TRANSITIONS,
     HeartbeatRequest,
     HeartbeatResponse,
