@@ -100,7 +100,7 @@ print("Flow spark_catalog.default.bronze is RUNNING.", flush=True)
 print("lock", os.fstat(int(os.environ["LOCK"])).st_ino, flush=True)
 print(os.environ["TMPDIR"], *sys.argv[1:], flush=True)
 if sys.argv[1] == "dry-run":
-    print("sharebroker_spark.driver.LeaseLostError: Lost 8 records.", file=sys.stderr, flush=True)
+    sys.stderr.write("sharebroker_spark.driver.LeaseLostError: Lost 8 records.\\n")
     print("Flow spark_catalog.default.bronze has FAILED.", flush=True)
     sys.exit(3)
 if os.environ.get("HANG"):
