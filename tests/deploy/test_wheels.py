@@ -8,10 +8,10 @@ import sys
 import sysconfig
 import zipfile
 from pathlib import Path
-import pytest
-from tests.support.paths import ROOT
-from tests.architecture.sources import ROOT
 
+import pytest
+
+from tests.architecture.sources import ROOT
 
 DISTRIBUTIONS = {
     "sharebroker_server": ROOT,
