@@ -9,7 +9,7 @@ from typing import Final
 
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker.consumer.config import ConsumerConfig
-from sharebroker.producer.publication import Publication
+from sharebroker.producer.buffer import Publication
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.records.record import Record
 from tests.chaos.history import History

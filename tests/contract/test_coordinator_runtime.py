@@ -14,10 +14,9 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.leases.redis import RedisLeaseStore
-from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.redis_link.links import connect
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
@@ -32,9 +31,10 @@ from sharebroker_server.share_coordinator.core.commands import (
 )
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.service.servicer import Host, make_host
-from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.servers import kinds
 from tests.testkit.shared_servers import CLUSTER, Servers
 from tests.testkit.waiting import eventually

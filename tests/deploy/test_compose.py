@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from sharebroker_server.cluster.router import ROLES
+from sharebroker_server.routing.router import ROLES
 from tests.architecture.sources import ROOT
 
 COMPOSE: Final = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

@@ -12,7 +12,7 @@ from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.link.link import RedisLink
+from sharebroker_server.redis_link.link import RedisLink
 from sharebroker_server.stream_log.port import LogFenced
 from sharebroker_server.stream_log.redis import RedisStreamLog
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.gateway.kafka.dispatch.call import FETCH_MEMORY
+from sharebroker_server.gateway.kafka.call import FETCH_MEMORY
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
 from sharebroker_server.kafka_wire.message_classes import message_class
 from sharebroker_server.kafka_wire.schema import api_schema

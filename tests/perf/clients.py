@@ -18,7 +18,7 @@ from typing import Any, Final
 import uvloop
 
 from sharebroker.aio import Admin, Producer, ShareConsumer
-from sharebroker.cli.tracing import traced
+from sharebroker.cli.session import traced
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
 from sharebroker_protocol.records.record import Acknowledgement
 from tests.perf.figures import percentile

@@ -17,7 +17,7 @@ import redis.asyncio
 import typer
 import uvloop
 
-from sharebroker_server.redis_link.link.link import RedisLink
+from sharebroker_server.redis_link.link import RedisLink
 from tests.perf.servers import raw_valkey
 
 ROUND: Final = 100

@@ -13,12 +13,12 @@ from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMa
 from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.share_partition_leader.core.values import (
+from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
 )
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 
 RECORDS: Final = 500
 LOG_BATCH: Final = 100

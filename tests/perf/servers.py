@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from sharebroker_server.redis_link.embedded.server import EmbeddedRedis
+from sharebroker_server.redis_link.embedded import EmbeddedRedis
 from tests.perf.checkout import HERE, Checkout
 from tests.perf.processes import BenchFailed, end
 from tests.perf.procfs import Usage, usage

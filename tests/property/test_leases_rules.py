@@ -7,8 +7,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sharebroker_server.leases.placement import preferred, spread
 from sharebroker_server.leases.port import Member
-from sharebroker_server.leases.rules import FREE, StoredLease, claimed, preferred, spread
+from tests.testkit.memory.leases import FREE, StoredLease, claimed
 
 OWNERS = st.builds(lambda node, incarnation: f"{node}/{incarnation}", st.integers(1, 3), st.integers(1, 3))
 CLAIMS = st.lists(st.tuples(OWNERS, st.floats(0.0, 20.0), st.booleans(), st.booleans()))

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from sharebroker.verification.offset_outcomes import RecordLog
 from sharebroker.verification.rules import Evidence, runs_of
-from sharebroker.verification.runs import Span
+from sharebroker.verification.runs import RecordLog, Span
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb

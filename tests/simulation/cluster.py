@@ -17,7 +17,7 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.records import ConfigResource, ResourceType
-from sharebroker_server.cluster.router import GATEWAY
+from sharebroker_server.routing.router import GATEWAY
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
@@ -48,7 +48,7 @@ SKEW: Final = 0.2
 DRIFT: Final = 0.0025
 """Maximum drift of a clock; a bad quartz is fifty times better."""
 
-_POLLING: Final = patch("sharebroker_server.gateway.share.multi_leader_fetch.POLL_INTERVAL", 0.5)
+_POLLING: Final = patch("sharebroker_server.gateway.share.fetch.POLL_INTERVAL", 0.5)
 """Seconds between two calls of a request that queries several leaders: ten times as long as elsewhere."""
 
 _LONGEST_RUN: Final = 60.0

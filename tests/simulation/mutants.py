@@ -25,26 +25,30 @@ from sharebroker_server.share_coordinator.core import checks, machine, recording
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
 from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_partition_leader import leadership
 from sharebroker_server.share_partition_leader.config import share_partition_settings
-from sharebroker_server.share_partition_leader.core import acknowledge, locks, record_states
-from sharebroker_server.share_partition_leader.core.effects import Acknowledge, Effects, Reply
-from sharebroker_server.share_partition_leader.core.effects import Event as PartitionEvent
-from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Transition
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.states import Event
-from sharebroker_server.share_partition_leader.core.values import (
+from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, record_states
+from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
+    Effects,
+    Event,
     LoadedState,
     LostLock,
+    Reply,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.leadership import leadership
-from sharebroker_server.share_partition_leader.partition.persisted_state import load_state
-from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.stream_log.memory import FencedMemory
+from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Locks, Transition
+from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
+from sharebroker_server.share_partition_leader.share_partition.reading import load_state
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
 from sharebroker_server.stream_log.port import LogNotWritten
 from tests.simulation.cluster import PEACE
 from tests.simulation.process import LOCK
 from tests.testkit.checker.invariants import Invariant
+from tests.testkit.memory.stream_log import FencedMemory
 from tests.testkit.simulator.network import Network
 from tests.testkit.simulator.store import SimulatedRecordStore
 
@@ -76,7 +80,7 @@ def answer_before_append(self: Pending, waiter: Waiter) -> None:
 _handle = SharePartition.handle
 
 
-def answer_before_write(self: SharePartition, event: PartitionEvent, now: float) -> Effects:
+def answer_before_write(self: SharePartition, event: Event, now: float) -> Effects:
     if not isinstance(event, Acknowledge):
         return _handle(self, event, now)
     effects = _handle(self, event._replace(reply=lambda _: None), now)
@@ -92,7 +96,7 @@ def no_timer(self: ShareGroupPartition, deadline: float) -> None:
     pass
 
 
-def no_limit(event: Event, delivery_count: int, delivery_count_limit: int) -> RecordState:
+def no_limit(event: RecordEvent, delivery_count: int, delivery_count_limit: int) -> RecordState:
     return AVAILABLE
 
 
@@ -173,10 +177,10 @@ def lag_of_the_log(partition: int, summary: Any, end: Any) -> Any:
     return row
 
 
-_expire = locks.Locks.expire
+_expire = Locks.expire
 
 
-def hasty_locks(self: locks.Locks, in_flight: InFlight, limit: int, now: float) -> list[LostLock]:
+def hasty_locks(self: Locks, in_flight: InFlight, limit: int, now: float) -> list[LostLock]:
     return _expire(self, in_flight, limit, now + LOCK)
 
 
@@ -262,7 +266,8 @@ MUTANTS: Final = (
     Mutant(
         "the delivery limit is not enforced",
         lambda: [
-            _on(module, "after_failed_delivery", no_limit) for module in (acknowledge, locks, record_states)
+            _on(module, "after_failed_delivery", no_limit)
+            for module in (acknowledge, in_flight, record_states)
         ],
         (Invariant.COUNT_LIMIT,),
     ),
@@ -306,7 +311,7 @@ MUTANTS: Final = (
         lambda: [_on(recording, "_next_delta_index", every_other_number)],
     ),
     Mutant("the lag is too high by one", lambda: [_on(lag, "_row", lag_of_the_log)]),
-    Mutant("locks time out too early", lambda: [_on(locks.Locks, "expire", hasty_locks)]),
+    Mutant("locks time out too early", lambda: [_on(Locks, "expire", hasty_locks)]),
     Mutant("locks time out too late", lambda: [_on(ShareGroupPartition, "_arm", late_timer)]),
     Mutant("a late write decreases the start offset", lambda: [_on(recording, "_advance", as_it_came)]),
     Mutant("a checkpoint contains an offset twice", lambda: [_on(recording, "combine", side_by_side)]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, LEADER, ROLES, SHARE_COORDINATOR
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, ROLES, SHARE_COORDINATOR
 from tests.testkit.checker.events import Verdict
 from tests.testkit.simulator.faults import Rates
 

@@ -13,24 +13,23 @@ from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.broker import roles
-from sharebroker_server.broker.context import BrokerContext
+from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.broker.storage import Storage
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.membership import FailureDetector
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes
-from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.rpc.server import Service
-from sharebroker_server.stream_log.memory import MemoryStreamLog
 from tests.simulation.history import History
 from tests.simulation.plan import Plan
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.record_log import MemoryRecordStore
+from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.simulator.faults import Faults
 from tests.testkit.simulator.loop import SimulatedLoop
 from tests.testkit.simulator.network import Network

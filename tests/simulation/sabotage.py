@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from sharebroker_server.stream_log.memory import FencedMemory
 from tests.simulation.plan import Fault, Kind
 from tests.simulation.process import Process, Surroundings
+from tests.testkit.memory.stream_log import FencedMemory
 from tests.testkit.simulator.faults import STORE
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, cast
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
-from sharebroker_protocol.records.decode import decode
+from sharebroker_protocol.records.batches import decode
 from sharebroker_protocol.records.record import AcknowledgementSink, Acquisition
 from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer
 from tests.testkit.checker.events import Applied, Delivered, Share, Verdict

@@ -14,11 +14,11 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_spark.client import Client as PlanClient
+from sharebroker_spark.client import log_spans
 from sharebroker_spark.core.offsets import Batch, Range
 from sharebroker_spark.core.options import read_options
 from sharebroker_spark.core.verdicts import VerdictRange
 from sharebroker_spark.driver import Driver, FencedError, LeaseLostError
-from sharebroker_spark.positions import log_spans
 from sharebroker_spark.publishing import Publisher, end
 from sharebroker_spark.staging import stage
 from tests.support.client import TIMEOUT, Client, connected

@@ -14,8 +14,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Batch
-from sharebroker_spark.core.options import read_options
-from sharebroker_spark.core.state_options import state_options
+from sharebroker_spark.core.options import read_options, state_options
 from sharebroker_spark.core.verdicts import VerdictRange
 from sharebroker_spark.driver import Driver
 from sharebroker_spark.publishing import Publisher

@@ -19,8 +19,13 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 
-from sharebroker_server.kafka_wire.frame_splitter import FrameSplitter
-from sharebroker_server.kafka_wire.frames import API_VERSIONS, codec_of, read_header, read_request
+from sharebroker_server.kafka_wire.frames import (
+    API_VERSIONS,
+    FrameSplitter,
+    codec_of,
+    read_header,
+    read_request,
+)
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.support.kafka_tools import run_tool
 from tests.testkit.brokers import one_process

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metric
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
-from sharebroker.tracing.finished_span import FinishedSpan, SpanName
+from sharebroker.cli.jaeger import FinishedSpan, SpanName
 
 
 class Collector:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import structlog
 
-from sharebroker_server.redis_link.link.link import RedisLink
+from sharebroker_server.redis_link.link import RedisLink
 from tests.testkit.brokers import Cluster, four_processes, one_process
 from tests.testkit.servers import kinds, versions
 from tests.testkit.shared_servers import Servers

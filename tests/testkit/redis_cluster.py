@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import redis
 
-from sharebroker_server.redis_link.topology.slots import SLOTS, slot_of
+from sharebroker_server.redis_link.cluster import SLOTS, slot_of
 from tests.testkit.servers import Server, free_port, running
 from tests.testkit.waiting import until
 

@@ -1,4 +1,4 @@
-"""The process clock: seconds since the Unix epoch, monotonic after start-up."""
+"""The process clock: seconds since the Unix epoch, monotonic after start-up; deadlines by this clock."""
 
 from __future__ import annotations
 
@@ -18,6 +18,19 @@ def now() -> float:
 def monotonic() -> float:
     """Returns monotonic seconds from an arbitrary origin, for durations within one process."""
     return _count()
+
+
+class Deadline:
+    """A point in time, `seconds` from now."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, seconds: float) -> None:
+        self._at = monotonic() + seconds
+
+    def remaining(self) -> float:
+        """Returns the seconds that remain, at least 0."""
+        return max(0.0, self._at - monotonic())
 
 
 @contextmanager

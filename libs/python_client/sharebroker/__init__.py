@@ -29,10 +29,10 @@ if TYPE_CHECKING:
         ConsumerConfig,
         LockLost,
         RebalanceListener,
+        RecordResult,
     )
-    from sharebroker.consumer.poll_batch import RecordResult
+    from sharebroker.producer.buffer import Publication, RecordMetadata
     from sharebroker.producer.config import ProducerConfig
-    from sharebroker.producer.publication import Publication, RecordMetadata
     from sharebroker_protocol.errors import ErrorCode, FieldViolation, IllegalStateError, KafkaError
     from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
@@ -58,12 +58,12 @@ _HOMES = {
         "ConsumerConfig",
         "LockLost",
         "RebalanceListener",
+        "RecordResult",
         "TopicPartition",
     ),
-    "sharebroker.consumer.poll_batch": ("RecordResult",),
     "sharebroker_protocol.errors": ("ErrorCode", "FieldViolation", "IllegalStateError", "KafkaError"),
     "sharebroker.producer.config": ("ProducerConfig",),
-    "sharebroker.producer.publication": ("Publication", "RecordMetadata"),
+    "sharebroker.producer.buffer": ("Publication", "RecordMetadata"),
     "sharebroker_protocol.records.record": ("AcknowledgeType", "Acknowledgement", "Record"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

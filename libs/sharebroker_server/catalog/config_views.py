@@ -10,9 +10,8 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.decide import effective_broker
-from sharebroker_server.catalog.internal_topics import CONFIGS
-from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.catalog.machine import effective_broker
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_CONFIGS, check_group_id
 from sharebroker_server.catalog.records import ConfigResource, ResourceType
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS
@@ -92,8 +91,8 @@ def describe(state: TopicCatalog, static: BrokerConfig, resource: ConfigResource
     if resource.type is ResourceType.GROUP:
         check_group_id(resource.name, "resource_name")
     settings = state.configs(resource)
-    if resource.type is ResourceType.TOPIC and resource.name in CONFIGS:
-        settings = CONFIGS[resource.name]
+    if resource.type is ResourceType.TOPIC and resource.name in INTERNAL_TOPIC_CONFIGS:
+        settings = INTERNAL_TOPIC_CONFIGS[resource.name]
     elif resource.type is ResourceType.TOPIC and not state.topic(resource.name):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{resource.name}' does not exist.")
     return describe_settings(state, static, resource.type, settings)

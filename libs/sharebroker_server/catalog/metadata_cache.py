@@ -19,10 +19,9 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.codec import CatalogCodec
-from sharebroker_server.catalog.decide import effective_broker
-from sharebroker_server.catalog.machine import SHARD
+from sharebroker_server.catalog.machine import SHARD, effective_broker
 from sharebroker_server.catalog.records import (
+    CatalogCodec,
     CatalogRecord,
     ConfigRecord,
     ConfigResource,
@@ -116,6 +115,11 @@ class MetadataCache:
         """Returns the number of partitions of the topic with this id; 0 if it is unknown."""
         topic = self.catalog.topic_by_id(topic_id)
         return topic.partitions if topic is not None else 0
+
+    def partition_exists(self, topic_id: str, partition: int) -> bool:
+        """Returns whether the topic with this id has the partition."""
+        topic = self.catalog.topic_by_id(topic_id)
+        return topic is not None and 0 <= partition < topic.partitions
 
     def is_deleted(self, topic_id: str) -> bool:
         """Returns whether the topic was deleted."""

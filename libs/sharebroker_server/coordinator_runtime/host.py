@@ -12,7 +12,8 @@ from sharebroker_server.coordinator_runtime.machine import A, C, Codec, Machine,
 from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.leases import names
-from sharebroker_server.leases.ownership import Holder, LeaseOwnership
+from sharebroker_server.leases.holder import LeaseOwnership
+from sharebroker_server.leases.port import Holder
 from sharebroker_server.stream_log.port import StreamLog
 
 

@@ -17,7 +17,7 @@ from sharebroker_server.coordinator_runtime.pending import Pending, Waiter, reso
 from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
 from sharebroker_server.coordinator_runtime.timer import EarliestTimer
 from sharebroker_server.coordinator_runtime.trimming import Trimming
-from sharebroker_server.leases.ownership import Ownership
+from sharebroker_server.leases.port import Ownership
 from sharebroker_server.stream_log.port import (
     LogError,
     LogFenced,

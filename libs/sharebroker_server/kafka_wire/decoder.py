@@ -16,9 +16,8 @@ from functools import cache
 from typing import Any, Final, NoReturn
 
 from sharebroker_server.kafka_wire.codegen import FORMATS, Lines, Source, indented, is_fixed, layout, runs
-from sharebroker_server.kafka_wire.message_classes import Message, message_class
+from sharebroker_server.kafka_wire.message_classes import Message, id_text, message_class
 from sharebroker_server.kafka_wire.schema import Field, Struct
-from sharebroker_server.kafka_wire.topic_ids import id_text
 
 MAX_ENTRIES: Final = 50_000
 """Entries of all arrays of a message and its tagged fields together; sixteen numbers count as one entry.

@@ -12,9 +12,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sharebroker_server.kafka_wire.codegen import FORMATS, Lines, Source, indented, is_fixed, layout, runs
-from sharebroker_server.kafka_wire.message_classes import equal_values, message_class
+from sharebroker_server.kafka_wire.message_classes import equal_values, id_bytes, message_class
 from sharebroker_server.kafka_wire.schema import Field, Struct
-from sharebroker_server.kafka_wire.topic_ids import id_bytes
 
 Writer = Callable[[bytearray, Any], None]
 """Appends a value to the bytes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from struct import Struct as Layout
@@ -136,3 +137,119 @@ def read_response(frame: bytes, codec: Codec) -> tuple[int, Message]:
     except (struct.error, IndexError) as error:
         raise BadMessage("The response ends too early.") from error
     return correlation_id, read_message(codec.read_response, frame, start)
+
+
+_LENGTH: Final = 4
+_MANY: Final = 256
+_OTHER_PROTOCOLS: Final = {
+    b"GET ": "HTTP",
+    b"HEAD": "HTTP",
+    b"POST": "HTTP",
+    b"PUT ": "HTTP",
+    b"PRI ": "HTTP/2, as gRPC clients do",
+    b"\x16\x03\x01": "TLS",
+    b"\x16\x03\x03": "TLS",
+}
+
+
+class FrameSplitter:
+    """Keeps the received part of the frame that is not complete. A frame has at most `max_bytes` bytes."""
+
+    __slots__ = ("_length", "_loose", "_max_bytes", "_missing", "_pieces", "size")
+
+    def __init__(self, max_bytes: int) -> None:
+        self.size = 0
+        """The size of the incomplete frame; 0 without one, or before all of its length has arrived."""
+        self._max_bytes = max_bytes
+        self._length = b""
+        self._missing = 0
+        self._pieces: list[bytes] = []
+        self._loose = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether a frame has begun and is not complete."""
+        return self.size > 0 or bool(self._length)
+
+    def split(self, data: bytes, frames: list[bytes]) -> None:
+        """Appends the frames that `data` completes, without their lengths, to `frames`.
+
+        Raises BadMessage for an invalid length; the frames before it are in `frames`.
+        """
+        at = 0
+        while at < len(data):
+            if not self.size:
+                piece = data[at : at + _LENGTH - len(self._length)]
+                self._length += piece
+                if len(self._length) == _LENGTH:
+                    self._begin(self._checked(self._length))
+            else:
+                piece = data[at : at + self._missing]
+                self._keep(piece)
+                if not self._missing:
+                    frames.append(b"".join(self._pieces))
+                    self._begin(0)
+            at += len(piece)
+
+    def _begin(self, size: int) -> None:
+        self.size = self._missing = size
+        self._length = b""
+        self._pieces.clear()
+        self._loose = 0
+
+    def _keep(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._missing -= len(piece)
+        self._loose += 1
+        if self._loose == _MANY:  # a client that sends single bytes must not cost one object per byte
+            self._pieces[-_MANY:] = [b"".join(self._pieces[-_MANY:])]
+            self._loose = 0
+
+    def _checked(self, length: bytes) -> int:
+        size = int.from_bytes(length, signed=True)
+        if 0 < size <= self._max_bytes:
+            return size
+        protocol = next((name for start, name in _OTHER_PROTOCOLS.items() if length.startswith(start)), None)
+        if protocol is not None:
+            raise BadMessage(f"The client speaks {protocol}; this is the port for Kafka's protocol.")
+        raise BadMessage(f"A request of {size} bytes; 1 to {self._max_bytes} are allowed.")
+
+
+CORRELATION: Final = slice(8, 12)
+"""The correlation id in a request with its length prefix: after length, API key and version."""
+
+RESPONSE_CORRELATION: Final = slice(4, 8)
+"""The correlation id in a response with its length prefix."""
+
+_REST: Final = CORRELATION.stop
+
+
+class RequestTemplate:
+    """Matches requests that differ only in their correlation id and in an optional `field` of four bytes."""
+
+    __slots__ = ("_at", "_head", "_number", "_rest")
+
+    def __init__(
+        self, codec: Codec, client_id: str | None, request: Message, field: str | None = None
+    ) -> None:
+        frame = bytes(request_frame(0, client_id, codec, request))
+        self._head = frame[: CORRELATION.start]
+        self._rest = bytearray(frame[_REST:])
+        self._number: int | None = None
+        self._at = _offset_of(codec, client_id, request, field) - _REST if field is not None else 0
+
+    def matches(self, data: bytes, number: int | None = None) -> bool:
+        """Returns whether the bytes are one whole such request, with `number` in the field."""
+        if number != self._number and number is not None:
+            _NUMBER.pack_into(self._rest, self._at, number)
+            self._number = number
+        return data[_REST:] == self._rest and data.startswith(self._head)
+
+
+def _offset_of(codec: Codec, client_id: str | None, request: Message, field: str) -> int:
+    frames = []
+    for number in (0, -1):  # all four bytes of the two numbers differ, so the first difference is the field
+        changed = copy(request)
+        changed.__dict__ = {**request.__dict__, field: number}
+        frames.append(bytes(request_frame(0, client_id, codec, changed)))
+    return next(at for at, pair in enumerate(zip(*frames, strict=True)) if pair[0] != pair[1])

@@ -7,8 +7,9 @@ checkers.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, ClassVar
+from base64 import b64decode, urlsafe_b64encode
+from functools import cache, lru_cache
+from typing import Any, ClassVar, Final
 
 from typing_extensions import dataclass_transform
 
@@ -65,3 +66,23 @@ def _default(value: Any, struct: Struct | None) -> Any:
     if struct is not None and isinstance(value, dict):
         return message_class(struct)(**value)
     return value
+
+
+ZERO: Final = bytes(16)
+
+
+@lru_cache(4096)
+def id_text(raw: bytes) -> str:
+    """Returns the text of 16 bytes; "" for zeros."""
+    return "" if raw == ZERO else urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+@lru_cache(4096)
+def id_bytes(text: str) -> bytes:
+    """Returns the 16 bytes of a text; zeros for "". Raises ValueError for a text that is not an id."""
+    if not text:
+        return ZERO
+    raw = b64decode(f"{text}==", b"-_", validate=True)
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not an id")
+    return raw

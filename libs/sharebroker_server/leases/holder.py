@@ -48,16 +48,15 @@ from time import monotonic
 from typing import Final
 
 import structlog
+from typing_extensions import override
 
 from sharebroker_protocol.cancellation import end
-from sharebroker_server.aio.serial_executor import SerialExecutor
-from sharebroker_server.leases.failure_detector import FailureDetector
-from sharebroker_server.leases.membership import Membership
+from sharebroker_server.aio import SerialExecutor
+from sharebroker_server.leases.membership import FailureDetector, Membership
 from sharebroker_server.leases.names import kind_of
 from sharebroker_server.leases.observe import OutageLog, log_expired
-from sharebroker_server.leases.placement import Placement, ResourceKind
-from sharebroker_server.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
-from sharebroker_server.leases.rules import succeeds
+from sharebroker_server.leases.placement import Placement, ResourceKind, succeeds
+from sharebroker_server.leases.port import Holder, Lease, LeaseStore, LeasesUnavailable, Member, Ownership
 
 _log = structlog.get_logger()
 
@@ -112,7 +111,7 @@ class LeaseHolder:
         self._outage = OutageLog(clock)
         self._wake = asyncio.Event()
         self._owners_of_kinds: dict[str, ResourceOwner] = {}
-        self._placement = Placement(self.membership, self._owners_of_kinds, partitions)
+        self._placement = Placement(member.owner, self._owners_of_kinds, partitions)
         self._held: dict[str, HeldLease] = {}
         self._handing_over: set[str] = set()
         self._executor = SerialExecutor()
@@ -151,7 +150,7 @@ class LeaseHolder:
     def missing(self) -> list[str]:
         """Returns the resources that this broker should own at all times and does not own."""
         listed = (resource for owner in self._owners_of_kinds.values() for resource in owner.resources())
-        return [r for r in listed if self._placement.is_ours(r) and self.holds(r) is None]
+        return [r for r in listed if self._should_own(r) and self.holds(r) is None]
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -257,13 +256,17 @@ class LeaseHolder:
                 self._start_claim(resource)
         self.membership.detect_failures(on_dead=self._wake.set)
 
+    def _should_own(self, resource: str) -> bool:
+        """Returns whether the resource is placed here. A leaving member should own nothing."""
+        return not self.membership.leaving and self._placement.is_ours(resource)
+
     def _to_claim(self) -> list[str]:
         """Returns the resources to own at all times that are placed here, not held, and without a pending
         step.
         """
         listed = (resource for owner in self._owners_of_kinds.values() for resource in owner.resources())
         idle = (r for r in listed if r not in self._held and r not in self._executor)
-        return [resource for resource in idle if self._placement.is_ours(resource)]
+        return [resource for resource in idle if self._should_own(resource)]
 
     async def _run(self) -> None:
         while True:
@@ -313,8 +316,8 @@ class LeaseHolder:
 
     async def _refresh_members(self) -> None:
         if await self.membership.refresh():
-            self._placement.clear()
             live = self.membership.by_owner
+            self._placement.update(live)
             self._owner_cache = {r: owner for r, owner in self._owner_cache.items() if owner.owner in live}
 
     def _drop_expired(self) -> None:
@@ -368,7 +371,7 @@ class LeaseHolder:
     async def _claim(self, resource: str) -> Lease:
         if not self.membership.by_owner:
             await self._refresh_members()
-        if not self._placement.is_ours(resource):
+        if not self._should_own(resource):
             return await self._read_elsewhere(resource)
         sent = self._clock()
         # Forced: a new claim gets a new epoch even if the store still has our former lease.
@@ -413,6 +416,22 @@ class LeaseHolder:
             lease is not None and successor is not None and succeeds(successor.owner, lease.owner)
         )
         return successor if free else None
+
+
+class LeaseOwnership(Ownership):
+    """One lease of the broker's holder."""
+
+    def __init__(self, holder: Holder, resource: str) -> None:
+        self._holder = holder
+        self._resource = resource
+
+    @override
+    def holds(self, epoch: int) -> bool:
+        return self._holder.holds(self._resource) == epoch
+
+    @override
+    async def reclaim(self) -> int:
+        return await self._holder.reclaim(self._resource)
 
 
 class PendingTakeovers:

@@ -5,13 +5,58 @@ which member should own each resource, computed from the members and cached unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
-from sharebroker_server.leases.membership import Membership
 from sharebroker_server.leases.names import PARTITION, ROLES, kind_of, partitions, topic_partition
 from sharebroker_server.leases.port import Member
-from sharebroker_server.leases.rules import preferred, spread
+
+
+def succeeds(owner: str, earlier: str) -> bool:
+    """Returns whether `owner` is a later incarnation of the node of `earlier` ("node id/incarnation")."""
+    node, _, incarnation = owner.partition("/")
+    earlier_node, _, earlier_incarnation = earlier.partition("/")
+    return node == earlier_node and int(incarnation) > int(earlier_incarnation)
+
+
+def preferred(resource: str, role: str, members: Iterable[Member]) -> Member | None:
+    """Returns the member that should own a resource, by rendezvous hashing over the members of the role.
+
+    Leaving members are excluded. When a member joins or leaves, only the resources it gains or had change
+    owner.
+    """
+    candidates = [member for member in members if role in member.roles and not member.is_leaving]
+    return max(
+        candidates, key=lambda member: (_weight(resource, member.node_id), member.node_id), default=None
+    )
+
+
+def spread(resources: Sequence[str], role: str, members: Iterable[Member]) -> dict[str, Member]:
+    """Returns the member that should own each resource of a kind: as `preferred`, with equal shares.
+
+    With plain hashing, one of three members may own 1.5 times as many shards as another; here the shares
+    differ by at most one. All members compute the same result from the same members and resources. When a
+    member joins or leaves, a few percent of the other members' resources move as well.
+    """
+    candidates = [member for member in members if role in member.roles and not member.is_leaving]
+    if not candidates:
+        return {}
+    owned = dict.fromkeys((member.node_id for member in candidates), 0)
+    most, extra = divmod(len(resources), len(candidates))
+    result = {}
+    for resource in resources:
+        full = most if extra == 0 else most + 1
+        open_ = [member for member in candidates if owned[member.node_id] < full]
+        chosen = max(open_, key=lambda member: (_weight(resource, member.node_id), member.node_id))
+        owned[chosen.node_id] += 1
+        extra -= owned[chosen.node_id] == most + 1
+        result[resource] = chosen
+    return result
+
+
+def _weight(resource: str, node_id: int) -> bytes:
+    return blake2b(f"{resource}@{node_id}".encode(), digest_size=8).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +77,25 @@ class Placement:
 
     def __init__(
         self,
-        membership: Membership,
+        me: str,
         kinds: Mapping[str, ResourceKind],
         partitions: Callable[[str], int],
     ) -> None:
-        self._membership = membership
+        self._me = me
+        self._members: Mapping[str, Member] = {}
         self._kinds = kinds
         self._partitions = partitions
         self._cache: dict[str, tuple[int, Member | None]] = {}
 
-    def clear(self) -> None:
-        """Drops the cache; call it when the members changed."""
+    def update(self, members: Mapping[str, Member]) -> None:
+        """Replaces the live members, given by owner name."""
+        self._members = members
         self._cache.clear()
 
     def is_ours(self, resource: str) -> bool:
-        """Returns whether this member should own the resource. A leaving member should own nothing."""
-        if self._membership.leaving or kind_of(resource) not in self._kinds:
-            return False
-        owner = self.owner(resource)
-        return owner is not None and owner.owner == self._membership.me.owner
+        """Returns whether `me` should own the resource."""
+        owner = self.owner(resource) if kind_of(resource) in self._kinds else None
+        return owner is not None and owner.owner == self._me
 
     def owner(self, resource: str) -> Member | None:
         """Returns the member that should own a resource; None if no live member has the role."""
@@ -63,7 +108,7 @@ class Placement:
         return self._cache[resource][1]
 
     def _place(self, resource: str, topic_id: str, size: int) -> None:
-        registered, members = self._kinds.get(kind_of(resource)), self._membership.by_owner.values()
+        registered, members = self._kinds.get(kind_of(resource)), self._members.values()
         role = registered.role if registered is not None else ROLES.get(kind_of(resource), "")
         listed = sorted(registered.resources()) if registered is not None else []
         owners = spread(partitions(topic_id, size) if size else listed, role, members)

@@ -6,7 +6,7 @@ increases, also over releases and expiries: a request with an older epoch comes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -113,3 +113,36 @@ class LeaseStore(Protocol):
 
     async def generation(self, name: str, digest: str) -> int:
         """Returns the number of changes of `name`; increases it if `digest` is not the last one stored."""
+
+
+class Ownership(Protocol):
+    """One lease, as its owner uses it."""
+
+    def holds(self, epoch: int) -> bool:
+        """Returns whether the lease of this epoch is surely valid now."""
+
+    async def reclaim(self) -> int:
+        """Increases the epoch of the lease, which fences our own writes of unknown outcome.
+
+        Raises LeaseLost if another owner holds the lease, LeasesUnavailable if the store does not respond.
+        """
+
+
+class Holder(Protocol):
+    """The part of `sharebroker_server.leases.holder.LeaseHolder` that hosts of shards and partitions use."""
+
+    def register(
+        self,
+        resource_kind: str,
+        resources: Callable[[], Iterable[str]],
+        role: str,
+        on_acquired: Callable[[str, int], Awaitable[None]],
+        on_lost: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """Registers the owner of a kind of resources."""
+
+    def holds(self, resource: str) -> int | None:
+        """Returns the epoch while the lease is surely valid, else None."""
+
+    async def reclaim(self, resource: str) -> int:
+        """Increases the epoch of a held lease."""

@@ -19,9 +19,15 @@ from typing_extensions import override
 from sharebroker_protocol.clock import now
 from sharebroker_server.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.link.errors import RedisError, RedisOutcomeUnknown
-from sharebroker_server.redis_link.link.lua import lua
-from sharebroker_server.redis_link.link.port import Link, Part, Script, within
+from sharebroker_server.redis_link.port import (
+    Link,
+    Part,
+    RedisError,
+    RedisOutcomeUnknown,
+    Script,
+    lua,
+    within,
+)
 
 HERE: Final = Path(__file__).parent
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
+
+from typing_extensions import override
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 
@@ -78,3 +80,45 @@ class Persister(Protocol):
 
     async def read_summary(self, key: SharePartitionKey) -> StateSummary:
         """Reads a summary of the state, without fencing."""
+
+
+_UNINITIALIZED: Final = -1
+
+
+class NoOpPersister(Persister):
+    """Accepts everything and stores nothing."""
+
+    def register_local(self, owner: str, states: LocalStates) -> None:
+        """Does nothing: the share coordinator of this process is not used."""
+
+    @override
+    async def initialize(
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
+    ) -> None:
+        pass
+
+    @override
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
+        return SharePartitionState(0, _UNINITIALIZED, ())
+
+    @override
+    def shard(self, key: SharePartitionKey) -> int:
+        return 0
+
+    @override
+    def begin(self, shard: int, changes: Changes) -> Begun | None:
+        begun: Begun = asyncio.get_running_loop().create_future()
+        begun.set_result([None] * len(changes))
+        return begun
+
+    @override
+    async def write(self, key: SharePartitionKey, change: StateWrite) -> None:
+        pass
+
+    @override
+    async def delete(self, key: SharePartitionKey, state_epoch: int) -> None:
+        pass
+
+    @override
+    async def read_summary(self, key: SharePartitionKey) -> StateSummary:
+        return StateSummary(0, 0, _UNINITIALIZED, _UNINITIALIZED)

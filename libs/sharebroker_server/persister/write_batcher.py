@@ -21,9 +21,9 @@ from typing import Any, Protocol
 
 import structlog
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
-from sharebroker_protocol.tracing import enabled
 from sharebroker_server.persister.port import Begun, Changes, Persister
 
 _log = structlog.get_logger()
@@ -108,7 +108,7 @@ class WriteBatcher:
     async def _write(self, source: WriteSource, change: StateWrite) -> None:
         error = None
         try:
-            with nullcontext() if enabled.on is None else enabled.on.within(source.write_span):
+            with nullcontext() if tracing.on is None else tracing.on.within(source.write_span):
                 await self._persister.write(source.key, change)
         except KafkaError as failure:
             error = failure

@@ -11,11 +11,9 @@ from typing import Protocol
 from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import LEADER_EPOCH, BatchHeader, Buffer, StoredBatch, assign
-from sharebroker_server.record_log.core.control import marker_batch
 from sharebroker_server.record_log.core.producers import Marker, Verified
-from sharebroker_server.record_log.core.transactions import Draft
+from sharebroker_server.record_log.core.transactions import Draft, marker_batch, snapshots_of_draft
 from sharebroker_server.record_log.lifecycle import RETRY_AFTER
 from sharebroker_server.record_log.port import NO_SNAPSHOTS
 
@@ -121,7 +119,7 @@ class Group:
     @property
     def snapshots(self) -> Mapping[str, bytes]:
         """The producer snapshots to store with the batches."""
-        return producer_snapshots.of_draft(self.draft) if self.draft.producers else NO_SNAPSHOTS
+        return snapshots_of_draft(self.draft) if self.draft.producers else NO_SNAPSHOTS
 
     def complete(self) -> None:
         """Resolves the appends: all batches are durable."""

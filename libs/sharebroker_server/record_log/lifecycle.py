@@ -1,4 +1,4 @@
-"""The phases of a leader's log as a table, and the errors of operations that a phase does not permit."""
+"""The phases of a leader's log, its load from the store, and the recovery of batches that the store lost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
+import structlog
+
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.record_log.core.log_state import Limits, LogState
+from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots, snapshots_of
+from sharebroker_server.record_log.port import RecordStore
 
 RETRY_AFTER: Final = 0.05
 """Seconds after which a rejected request may be retried."""
@@ -43,3 +48,55 @@ def not_leader(partition: str) -> KafkaError:
 def storage_error(reason: object) -> KafkaError:
     """Returns the error of a failed store operation."""
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The store failed: {reason}", retry_after=RETRY_AFTER)
+
+
+_log = structlog.get_logger()
+
+_READ_BYTES: Final = 1 << 20
+
+
+async def load(
+    store: RecordStore, partition: str, known_end: int, limits: Limits, now_ms: int
+) -> tuple[LogState, Transactions]:
+    """Reads bounds, segments, producer snapshots and the batches after the last closed segment.
+
+    The log ends at `known_end` at least.
+
+    Raises:
+        LogUnavailable: the store cannot be read.
+        ValueError: a producer snapshot is of a later version.
+    """
+    bounds = await store.bounds(partition)
+    segments = await store.segments(partition)
+    transactions = load_snapshots(await store.snapshots(partition))
+    log_end = max(bounds.log_end_offset, known_end)
+    state = LogState(bounds.log_start_offset, log_end, segments, limits)
+    offset = state.unread_from
+    while offset < bounds.log_end_offset and (batches := await store.read(partition, offset, _READ_BYTES)):
+        for batch in batches:
+            state.add(batch, now_ms)
+        offset = batches[-1].last_offset + 1
+    return state, transactions
+
+
+async def restore(
+    store: RecordStore, partition: str, epoch: int, state: LogState, transactions: Transactions
+) -> None:
+    """Appends the batches that memory has and the store lost, and the producer snapshots.
+
+    Index rows are counted again when the log is loaded next. Batches that memory no longer has remain a gap.
+
+    Raises:
+        LogError: as `RecordStore.append` and `bounds`.
+    """
+    end = (await store.bounds(partition)).log_end_offset
+    lost = [batch for batch in state.hot_cache.batches() if batch.base_offset >= end]
+    if lost:
+        _log.warning(
+            "store lost records; restoring them from memory",
+            partition=partition,
+            store_end=end,
+            log_end=state.log_end_offset,
+            restored_from=lost[0].base_offset,
+        )
+        await store.append(partition, epoch, lost, (), snapshots_of(transactions))

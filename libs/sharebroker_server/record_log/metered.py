@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.segments import Segment
+from sharebroker_server.record_log.core.log_state import Segment
 from sharebroker_server.record_log.port import NO_SNAPSHOTS, RecordStore
-from sharebroker_server.telemetry.appends import Appends
+from sharebroker_server.telemetry.process import Appends
 
 KIND: Final = "partition"
 

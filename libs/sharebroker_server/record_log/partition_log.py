@@ -47,10 +47,9 @@ import structlog
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.aio.backoff import doubling
+from sharebroker_server.aio import doubling
 from sharebroker_server.leases.holder import LeaseLost
-from sharebroker_server.leases.ownership import Ownership
-from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.leases.port import LeasesUnavailable, Ownership
 from sharebroker_server.record_log.appends import (
     Append,
     Appended,
@@ -59,23 +58,23 @@ from sharebroker_server.record_log.appends import (
     MarkerAppend,
     RecordsAppend,
 )
-from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import Buffer, StoredBatch
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.producers import Marker, Verified
-from sharebroker_server.record_log.core.transactions import Transactions
+from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
 from sharebroker_server.record_log.lifecycle import (
     RETRY_AFTER,
     TRANSITIONS,
     LogPhase,
+    load,
     not_leader,
+    restore,
     storage_error,
     unavailable,
 )
 from sharebroker_server.record_log.offset_for_time import TimedOffset, first_since
 from sharebroker_server.record_log.port import RecordStore
-from sharebroker_server.record_log.recovery import load, restore
-from sharebroker_server.record_log.settings import LogSettings
+from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.stream_log.port import (
     LogError,
     LogFenced,
@@ -274,7 +273,7 @@ class PartitionLog:
             # Remove them from memory first: an append in the meantime is written after this trim, and is
             # kept.
             self.transactions.remove_producers(expired)
-            await self._delete(self.log_start_offset, producer_snapshots.names_of(expired))
+            await self._delete(self.log_start_offset, snapshot_names(expired))
         return len(expired)
 
     async def delete_records(self, before: int) -> int:
@@ -416,9 +415,7 @@ class PartitionLog:
 
     async def _trim(self, before: int) -> int:
         if before > self.log_start_offset:
-            await self._delete(
-                before, producer_snapshots.names_of((), self.transactions.aborted_before(before))
-            )
+            await self._delete(before, snapshot_names((), self.transactions.aborted_before(before)))
             self._state.move_log_start(before)
             self.transactions.drop_before(before)
         return self.log_start_offset

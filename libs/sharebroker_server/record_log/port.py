@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.segments import Segment
+from sharebroker_server.record_log.core.log_state import Segment
 
 NO_SNAPSHOTS: Final[Mapping[str, bytes]] = MappingProxyType({})
 

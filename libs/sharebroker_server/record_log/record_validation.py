@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import cramjam
@@ -15,7 +16,82 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, Buffer, seal
+from sharebroker_server.config.topic import TopicConfig
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, Buffer, parse_headers, seal
+from sharebroker_server.record_log.core.log_state import Limits, Retention
+
+_NO_TIMESTAMP: Final = -1
+_UNLIMITED: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampBounds:
+    """message.timestamp.before.max.ms and message.timestamp.after.max.ms."""
+
+    before_max_ms: int = _UNLIMITED
+    after_max_ms: int = 3_600_000
+
+    def check(self, headers: Iterable[BatchHeader], now_ms: int) -> None:
+        """Raises INVALID_TIMESTAMP if a timestamp is out of bounds.
+
+        Batches are not unpacked: only the first and the newest timestamp of each are checked.
+        """
+        for header in headers:
+            for time in (header.base_timestamp, header.max_timestamp):
+                if time != _NO_TIMESTAMP and not -self.before_max_ms <= time - now_ms <= self.after_max_ms:
+                    raise KafkaError(
+                        ErrorCode.INVALID_TIMESTAMP,
+                        f"The timestamp {time} is out of bounds: it may be at most {self.before_max_ms} "
+                        "ms before "
+                        f"and {self.after_max_ms} ms after the current time {now_ms}.",
+                    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """A topic's configuration as far as it concerns the log, and the limits of this process.
+
+    `log_append_time` is message.timestamp.type=LogAppendTime. `max_pending_bytes` limits the append queue,
+    `max_group_bytes` one write to the store.
+    """
+
+    max_message_bytes: int = 1_048_588
+    log_append_time: bool = False
+    timestamp_bounds: TimestampBounds = field(default_factory=TimestampBounds)
+    retention: Retention = field(default_factory=Retention)
+    limits: Limits = field(default_factory=Limits)
+    max_pending_bytes: int = 32 << 20
+    max_group_bytes: int = 4 << 20
+
+    @classmethod
+    def of_topic(cls, topic: TopicConfig) -> LogSettings:
+        """Returns the settings of a topic's partitions."""
+        return cls(
+            max_message_bytes=topic.max_message_bytes,
+            log_append_time=topic.message_timestamp_type == "LogAppendTime",
+            timestamp_bounds=TimestampBounds(
+                topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms
+            ),
+            retention=Retention(
+                topic.retention_ms, topic.retention_bytes, consumed=topic.retention_policy == "consumed"
+            ),
+        )
+
+    def headers(self, data: Buffer, now_ms: int) -> list[BatchHeader]:
+        """Returns the headers of a produce request's batches, after validating their records.
+
+        Raises:
+            KafkaError: as `parse_headers`, `check_records` and `TimestampBounds.check`.
+        """
+        headers = parse_headers(data, self.max_message_bytes)
+        view, position = memoryview(data), 0
+        for header in headers:
+            check_records(header, view[position : position + header.size])
+            position += header.size
+        if not self.log_append_time:
+            self.timestamp_bounds.check(headers, now_ms)
+        return headers
+
 
 MAX_UNPACKED_BYTES: Final = 16 << 20
 """The largest unpacked size of a compressed batch in bytes; unpacking more would stall other requests."""

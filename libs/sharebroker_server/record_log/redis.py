@@ -16,17 +16,15 @@ from typing import Any, Final
 from typing_extensions import override
 
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.segments import Segment
+from sharebroker_server.record_log.core.log_state import Segment
 from sharebroker_server.record_log.port import NO_SNAPSHOTS, Bounds, RecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.link.errors import RedisError
-from sharebroker_server.redis_link.link.lua import lua
-from sharebroker_server.redis_link.link.port import Link, Part
+from sharebroker_server.redis_link.port import Link, Part, RedisError, lua
 from sharebroker_server.stream_log.port import LogNotWritten, LogOutOfOrder, LogUnavailable
-from sharebroker_server.stream_log.redis import write_failure
+from sharebroker_server.stream_log.redis import FENCE, write_failure
 
 HERE: Final = Path(__file__).parent
-FENCE: Final = "../stream_log/fence"
+
 POSITION: Final = "../stream_log/position"
 APPEND: Final = lua(HERE, POSITION, FENCE, "append")
 TRIM: Final = lua(

@@ -1,22 +1,114 @@
-"""Error handling of every server: a KafkaError ends the call with its status; other exceptions are logged."""
+"""Errors and limits of every server.
+
+A KafkaError ends the call with its status; other exceptions are logged. Calls beyond the limits are rejected
+before they reach the servicer, as are requests that are too large or cannot be decoded.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from time import perf_counter
 from typing import Any, Final, cast
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 from typing_extensions import override
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
-from sharebroker_protocol.tracing import enabled
+from sharebroker_protocol.status.v1 import status_pb2
 from sharebroker_server.rpc.call_metrics import CANCELLED, OK, CallCounts, MethodCounts
-from sharebroker_server.rpc.deserializers import raising_kafka_errors, returning_errors
-from sharebroker_server.rpc.limits import CallLimits
+
+_RETRY_AFTER: Final = 0.5
+
+
+class CallLimits:
+    """Counts calls and streams, at most `max_calls`, and bytes of unary requests, about `max_bytes`.
+
+    A request is accepted while the total is below the limit, so an idle server serves a request of any legal
+    size.
+    """
+
+    __slots__ = ("_bytes", "_calls", "_max_bytes", "_max_calls")
+
+    def __init__(self, max_calls: int = 20_000, max_bytes: int = 512 << 20) -> None:
+        self._max_calls = max_calls
+        self._max_bytes = max_bytes
+        self._calls = 0
+        self._bytes = 0
+
+    @contextmanager
+    def call(self, size: int = 0) -> Iterator[None]:
+        """Counts a call with `size` request bytes while it is served. Raises THROTTLING_QUOTA_EXCEEDED."""
+        if self._calls >= self._max_calls:
+            raise _rejected(f"{self._calls} calls are in flight, which is the limit.")
+        if size and self._bytes >= self._max_bytes:
+            raise _rejected(f"requests of {self._bytes} bytes are in flight, which is the limit.")
+        self._calls += 1
+        self._bytes += size
+        try:
+            yield
+        finally:
+            self._calls -= 1
+            self._bytes -= size
+
+
+def _rejected(reason: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"This server is busy: {reason}", retry_after=_RETRY_AFTER
+    )
+
+
+Read = Callable[[bytes], Any]
+
+MAX_MESSAGE: Final = 64 * 1024 * 1024
+"""Maximum bytes of a served request."""
+
+MAX_READ: Final = 2 * MAX_MESSAGE
+"""Maximum bytes of a request that is read and rejected with details;
+
+gRPC rejects larger ones without details.
+"""
+
+
+def raising_kafka_errors(parse: Read) -> Read:
+    """Returns `parse` that raises MESSAGE_TOO_LARGE, and INVALID_REQUEST for bytes of no such message."""
+
+    def read(data: bytes) -> Any:
+        if len(data) > MAX_MESSAGE:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"A message of {len(data)} bytes is larger than {MAX_MESSAGE}.",
+                metadata={"max_message_bytes": str(MAX_MESSAGE)},
+            )
+        try:
+            return parse(data)
+        except DecodeError as failure:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"The message cannot be decoded: {failure}."
+            ) from failure
+
+    return read
+
+
+def returning_errors(read: Read) -> Read:
+    """Returns `read` that returns its error:
+
+    where gRPC reads unary requests, an error cannot carry details.
+    """
+
+    def read_or_error(data: bytes) -> Any:
+        try:
+            return read(data)
+        except KafkaError as error:
+            return error
+
+    return read_or_error
+
 
 _log = structlog.get_logger()
 
@@ -98,11 +190,11 @@ def _unary(behaviour: Callable[..., Any], limits: CallLimits, counts: MethodCoun
 def _served(
     method: str, behaviour: Callable[..., Awaitable[Any]], request: Any, context: Any
 ) -> Awaitable[Any]:
-    if enabled.on is None:
+    if tracing.on is None:
         return behaviour(request, context)
-    from sharebroker_server.telemetry.tracing import grpc_context  # imports OpenTelemetry's API
+    from sharebroker_server.telemetry import grpc_context  # imports OpenTelemetry's API
 
-    return grpc_context.serve(enabled.on, method, behaviour, request, context)
+    return grpc_context.serve(tracing.on, method, behaviour, request, context)
 
 
 def _size(request: Any) -> int:
@@ -154,3 +246,13 @@ async def _abort(
         _log.error("unexpected exception in a call", method=counts.method, exc_info=failure)
         failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed unexpectedly; see its log.")
     await context.abort(status_code(failure), status_message(failure), trailing_metadata(failure))
+
+
+def wire(code: ErrorCode) -> status_pb2.ErrorCode.ValueType:
+    """Returns an error code as the value of a message field."""
+    return cast("status_pb2.ErrorCode.ValueType", int(code))
+
+
+def refusal(error: KafkaError | None) -> dict[str, Any]:
+    """Returns the error fields of a part; none for a part that succeeded."""
+    return {"error_code": wire(error.code), "error_message": error.message} if error else {}

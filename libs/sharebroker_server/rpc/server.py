@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.rpc.call_metrics import CallCounts
-from sharebroker_server.rpc.deserializers import MAX_MESSAGE, MAX_READ
-from sharebroker_server.rpc.errors import ErrorInterceptor
-from sharebroker_server.rpc.limits import CallLimits
-from sharebroker_server.rpc.reflection import MethodDescriptorPool
+from sharebroker_server.rpc.errors import MAX_MESSAGE, MAX_READ, CallLimits, ErrorInterceptor
 from sharebroker_server.rpc.tls import Tls
 
 SERVER_OPTIONS = (
@@ -103,3 +101,21 @@ def _reason(failure: OSError | RuntimeError) -> str:
     if isinstance(failure, OSError) and failure.errno is not None and failure.errno > 0:
         return os.strerror(failure.errno)  # Python's own text repeats the address
     return str(failure)
+
+
+class MethodDescriptorPool:
+    """Descriptor pool that also finds methods, as the reflection protocol specifies; ghz queries methods."""
+
+    def __init__(self) -> None:
+        self._pool = descriptor_pool.Default()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._pool, name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> Any:
+        """Returns the file of a message, a service or `package.Service.Method`. Raises KeyError."""
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            service, _, method = symbol.rpartition(".")
+            return self._pool.FindServiceByName(service).methods_by_name[method].containing_service.file

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sharebroker_server.leases.names import kind_of
 from sharebroker_server.stream_log.port import StreamLog
-from sharebroker_server.telemetry.appends import Appends
+from sharebroker_server.telemetry.process import Appends
 
 
 class MeteredStreamLog:

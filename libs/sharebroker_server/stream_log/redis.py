@@ -12,9 +12,7 @@ from typing import Final
 from typing_extensions import override
 
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.link.errors import RedisError, RedisOutcomeUnknown, RedisRefused
-from sharebroker_server.redis_link.link.lua import lua
-from sharebroker_server.redis_link.link.port import Link
+from sharebroker_server.redis_link.port import Link, RedisError, RedisOutcomeUnknown, RedisRefused, lua
 from sharebroker_server.stream_log.port import (
     Entry,
     LogError,
@@ -28,9 +26,10 @@ from sharebroker_server.stream_log.port import (
 )
 
 HERE: Final = Path(__file__).parent
+FENCE: Final = "../leases/fence"
 # Allowed with full memory, because both free memory: acknowledgements drop records, deletions drop logs.
-APPEND: Final = lua(HERE, "position", "fence", "append", flags="allow-oom")
-TRIM: Final = lua(HERE, "fence", "trim", flags="allow-oom")
+APPEND: Final = lua(HERE, "position", FENCE, "append", flags="allow-oom")
+TRIM: Final = lua(HERE, FENCE, "trim", flags="allow-oom")
 LAST_POSITION: Final = lua(HERE, "position", "last", flags="no-writes")
 
 

@@ -31,12 +31,10 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.tracing import setup
-from sharebroker_protocol.tracing.env_validation import invalid_variables
-from sharebroker_protocol.tracing.otlp_http import ExportSession
-from sharebroker_protocol.tracing.settings import TracingSettings
-from sharebroker_server.aio.threads import run_in_daemon_thread
-from sharebroker_server.telemetry.exposition import Exposition
-from sharebroker_server.telemetry.metrics import YIELD, Family, Kind, Metrics, Sample
+from sharebroker_protocol.tracing.settings import TracingSettings, invalid_variables
+from sharebroker_protocol.tracing.setup import ExportSession
+from sharebroker_server.aio import run_in_daemon_thread
+from sharebroker_server.telemetry.metrics import YIELD, Exposition, Family, Kind, Metrics, Sample
 
 _log = structlog.get_logger()
 

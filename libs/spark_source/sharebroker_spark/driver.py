@@ -13,11 +13,10 @@ from typing import Any, Final
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
-from sharebroker_spark.client import CALL_SECONDS, Client
+from sharebroker_spark.client import CALL_SECONDS, Client, log_spans
 from sharebroker_spark.core.offsets import Batch, Partition, Range
 from sharebroker_spark.core.options import Options
 from sharebroker_spark.core.verdicts import BatchToken
-from sharebroker_spark.positions import log_spans
 
 _log = logging.getLogger(__name__)
 _RENEWALS_PER_LOCK: Final = 3

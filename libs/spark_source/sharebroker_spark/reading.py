@@ -12,9 +12,8 @@ import pyarrow as pa
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_spark.arrow import Columns, Delivery, Frame, OnRejected
-from sharebroker_spark.client import Client
+from sharebroker_spark.client import Client, log_spans
 from sharebroker_spark.core.offsets import Range
-from sharebroker_spark.positions import log_spans
 
 READ_BYTES: Final = 2 * 1024 * 1024
 """The bytes per request; up to twice as much is in memory."""

@@ -25,12 +25,18 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from sharebroker_spark.arrow import Delivery, Frame, columns_of
-from sharebroker_spark.client import Client, shared
-from sharebroker_spark.core.offsets import Batch, Partition, Range, from_json, to_json
-from sharebroker_spark.core.options import OptionError, Options, read_options, write_options
-from sharebroker_spark.core.tasks import snapshot, split_into_tasks, unreached
+from sharebroker_spark.client import Client, log_spans, shared
+from sharebroker_spark.core.offsets import (
+    Batch,
+    Partition,
+    Range,
+    from_json,
+    split_into_tasks,
+    to_json,
+    unreached,
+)
+from sharebroker_spark.core.options import OptionError, Options, read_options, snapshot, write_options
 from sharebroker_spark.driver import Driver
-from sharebroker_spark.positions import log_spans
 from sharebroker_spark.reading import Reading, read_ranges
 from sharebroker_spark.sink import BatchSink, StreamSink
 from sharebroker_spark.staging import LeftOut

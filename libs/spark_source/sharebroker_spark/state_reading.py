@@ -9,7 +9,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_spark.client import Client
-from sharebroker_spark.core.state_options import StateOptions
+from sharebroker_spark.core.options import StateOptions
 from sharebroker_spark.core.state_rows import Row, SharePartition, rows, unreadable
 
 _SHARE: Final = "share"

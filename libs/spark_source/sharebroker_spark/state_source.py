@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sharebroker_spark.client import shared
-from sharebroker_spark.core.state_options import StateOptions, state_options
+from sharebroker_spark.core.options import StateOptions, state_options
 from sharebroker_spark.core.state_rows import COLUMNS, Row, SharePartition
 from sharebroker_spark.state_reading import read_state, share_partitions
 

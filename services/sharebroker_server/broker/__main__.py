@@ -2,9 +2,9 @@
 
 import typer
 
-from sharebroker.cli import stdio
+from sharebroker.cli.output import replace_closed_streams
 from sharebroker_server.broker.commands.serve import serve
 
 if __name__ == "__main__":
-    stdio.fill()
+    replace_closed_streams()
     typer.run(serve)

@@ -12,10 +12,10 @@ import structlog
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as share
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.aio.tasks import Tasks
+from sharebroker_server.aio import Tasks
 from sharebroker_server.catalog.records import CatalogRecord, TopicDeletedRecord
-from sharebroker_server.cluster.router import SHARE_COORDINATOR, Peer, Router
 from sharebroker_server.leases import names
+from sharebroker_server.routing.router import SHARE_COORDINATOR, Peer, Router
 
 _log = structlog.get_logger()
 

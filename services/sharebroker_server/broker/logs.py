@@ -11,7 +11,7 @@ import orjson
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from sharebroker_protocol.tracing import enabled
+from sharebroker_protocol import tracing
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import CatalogRecord, ConfigRecord
 
@@ -89,7 +89,7 @@ def follow_level(catalog: MetadataCache) -> None:
 
 def add_trace(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
     """Adds the ids of the current trace and span to an event."""
-    if enabled.on is not None and (current := enabled.on.current()) is not None:
+    if tracing.on is not None and (current := tracing.on.current()) is not None:
         event["trace_id"] = f"{current.trace_id:032x}"
         event["span_id"] = f"{current.span_id:016x}"
     return event

@@ -1,32 +1,44 @@
-"""Observability of a broker: metrics, and startup, readiness and liveness checks over HTTP."""
+"""Observability of a broker: metrics and health checks over HTTP, and the export of metrics and traces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import difflib
+import os
+import re
+from collections.abc import Mapping, Set
 from contextlib import AsyncExitStack
-from functools import partial
 from typing import Final
 
-from sharebroker_protocol.tracing.env_validation import invalid_variables
+import structlog
+
+from sharebroker_protocol import tracing
+from sharebroker_protocol.tracing.settings import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings, parse_address
-from sharebroker_server.broker.tracing_setup import attributes, log_export_failure
-from sharebroker_server.cluster.router import GATEWAY, ROLES
-from sharebroker_server.coordinator_runtime.metrics import AnyHost, not_active, shard_families
-from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.observe import lease_families
-from sharebroker_server.redis_link.link.port import Link
-from sharebroker_server.redis_link.metrics import link_families, unreachable
-from sharebroker_server.telemetry.appends import Appends
-from sharebroker_server.telemetry.exposition import CONTENT_TYPE, Exposition
-from sharebroker_server.telemetry.health import Health, page
-from sharebroker_server.telemetry.http import HttpServer, Reply
-from sharebroker_server.telemetry.metrics import Metrics
-from sharebroker_server.telemetry.process import LoopLag, ProcessCost
+from sharebroker_server.routing.router import ROLES
+from sharebroker_server.telemetry.http import Health, HttpServer, Reply, health_page
+from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Exposition, Metrics
+from sharebroker_server.telemetry.process import Appends, LoopLag, ProcessCost, release
+
+_log = structlog.get_logger()
 
 METRICS: Final = "/metrics"
 STARTED: Final = "/startedz"
 READY: Final = "/readyz"
 LIVE: Final = "/livez"
+
+_SIMILARITY: Final = 0.85
+"""Similarity of two names, 1 for equal names, above which one is suggested for the other."""
+
+_OTHER_VARIABLES: Final = frozenset(
+    {"OTEL_CONFIG_FILE", "OTEL_LOG_LEVEL", "OTEL_NODE_IP", "OTEL_POD_IP", "OTEL_SEMCONV_STABILITY_OPT_IN"}
+    | {"OTEL_PROPAGATORS", "OTEL_METRICS_EXEMPLAR_FILTER"}
+)
+_OTHER_TOOLS: Final = re.compile(
+    "OTEL_(BLRP|LOGRECORD|EXPERIMENTAL|INSTRUMENTATION|RESOURCE_ATTRIBUTES|PYTHON|JAVA|JAVAAGENT|JAVASCRIPT"
+    "|JS|NODE|DOTNET|GO|PHP|RUBY|COLLECTOR|OPERATOR|EXPORTER_(?!OTLP_)|EXPORTER_OTLP_(LOGS|PROFILES)_)"
+)
+"""Variables of other tools of OpenTelemetry, which are often set for all processes of a machine or pod."""
 
 
 class Observability:
@@ -42,9 +54,9 @@ class Observability:
         self._exposition = Exposition(self.metrics)
         pages = {
             METRICS: self._text,
-            STARTED: page(self.health.is_started),
-            READY: page(self.health.is_ready),
-            LIVE: page(self.health.is_live),
+            STARTED: health_page(self.health.is_started),
+            READY: health_page(self.health.is_ready),
+            LIVE: health_page(self.health.is_live),
         }
         self._http = HttpServer(pages)
         self.address: str | None = None
@@ -83,24 +95,61 @@ class Observability:
         export.start()
         stack.push_async_callback(export.stop)
 
-    def observe_redis(self, links: Mapping[str, Link]) -> None:
-        """Adds metrics and readiness checks of the links, given by their purpose."""
-        self.metrics.add(partial(link_families, links))
-        self.health.checks += [partial(unreachable, link) for link in links.values()]
-
-    def observe_leases(self, holder: LeaseHolder, hosts: Sequence[AnyHost]) -> None:
-        """Adds metrics of leases and shards. The process is ready once it holds the leases it should own."""
-        self.metrics.add(partial(lease_families, holder))
-        self.metrics.add(partial(shard_families, hosts))
-        self.health.missing += [holder.missing, partial(not_active, hosts)]
-        if GATEWAY in holder.member.roles:
-            self.health.missing.append(partial(_missing_roles, holder))
-
     async def _text(self) -> Reply:
         return Reply(200, await self._exposition.text(), CONTENT_TYPE)
 
 
-def _missing_roles(holder: LeaseHolder) -> list[str]:
-    """Returns the roles that no live broker has: a gateway serves nothing without them."""
-    present = {role for member in holder.members for role in member.roles}
-    return [f"a broker with the role {role}" for role in ROLES if role not in present]
+def start_tracing(settings: ServeSettings, address: str, stack: AsyncExitStack) -> None:
+    """Starts tracing if requested; `stack` stops it, after all code that may be traced."""
+    if settings.telemetry.traces is None or settings.telemetry.sampling.never:
+        return
+    with invalid_variables():
+        from sharebroker_protocol.tracing import setup  # imports OpenTelemetry's SDK
+
+    exporting = setup.begin(settings.telemetry, attributes(settings.roles, address), log_export_failure)
+    tracing.turn(exporting.tracer)
+
+    async def end() -> None:
+        tracing.turn(None)
+        await asyncio.to_thread(exporting.stop)
+
+    stack.push_async_callback(end)
+
+
+def attributes(roles: Set[str], address: str) -> dict[str, str]:
+    """Returns the resource attributes; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override them."""
+    suffix = "" if roles == frozenset(ROLES) else "-" + "-".join(sorted(roles))
+    return {
+        "service.name": f"sharebroker{suffix}",
+        "service.version": release(),
+        "service.instance.id": address,
+    }
+
+
+def log_export_failure(logger: str, reason: str) -> None:
+    """Logs that a collector does not accept telemetry."""
+    _log.warning("telemetry export failing; telemetry may be dropped", by=logger, reason=reason)
+
+
+def log_unknown_variables(environment: Mapping[str, str] = os.environ) -> None:
+    """Logs OTEL_* variables that OpenTelemetry does not define.
+
+    Other tools may read them, so they are no errors.
+    """
+    from opentelemetry.sdk import environment_variables
+
+    defined = {name for name in vars(environment_variables) if name.startswith("OTEL_")} | _OTHER_VARIABLES
+    unknown = sorted(
+        name
+        for name in environment
+        if name.startswith("OTEL_") and name not in defined and not _OTHER_TOOLS.match(name)
+    )
+    if unknown:
+        _log.warning(
+            "ignoring unknown OTEL_* environment variables", names=[_hint(n, defined) for n in unknown]
+        )
+
+
+def _hint(name: str, defined: Set[str]) -> str:
+    similar = difflib.get_close_matches(name, sorted(defined), n=1, cutoff=_SIMILARITY)
+    return f"{name} (did you mean {similar[0]}?)" if similar else name

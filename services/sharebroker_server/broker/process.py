@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
 import socket
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 import structlog
 
+from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.broker import roles, tracing_setup
-from sharebroker_server.broker.context import BrokerContext, Listeners, build_context
+from sharebroker_server.broker import roles
 from sharebroker_server.broker.logs import follow_level
-from sharebroker_server.broker.observability import Observability
+from sharebroker_server.broker.observability import Observability, start_tracing
+from sharebroker_server.broker.redis import RedisConnections, StateVerifier, VerifyState, open_redis
+from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings, parse_address
-from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.coordinator_runtime.metrics import not_active, shard_families
+from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.observe import MembershipLogger
-from sharebroker_server.rpc.limits import CallLimits
+from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary
+from sharebroker_server.leases.membership import FailureDetector
+from sharebroker_server.leases.observe import MembershipLogger, lease_families
+from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.persister.default import DefaultPersister
+from sharebroker_server.persister.port import NoOpPersister
+from sharebroker_server.record_log.metered import MeteredRecordStore
+from sharebroker_server.record_log.redis import RedisRecordStore
+from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.redis_link.links import link_families, unreachable
+from sharebroker_server.routing.router import GATEWAY, ROLES, Router, in_the_clear
+from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
+from sharebroker_server.stream_log.metered import MeteredStreamLog
+from sharebroker_server.stream_log.port import LogUnavailable
+from sharebroker_server.stream_log.redis import RedisStreamLog
+from sharebroker_server.telemetry.process import Appends, release
 
 _log = structlog.get_logger()
 
@@ -47,7 +68,7 @@ class Process:
 
     def __init__(self, settings: ServeSettings) -> None:
         self._settings = settings
-        self._stack = contextlib.AsyncExitStack()
+        self._stack = AsyncExitStack()
         self.address = ""
         self.metrics_address: str | None = None
 
@@ -82,12 +103,10 @@ class Process:
         server = GrpcServer(CallLimits(config.grpc_max_calls, config.queued_max_request_bytes), tls)
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
-        tracing_setup.begin(self._settings, self.address, self._stack)
+        start_tracing(self._settings, self.address, self._stack)
         observability.export(self._settings, self.address, self._stack)
         kafka = self._bind_kafka(self.address, tls)
-        context = await build_context(
-            self._settings, self.address, Listeners(kafka, tls), observability, self._stack
-        )
+        context = await self._build_context(observability, kafka, tls)
         follow_level(context.catalog)
         membership_log = MembershipLogger(context.holder)
         self._stack.push_async_callback(membership_log.stop)
@@ -95,7 +114,7 @@ class Process:
         for role in (name for name in roles.ORDER if name in self._settings.roles):
             for service in await roles.ORDER[role](context, self._stack):
                 server.add(service)
-        observability.observe_leases(context.holder, context.hosts)
+        _observe_leases(context)
         await self._serve(context, server)
         self._write_ready_file(port, kafka)
         _log.info(
@@ -121,6 +140,50 @@ class Process:
         name = address.rpartition(":")[0] if host in WILDCARD_HOSTS else host
         server.address = self._settings.kafka_advertise or f"{name}:{port}"
         return server
+
+    async def _build_context(
+        self, observability: Observability, kafka: KafkaServer | None, tls: Tls | None
+    ) -> BrokerContext:
+        """Connects to Redis, and reads the catalog. Raises KafkaError INVALID_CONFIG."""
+        settings, stack = self._settings, self._stack
+        redis = await open_redis(settings, stack)
+        links = redis.by_purpose
+        observability.metrics.add(partial(link_families, links))
+        observability.health.checks += [partial(unreachable, link) for link in links.values()]
+        keys = Keys.of_cluster(settings.config.cluster_id)
+        storage = open_storage(redis, keys, observability.appends if settings.watched else None)
+        identity = node_identity(settings, self.address)
+        settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
+        catalog = MetadataCache(storage.log, settings.config)
+        kafka_address = kafka.address if kafka else ""
+        member = Member(
+            identity.owner, identity.node_id, settings.roles, self.address, kafka_address, release()
+        )
+        ttl = settings.config.broker_session_timeout_ms / 1000
+        detector = FailureDetector(storage.leases, ttl)
+        holder = LeaseHolder(
+            storage.leases, member, ttl, failure_detector=detector, partitions=catalog.partitions
+        )
+        try:
+            await catalog.start()
+        except LogUnavailable as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"The catalog cannot be read: {error}") from error
+        stack.push_async_callback(catalog.stop)
+        rechecks: list[VerifyState] = [catalog.recheck]
+        stack.push_async_callback(StateVerifier({redis.reads, redis.writes}, rechecks).stop)
+        router = _router(settings, holder, tls, stack)
+        stores_nothing = settings.config.group_share_persister_class_name.endswith("NoOpStatePersister")
+        return BrokerContext(
+            settings,
+            storage,
+            holder,
+            catalog,
+            router,
+            NoOpPersister() if stores_nothing else DefaultPersister(router),
+            kafka,
+            rechecks=rechecks,
+            observability=observability,
+        )
 
     async def _serve(self, context: BrokerContext, server: GrpcServer) -> None:
         # The stack is unwound in reverse: leave notice, streams, leases, calls, then the context of the
@@ -153,6 +216,62 @@ class Process:
         }
         _replace(path, orjson.dumps(content))
         self._stack.callback(path.unlink, missing_ok=True)
+
+
+def open_storage(redis: RedisConnections, keys: Keys, appends: Appends | None) -> Storage:
+    """Opens the stores; `appends` measures appends if metrics are served or exported."""
+    log = RedisStreamLog(redis.reads, keys, writes=redis.writes)
+    records = RedisRecordStore(redis.reads, keys, writes=redis.writes)
+    leases = RedisLeaseStore(redis.reads, keys, writes=redis.writes)
+    if appends is None:
+        return Storage(keys, log, records, leases)
+    return Storage(keys, MeteredStreamLog(log, appends), MeteredRecordStore(records, appends), leases)
+
+
+def node_identity(settings: ServeSettings, address: str) -> Identity:
+    """Returns the identity by `node.id`, else that of the data folder, else one derived from the address.
+
+    In each case a restarted broker claims the leases of its former process at once. Raises INVALID_CONFIG.
+    """
+    node_id = settings.config.node_id if settings.config.node_id >= 0 else None
+    if settings.redis is not None:
+        return at_address(address) if node_id is None else temporary(node_id)
+    try:
+        return persistent(settings.data / "node.json", node_id, settings.config.cluster_id)
+    except (OSError, ValueError) as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+
+
+def _router(settings: ServeSettings, holder: LeaseHolder, tls: Tls | None, stack: AsyncExitStack) -> Router:
+    router = Router(
+        holder,
+        holder.member.owner,
+        group_shards=settings.config.offsets_topic_num_partitions,
+        share_shards=settings.config.share_coordinator_state_topic_num_partitions,
+        transaction_shards=settings.config.transaction_state_log_num_partitions,
+        dial=in_the_clear if tls is None else tls.channel,
+    )
+    stack.push_async_callback(router.close)
+    if tls is not None:
+        tls.changed.append(router.redial)
+        stack.push_async_callback(end, [asyncio.create_task(tls.watch(), name="TLS files")])
+    return router
+
+
+def _observe_leases(context: BrokerContext) -> None:
+    """Adds metrics of leases and shards. The process is ready once it holds the leases it should own."""
+    holder, metrics, health = context.holder, context.observability.metrics, context.observability.health
+    metrics.add(partial(lease_families, holder))
+    metrics.add(partial(shard_families, context.hosts))
+    health.missing += [holder.missing, partial(not_active, context.hosts)]
+    if GATEWAY in holder.member.roles:
+        health.missing.append(partial(_missing_roles, holder))
+
+
+def _missing_roles(holder: LeaseHolder) -> list[str]:
+    """Returns the roles that no live broker has: a gateway serves nothing without them."""
+    present = {role for member in holder.members for role in member.roles}
+    return [f"a broker with the role {role}" for role in ROLES if role not in present]
 
 
 async def _hand_over(holder: LeaseHolder) -> None:

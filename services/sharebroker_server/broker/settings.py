@@ -11,11 +11,11 @@ import orjson
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.tracing.settings import OFF, TracingSettings
-from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
-from sharebroker_server.redis_link.link.errors import RedisUrlInvalid
-from sharebroker_server.redis_link.topology.host_names import is_resolvable
-from sharebroker_server.redis_link.topology.sentinel import addresses
+from sharebroker_server.redis_link.port import RedisUrlInvalid
+from sharebroker_server.redis_link.sentinel import addresses
+from sharebroker_server.redis_link.server import is_resolvable
+from sharebroker_server.routing.router import GATEWAY, ROLES
 from sharebroker_server.rpc.tls import TlsFiles
 
 DEFAULT_GRPC: Final = "127.0.0.1:9090"

@@ -14,9 +14,8 @@ from typing import Final
 from rich.console import Console
 
 from sharebroker.aio.admin import Admin
-from sharebroker.cli.failures import explain
 from sharebroker.cli.options import DEFAULT_SERVER
-from sharebroker.cli.output import print_notice
+from sharebroker.cli.output import explain, print_notice
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.flights import dataset
 from sharebroker_server.flights.cluster import Cluster, Names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from sharebroker.aio.producer import Producer
-from sharebroker_protocol.records.murmur2 import partition_of
+from sharebroker_protocol.records.partitioner import partition_of
 from sharebroker_server.flights.core.flight import Flight
 from sharebroker_server.flights.fleet import Job
 

@@ -16,8 +16,7 @@ from typing import Final
 
 from sharebroker.aio.consumer import ShareConsumer
 from sharebroker.client_errors import WakeupError
-from sharebroker.consumer.config import ConsumerConfig
-from sharebroker.consumer.poll_batch import RecordResult
+from sharebroker.consumer.config import ConsumerConfig, RecordResult
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.records.record import Record
 from sharebroker_server.flights.core import report

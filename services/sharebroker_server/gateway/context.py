@@ -10,17 +10,17 @@ from uuid import uuid4
 
 import structlog
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.cluster.router import Router
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.clients.coordinators import Coordinators
-from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.clients.leaders import Leaders
 from sharebroker_server.gateway.config import CLOSE_TIMEOUT
-from sharebroker_server.gateway.core.sessions import SessionCache
+from sharebroker_server.gateway.core.share_sessions import SessionCache
 from sharebroker_server.gateway.fetch_metrics import FetchCounts
+from sharebroker_server.routing.router import Router
 
 _log = structlog.get_logger()
 

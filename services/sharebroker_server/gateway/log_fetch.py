@@ -1,23 +1,31 @@
-"""Fetch: reads record batches of partitions without a group (Kafka: Fetch)."""
+"""Reads record batches of partitions without a group: Fetch (as in Kafka) and ReadRange.
+
+`committed_batches` removes the batches of aborted transactions. As in Kafka's consumer (CompletedFetch), a
+producer's batches are skipped from the first offset of its aborted transaction to the marker that ends it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol.cancellation import end
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import plan_pb2 as plan
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
+from sharebroker_server.gateway.clients.coordinators import Backoff
 from sharebroker_server.gateway.clients.leaders import failed, moved
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.config import MAX_READ_RANGE_BYTES, READ_RANGE_BYTES, REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.validation import check_bounds, refused
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
 
 if TYPE_CHECKING:
-    from sharebroker_server.cluster.router import LeaderPeer
+    from sharebroker_server.routing.router import LeaderPeer
 
 Part = pb.FetchRequest.Partition
 Result = pb.FetchResponse.Partition
@@ -113,3 +121,62 @@ class _LogFetch:
     def _enough(self) -> bool:
         size = sum(len(result.records) for result in self.results)
         return size >= self._limits.min_bytes or any(result.error_code for result in self.results)
+
+
+Aborted = tuple[int, int]
+"""A producer id, and the first offset of an aborted transaction of that producer."""
+
+
+def headers_of(records: bytes) -> Iterable[tuple[BatchHeader, int]]:
+    """The header of each batch and its position."""
+    position = 0
+    while position + HEADER_SIZE <= len(records):
+        header = header_of(records, position)
+        yield header, position
+        position += header.size
+
+
+def committed_batches(records: bytes, aborted: Sequence[Aborted]) -> bytes:
+    """The batches without transaction markers and without those of aborted transactions."""
+    waiting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
+    ending: set[int] = set()
+    kept = []
+    for header, position in headers_of(records):
+        while waiting and waiting[-1][1] <= header.last_offset:
+            ending.add(waiting.pop()[0])
+        if header.control:
+            ending.discard(header.producer_id)
+        elif not (header.transactional and header.producer_id in ending):
+            kept.append(records[position : position + header.size])
+    return b"".join(kept)
+
+
+async def read_range(gateway: Gateway, request: plan.ReadRangeRequest) -> plan.ReadRangeResponse:
+    """The record batches of a range from its first offset on. Raises KafkaError, also OFFSET_OUT_OF_RANGE."""
+    span = request.range
+    topic = gateway.topic(span.topic, "range.topic")
+    check_bounds("range.partition", span.partition, 0, topic.partitions - 1)
+    check_bounds("max_bytes", request.max_bytes, 0, MAX_READ_RANGE_BYTES)
+    if not 0 <= span.first_offset <= span.last_offset:
+        raise refused("range", f"Offsets {span.first_offset} to {span.last_offset} are not a valid range.")
+    size = request.max_bytes or READ_RANGE_BYTES
+    part = Part(
+        topic_id=topic.topic_id,
+        partition=span.partition,
+        fetch_offset=span.first_offset,
+        partition_max_bytes=size,
+    )
+    limits = LogFetchLimits(max_bytes=size, committed=request.committed)
+    (result,) = await fetch_log(gateway, [part], limits)
+    if result.error_code:
+        raise KafkaError(ErrorCode(result.error_code), result.error_message)
+    *_, end = (span.first_offset, *(header.last_offset + 1 for header, _ in headers_of(result.records)))
+    records = _committed(result) if request.committed else result.records
+    return plan.ReadRangeResponse(record_batches=records, next_offset=end)
+
+
+def _committed(result: Result) -> bytes:
+    return committed_batches(
+        result.records,
+        [(aborted.producer_id, aborted.first_offset) for aborted in result.aborted_transactions],
+    )

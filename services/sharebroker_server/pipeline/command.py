@@ -12,10 +12,9 @@ from typing import Annotated, Final
 import typer
 
 from sharebroker.blocking.admin import Admin
-from sharebroker.cli.failures import BAD_USAGE, FAILED, explain
-from sharebroker.cli.group_session import FromBeginning
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, examples
-from sharebroker.cli.output import console, print_json, print_notice
+from sharebroker.cli.output import BAD_USAGE, FAILED, console, explain, print_json, print_notice
+from sharebroker.cli.session import FromBeginning
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.pipeline.display import print_tables, progress, verdict
 from sharebroker_server.pipeline.environment import VARIABLE, NoSparkError, find_spark

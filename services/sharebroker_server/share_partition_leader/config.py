@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sharebroker_server.config.group import GroupConfig
-from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 
 DELIVERY_BYTES: Final = 1 << 20
 """Most bytes of record batches in one delivery; the first batch is delivered whatever its size."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sharebroker_server.gateway.kafka.api.api_versions import first_listed
-from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
+from sharebroker_server.gateway.kafka.api_table import APIS
 from tests.compat.tools.conftest import Tools
 
 

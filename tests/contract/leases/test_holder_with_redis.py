@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
-from sharebroker_server.redis_link.link.link import RedisLink
+from sharebroker_server.redis_link.link import RedisLink
 from tests.testkit.proxy import FaultProxy
 from tests.testkit.waiting import eventually
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Lease, LeaseStore, Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.link.port import Link
-from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.redis_link.links import connect
+from sharebroker_server.redis_link.port import Link
+from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.servers import kinds
 from tests.testkit.shared_servers import CLUSTER, Servers
 

@@ -9,22 +9,18 @@ from dataclasses import dataclass
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable
 from sharebroker_server.leases.redis import RedisLeaseStore
-from sharebroker_server.record_log.core.log_state import Limits
+from sharebroker_server.record_log.core.log_state import Limits, Segment
 from sharebroker_server.record_log.core.producers import Marker, Verified
-from sharebroker_server.record_log.core.segments import Segment
 from sharebroker_server.record_log.lifecycle import LogPhase
-from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.record_log.offset_for_time import TimedOffset
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import Bounds, RecordStore
+from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.record_log.redis import RedisRecordStore
-from sharebroker_server.record_log.settings import LogSettings
-from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
-from sharebroker_server.redis_link.topology.connect import connect
-from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.redis_link.link import LinkSettings, RedisLink
+from sharebroker_server.redis_link.links import connect
 from sharebroker_server.stream_log.port import (
     LogFenced,
     LogNotWritten,
@@ -33,6 +29,9 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
 )
 from tests.support.lease import Lease
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.record_log import MemoryRecordStore
+from tests.testkit.memory.stream_log import Fault
 from tests.testkit.proxy import FaultProxy
 from tests.testkit.servers import Server, binaries, kinds, running
 from tests.testkit.shared_servers import CLUSTER, Servers

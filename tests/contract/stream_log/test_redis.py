@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.leases.redis import RedisLeaseStore
-from sharebroker_server.redis_link.topology.connect import connect
-from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.redis_link.links import connect
 from sharebroker_server.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.servers import kinds
 from tests.testkit.shared_servers import CLUSTER, Servers
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from sharebroker_server.leases.redis import RedisLeaseStore
-from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
+from sharebroker_server.redis_link.link import LinkSettings, RedisLink
 from sharebroker_server.stream_log.port import (
     Entry,
     LogNotWritten,

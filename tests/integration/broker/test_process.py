@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from sharebroker_protocol.cancellation import end
-from sharebroker_server.broker import redis_connections
+from sharebroker_server.broker import redis
 from sharebroker_server.broker.process import Process
 from sharebroker_server.broker.settings import CLOSED, ServeSettings, parse_config
 from tests.testkit.servers import free_port
@@ -24,7 +24,7 @@ async def probe(question: str, url: str) -> subprocess.CompletedProcess[str]:
 
 
 async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redis_connections, "CONNECT_TIMEOUT", 3600.0)
+    monkeypatch.setattr(redis, "CONNECT_TIMEOUT", 3600.0)
     watching = f"127.0.0.1:{free_port()}"
     settings = ServeSettings(
         redis=f"redis://127.0.0.1:{free_port()}",

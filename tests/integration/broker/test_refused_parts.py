@@ -12,8 +12,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
-from sharebroker_protocol.records.batch_builder import BatchBuilder
-from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from tests.integration.broker.harness import HELD, RECORDS, Harness, undisturbed
 from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, decision, refusal, unique
 

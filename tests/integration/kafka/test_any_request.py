@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
+from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.support.client import connected

@@ -14,7 +14,7 @@ import kafka as kafka_python
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.catalog.internal_topics import IDS, OFFSETS_TOPIC, OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from sharebroker_server.coordinator_runtime.hashing import shard_of
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import OFFSET_FOR_LEADER_EPOCH, fetch, fetch_topic, list_offset
@@ -112,7 +112,7 @@ async def test_offsets_and_where_it_ends(kafka: KafkaClient, harness: Harness) -
     assert (reach.error_code, reach.end_offset > record.offset) == (0, True)
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
 async def test_who_reads_an_internal_topic_commits_how_far(kafka: KafkaClient, name: str) -> None:
     group = unique("consumers")
     await commit(kafka, group, name, 7)
@@ -120,7 +120,10 @@ async def test_who_reads_an_internal_topic_commits_how_far(kafka: KafkaClient, n
     (found,) = (await kafka.ask(OFFSET_FETCH, 8, groups=[asked])).groups
     assert [(topic.name, topic.partitions[0].committed_offset) for topic in found.topics] == [(name, 7)]
     (record,) = await records_of(kafka, group)
-    assert (record.key, record.commit and record.commit.topic_id) == ((group, name, 0), IDS[name])
+    assert (record.key, record.commit and record.commit.topic_id) == (
+        (group, name, 0),
+        INTERNAL_TOPIC_IDS[name],
+    )
 
 
 async def test_its_settings_are_kafkas(kafka: KafkaClient) -> None:

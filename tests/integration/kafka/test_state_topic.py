@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.catalog.internal_topics import IDS, STATE_TOPIC, STATE_TOPIC_ID
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, STATE_TOPIC, STATE_TOPIC_ID
 from sharebroker_server.coordinator_runtime.hashing import shard_of
 from tests.integration.kafka.harness import Harness, Readable
 from tests.integration.kafka.logs import (
@@ -111,17 +111,17 @@ async def test_offsets(kafka: KafkaClient, at: Readable) -> None:
     assert reach.end_offset > records[-1].offset
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
 @pytest.mark.parametrize("by", ["name", "id", "nothing"])
 async def test_metadata_shows_it(kafka: KafkaClient, name: str, by: str) -> None:
     fields: dict[str, dict[str, str | None]] = {
         "name": {"name": name},
-        "id": {"topic_id": IDS[name], "name": None},
+        "id": {"topic_id": INTERNAL_TOPIC_IDS[name], "name": None},
     }
     asked = None if by == "nothing" else [part(METADATA, "MetadataRequestTopic", **fields[by])]
     answer = await kafka.ask(METADATA, 13, topics=asked, allow_auto_topic_creation=True)
     [topic] = [one for one in answer.topics if one.name == name]
-    assert (topic.error_code, topic.is_internal, topic.topic_id) == (0, True, IDS[name])
+    assert (topic.error_code, topic.is_internal, topic.topic_id) == (0, True, INTERNAL_TOPIC_IDS[name])
     assert sorted(one.partition_index for one in topic.partitions) == list(range(SHARDS))
 
 
@@ -144,17 +144,17 @@ async def _all_of_it(address: str) -> list[Record]:
 # Rejected requests, for this topic and for __consumer_offsets
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
 async def test_nobody_writes_to_it(kafka: KafkaClient, name: str) -> None:
     asked = part(PRODUCE, "PartitionProduceData", index=0, records=b"")
-    for version, named in ((12, {"name": name}), (13, {"topic_id": IDS[name]})):
+    for version, named in ((12, {"name": name}), (13, {"topic_id": INTERNAL_TOPIC_IDS[name]})):
         topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
         answer = await kafka.ask(PRODUCE, version, acks=1, timeout_ms=1000, topic_data=topics)
         error = answer.responses[0].partition_responses[0].error_code
         assert error == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
 async def test_nobody_deletes_from_it(kafka: KafkaClient, name: str) -> None:
     asked = part(DELETE_RECORDS, "DeleteRecordsPartition", partition_index=0, offset=-1)
     topics = [part(DELETE_RECORDS, "DeleteRecordsTopic", name=name, partitions=[asked])]
@@ -163,12 +163,12 @@ async def test_nobody_deletes_from_it(kafka: KafkaClient, name: str) -> None:
     assert (refused.error_code, refused.low_watermark) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
 async def test_nobody_makes_deletes_or_widens_it(kafka: KafkaClient, name: str) -> None:
     new = part(CREATE_TOPICS, "CreatableTopic", name=name, num_partitions=1, replication_factor=1)
     made = await kafka.ask(CREATE_TOPICS, 7, topics=[new], timeout_ms=5000)
     assert made.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-    for named in ({"name": name}, {"name": None, "topic_id": IDS[name]}):
+    for named in ({"name": name}, {"name": None, "topic_id": INTERNAL_TOPIC_IDS[name]}):
         gone = [part(DELETE_TOPICS, "DeleteTopicState", **named)]
         deleted = await kafka.ask(DELETE_TOPICS, 6, topics=gone, timeout_ms=5000)
         assert deleted.responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -177,14 +177,14 @@ async def test_nobody_makes_deletes_or_widens_it(kafka: KafkaClient, name: str) 
     assert widened.results[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
 async def test_nobody_shares_it(kafka: KafkaClient, name: str) -> None:
     """Kafka permits it; here no share group can subscribe to the topic."""
     joined = await kafka.heartbeat(unique("group"), unique("member"), 0, subscribed_topic_names=[name])
     assert (joined.error_code, joined.assignment.topic_partitions) == (0, [])
 
 
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
 async def test_grpc_clients_do_not_meet_it(harness: Harness, name: str) -> None:
     with pytest.raises(Exception, match="internal"):
         await harness.client.publish(name, ["x"])

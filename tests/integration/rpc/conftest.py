@@ -10,9 +10,8 @@ import grpc
 import pytest
 
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
-from sharebroker_server.rpc.local import LocalStub
-from sharebroker_server.rpc.remote import RemoteStub
 from sharebroker_server.rpc.server import GrpcServer, Service
+from sharebroker_server.rpc.stubs import LocalStub, RemoteStub
 from tests.integration.rpc.harness import SERVICE, Leader, register
 
 

@@ -13,10 +13,9 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
-from sharebroker_server.rpc.deserializers import MAX_MESSAGE
-from sharebroker_server.rpc.limits import CallLimits
-from sharebroker_server.rpc.remote import RemoteStub
+from sharebroker_server.rpc.errors import MAX_MESSAGE, CallLimits
 from sharebroker_server.rpc.server import GrpcServer, Service
+from sharebroker_server.rpc.stubs import RemoteStub
 from tests.integration.rpc.harness import REFUSAL, SERVICE, Leader, caught, echo, register
 from tests.testkit.waiting import eventually
 

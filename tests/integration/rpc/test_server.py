@@ -12,10 +12,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
-from sharebroker_server.cluster.router import Router
 from sharebroker_server.leases.port import LeasesUnavailable, Member
-from sharebroker_server.rpc.remote import NOT_SENT
+from sharebroker_server.routing.router import Router
 from sharebroker_server.rpc.server import GrpcServer
+from sharebroker_server.rpc.stubs import NOT_SENT
 from tests.integration.rpc.harness import REFUSAL, SERVICE, Leader, caught, echo
 
 

@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from sharebroker.tracing.finished_span import FinishedSpan
-from sharebroker_protocol.tracing import enabled, setup
+from sharebroker.cli.jaeger import FinishedSpan
+from sharebroker_protocol import tracing
+from sharebroker_protocol.tracing import setup
 from sharebroker_protocol.tracing.settings import parse
 from tests.testkit.brokers import Cluster, Serve
 from tests.testkit.plugin import TEST_PROPERTIES
@@ -62,10 +63,10 @@ def _ignore(by: str, why: str) -> None:
 def tracing_here(endpoint: str, **more: str) -> Iterator[None]:
     """Traces in the test's own process, like a user's program."""
     settings = parse(environment(endpoint, **more))
-    exporting, before = setup.begin(settings, {"service.name": CLIENT}, _ignore), enabled.on
-    enabled.turn(exporting.tracer)
+    exporting, before = setup.begin(settings, {"service.name": CLIENT}, _ignore), tracing.on
+    tracing.turn(exporting.tracer)
     try:
         yield
     finally:
-        enabled.turn(before)
+        tracing.turn(before)
         exporting.stop()

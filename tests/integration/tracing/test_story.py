@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker.cli.app import app
-from sharebroker.tracing.finished_span import FinishedSpan, of_jaeger
+from sharebroker.cli.jaeger import FinishedSpan, of_jaeger
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.tracing.context import TraceContext

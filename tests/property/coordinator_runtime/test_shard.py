@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
-from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
 from tests.support.examples import scaled
+from tests.testkit.memory.stream_log import Fault, MemoryStreamLog
 from tests.unit.coordinator_runtime.harness import Get, Harness, Put
 
 

@@ -44,10 +44,14 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
     RENEWS_EPOCH,
     Transaction,
 )
-from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import parse_headers
 from sharebroker_server.record_log.core.producers import Marker, UnverifiedError, Verified
-from sharebroker_server.record_log.core.transactions import Draft, Transactions
+from sharebroker_server.record_log.core.transactions import (
+    Draft,
+    Transactions,
+    load_snapshots,
+    snapshots_of_draft,
+)
 from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
 from tests.unit.group_coordinator.transaction_harness import TransactionHarness
@@ -86,7 +90,7 @@ class Partition:
 
     def restart(self) -> None:
         """Opens the log at another leader."""
-        self.transactions = producer_snapshots.load(self.kept)
+        self.transactions = load_snapshots(self.kept)
 
     def committed(self) -> Iterator[tuple[Tag, bool]]:
         """Returns each transaction with a record here, and whether it is committed."""
@@ -95,7 +99,7 @@ class Partition:
             yield tag, producer_id not in {one.producer_id for one in aborted}
 
     def _commit(self, draft: Draft) -> None:
-        self.kept |= producer_snapshots.of_draft(draft)
+        self.kept |= snapshots_of_draft(draft)
         self.transactions.commit(draft)
         self.end += 1
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.kafka_wire.frame_splitter import FrameSplitter
+from sharebroker_server.kafka_wire.frames import FrameSplitter
 
 MOST = 300
 

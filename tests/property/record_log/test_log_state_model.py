@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.log_state import Limits, LogState
-from sharebroker_server.record_log.core.retention import Retention
+from sharebroker_server.record_log.core.log_state import Limits, LogState, Retention
 
 NOW = 10_000
 limits = st.builds(Limits, st.integers(0, 400), st.integers(1, 300), st.integers(1, 2_000))

@@ -12,11 +12,11 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.log_state import Limits
 from sharebroker_server.record_log.lifecycle import LogPhase
-from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.record_log.settings import LogSettings
-from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.record_log.record_validation import LogSettings
 from tests.support.lease import Lease
+from tests.testkit.memory.record_log import MemoryRecordStore
+from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 

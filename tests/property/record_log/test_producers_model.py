@@ -8,10 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import BatchHeader, parse_headers
 from sharebroker_server.record_log.core.producers import RETAINED_BATCHES, Marker, Verified
-from sharebroker_server.record_log.core.transactions import Draft, Transactions
+from sharebroker_server.record_log.core.transactions import (
+    Draft,
+    Transactions,
+    load_snapshots,
+    snapshots_of_draft,
+)
 from tests.unit.record_log.batches import LIMIT, batch
 
 COUNTS = 3
@@ -90,8 +94,8 @@ def test_a_partition_and_its_model_agree(
             outcome, end = take(draft, end, step)
             assert outcome == expected
         transactions.commit(draft)
-        kept |= producer_snapshots.of_draft(draft)
-        for one in (transactions, producer_snapshots.load(kept)):
+        kept |= snapshots_of_draft(draft)
+        for one in (transactions, load_snapshots(kept)):
             check(one, naive)
 
 

@@ -12,7 +12,6 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import SharePartitionKey, StateWrite, TopicIdPartition
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.cluster.transaction_check import Claim
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.clients.log_ends import Ends as FoundEnds
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnd, Starts
@@ -21,11 +20,12 @@ from sharebroker_server.group_coordinator.service.catalog.servicer import Catalo
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator, Ports
 from sharebroker_server.group_coordinator.service.shards import make_host
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.port import Changes, SharePartitionState, StateSummary
-from sharebroker_server.rpc.local import LocalContext
-from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.routing.transaction_check import Claim
+from sharebroker_server.rpc.stubs import LocalContext
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.stream_log import MemoryStreamLog
 
 CONTEXT = LocalContext()
 MOVED = (

@@ -18,10 +18,10 @@ from sharebroker_server.group_coordinator.core.transactions.model import Transac
 from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
 from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
-from sharebroker_server.rpc.local import LocalContext
-from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.rpc.stubs import LocalContext
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.stream_log import MemoryStreamLog
 
 CONTEXT = LocalContext()
 NOT_READY = (

@@ -6,7 +6,9 @@ import asyncio
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
 from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
 from tests.unit.share_partition_leader.harness import ACCEPT, Harness, code
 from tests.unit.share_partition_leader.virtual_time import now

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_partition_leader.core import locks, record_states
-from sharebroker_server.share_partition_leader.core.in_flight import InFlight
-from sharebroker_server.share_partition_leader.core.locks import Locks
+from sharebroker_server.share_partition_leader.core import in_flight as runs_and_locks
+from sharebroker_server.share_partition_leader.core import record_states
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight, Locks
 from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
 from tests.unit.share_partition_leader.harness import ACCEPT, Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle
@@ -56,7 +56,9 @@ def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list
     """Runs `expire` also for records whose transition waits for its write."""
     self.bound = None
     ended = [run for run in in_flight.runs if run.lock is not None and run.lock.deadline <= now]
-    return [locks._time_out(in_flight, run, run.lock, limit) for run in ended if run.lock is not None]
+    return [
+        runs_and_locks._time_out(in_flight, run, run.lock, limit) for run in ended if run.lock is not None
+    ]
 
 
 async def test_without_waiting_for_the_write_accepted_records_come_again(harness: Harness) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.share_partition_leader.requests.fetch import Fetch
+from sharebroker_server.share_partition_leader.requests.local_leader import Fetch
 from tests.scenarios.kafka_bugs.safeguards import fails_without
 from tests.unit.share_partition_leader.harness import Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle

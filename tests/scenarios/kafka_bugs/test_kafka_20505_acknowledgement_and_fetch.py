@@ -6,9 +6,11 @@ import asyncio
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.values import AcquireRequest
-from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched
-from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
+from sharebroker_server.share_partition_leader.core.events import AcquireRequest
+from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
 from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
 from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sharebroker_server.pipeline.state_replay import KEY, LOG, folded
 from sharebroker_spark.client import Client
-from sharebroker_spark.core.state_options import state_options
+from sharebroker_spark.core.options import state_options
 from sharebroker_spark.state_reading import read_state, share_partitions
 from sharebroker_spark.state_source import as_arrow
 from tests.spark.programs.session import say

@@ -9,13 +9,10 @@ from typing import Any, Protocol, TypeVar
 
 from typing_extensions import override
 
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.segments import Segment
-from sharebroker_server.record_log.memory import MemoryRecordStore
+from sharebroker_server.record_log.core.log_state import Segment
 from sharebroker_server.record_log.port import NO_SNAPSHOTS, Bounds, RecordStore
-from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import (
     Entry,
     LogNotWritten,
@@ -23,6 +20,9 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
     StreamLog,
 )
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.record_log import MemoryRecordStore
+from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.simulator.faults import CommandOutcome, Faults
 from tests.testkit.simulator.loop import SimulatedLoop
 

@@ -13,8 +13,8 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.broker import cleanup
 from sharebroker_server.broker.cleanup import Cleanup
 from sharebroker_server.catalog.records import Topic, TopicDeletedRecord, TopicRecord
-from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import Peer, Router
 from tests.testkit.waiting import eventually
 
 ME = Member("1/1", 1, frozenset(), "here:1")

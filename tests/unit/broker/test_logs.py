@@ -8,9 +8,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind
 
-from sharebroker_protocol.tracing import enabled
-from sharebroker_protocol.tracing.limit import SpanLimit
-from sharebroker_protocol.tracing.sampling import Sampling
+from sharebroker_protocol import tracing
+from sharebroker_protocol.tracing.sampling import Sampling, SpanLimit
 from sharebroker_protocol.tracing.tracer import Tracer, context_of
 from sharebroker_server.broker.logs import add_trace
 
@@ -20,9 +19,9 @@ def tracer() -> Iterator[Tracer]:
     provider = TracerProvider(shutdown_on_exit=False)
     limit = SpanLimit(1.0, 10, lambda: 0.0)
     made = Tracer(provider.get_tracer("test"), Sampling(1.0, True), limit, lambda: 1.0, lambda: 0.0)
-    enabled.turn(made)
+    tracing.turn(made)
     yield made
-    enabled.turn(None)
+    tracing.turn(None)
 
 
 def test_a_line_within_a_span_names_it(tracer: Tracer) -> None:

@@ -1,4 +1,4 @@
-"""Metrics and health checks of a process over HTTP."""
+"""Metrics and health checks of a process over HTTP, and the set-up of telemetry."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.broker.observability import LIVE, METRICS, READY, STARTED, Observability
+from sharebroker_server.broker.observability import (
+    LIVE,
+    METRICS,
+    READY,
+    STARTED,
+    Observability,
+    attributes,
+    log_unknown_variables,
+)
+from sharebroker_server.routing.router import ROLES
 from sharebroker_server.telemetry.metrics import gauge
 
 
@@ -58,3 +68,36 @@ async def test_address_in_use_is_an_invalid_config(observability: Observability)
     with pytest.raises(KafkaError) as caught:
         await Observability().start(observability.address)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_unknown_variables_are_logged_unless_they_are_of_other_tools() -> None:
+    others = (
+        "OTEL_RESOURCE_ATTRIBUTES_POD_NAME",
+        "OTEL_SERVICE_NAME",
+        "OTEL_LOG_LEVEL",
+        "OTEL_PROPAGATORS",
+        "OTEL_PYTHON_LOG_CORRELATION",
+        "OTEL_INSTRUMENTATION_HTTP_ENABLED",
+        "OTEL_EXPORTER_JAEGER_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT",
+        "OTEL_BLRP_SCHEDULE_DELAY",
+        "PATH",
+    )
+    with capture_logs() as lines:
+        log_unknown_variables(dict.fromkeys(["OTEL_NOSUCH", "OTEL_EXPORTER_OTLP_ENDPIONT", *others], "1"))
+    assert [(line["event"], line["names"]) for line in lines] == [
+        (
+            "ignoring unknown OTEL_* environment variables",
+            ["OTEL_EXPORTER_OTLP_ENDPIONT (did you mean OTEL_EXPORTER_OTLP_ENDPOINT?)", "OTEL_NOSUCH"],
+        )
+    ]
+    with capture_logs() as lines:
+        log_unknown_variables(dict.fromkeys(others, "1"))
+    assert not lines
+
+
+def test_service_name_lists_the_roles_unless_the_broker_has_all() -> None:
+    assert attributes(frozenset(ROLES), "here:1")["service.name"] == "sharebroker"
+    some = attributes(frozenset({"share-coordinator", "gateway"}), "here:1")
+    assert some["service.name"] == "sharebroker-gateway-share-coordinator"
+    assert some["service.instance.id"] == "here:1"

@@ -16,7 +16,7 @@ from sharebroker_server.broker.settings import (
     parse_roles,
     parse_tls,
 )
-from sharebroker_server.cluster.router import ROLES
+from sharebroker_server.routing.router import ROLES
 
 
 def test_roles() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_server.catalog import catalog as catalog_module
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.decide import effective_broker
+from sharebroker_server.catalog.machine import effective_broker
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ConfigRecord,

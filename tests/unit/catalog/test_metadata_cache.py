@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.codec import CatalogCodec
 from sharebroker_server.catalog.machine import SHARD
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
+    CatalogCodec,
     CatalogRecord,
     ConfigRecord,
     ConfigResource,
@@ -22,8 +22,8 @@ from sharebroker_server.catalog.records import (
     TopicRecord,
 )
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import Entry
+from tests.testkit.memory.stream_log import MemoryStreamLog
 
 GROUP = ConfigResource(ResourceType.GROUP, "g")
 

@@ -1,10 +1,23 @@
-"""Values of the catalog."""
+"""Values of the catalog; records are decoded from their bytes, other bytes are rejected."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from sharebroker_server.catalog.records import Topic
+import pytest
+
+from sharebroker_server.catalog.records import (
+    CatalogCodec,
+    CatalogRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ConfigResource,
+    PartitionsRecord,
+    ResourceType,
+    Topic,
+    TopicDeletedRecord,
+    TopicRecord,
+)
 
 TOPIC = Topic("T1", "flights", 3)
 
@@ -16,3 +29,27 @@ def test_fingerprint_depends_on_name_id_and_partitions() -> None:
 
 def test_fingerprint_ignores_configs() -> None:
     assert replace(TOPIC, configs={"retention.ms": "1"}, created_ms=7).fingerprint == TOPIC.fingerprint
+
+
+RECORDS: list[CatalogRecord] = [
+    TopicRecord(Topic("T1", "a", 3, {"retention.ms": "1"}, 17)),
+    TopicRecord(Topic("T1", "a", 1)),
+    PartitionsRecord("T1", 4),
+    TopicDeletedRecord("T1", 3),
+    ConfigRecord(ConfigResource(ResourceType.TOPIC, "a"), "retention.ms", "1"),
+    ConfigRecord(ConfigResource(ResourceType.GROUP, "g"), "share.isolation.level", None),
+    ConfigRecord(ConfigResource(ResourceType.BROKER, ""), "num.partitions", ""),
+    ClusterRecord("c"),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_round_trip(record: CatalogRecord) -> None:
+    codec = CatalogCodec()
+    assert codec.decode(codec.encode(record)) == record
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xff\xff\xff"])
+def test_other_bytes_are_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="catalog record"):
+        CatalogCodec().decode(payload)

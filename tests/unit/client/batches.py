@@ -7,8 +7,8 @@ import struct
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from sharebroker.acks.accumulator import Accumulator
-from sharebroker_protocol.records.compression import CODECS
+from sharebroker.consumer.accumulator import Accumulator
+from sharebroker_protocol.records.batches import CODECS
 from sharebroker_protocol.records.record import Acquisition
 
 

@@ -11,9 +11,9 @@ from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.machine import Decision, Effect, SoftChange, WithoutSoftState
 from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import StreamLog
 from tests.support.lease import Lease
+from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.waiting import eventually
 
 SHARD = "share-coordinator:7"

@@ -10,9 +10,9 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
-from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.stream_log import Fault, MemoryStreamLog
 from tests.testkit.waiting import eventually
 from tests.unit.coordinator_runtime.harness import QUICK, Command, Get, Ledger, LedgerCodec, Put, outcome
 

@@ -9,7 +9,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.machine import Effect
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.stream_log.memory import Fault
+from tests.testkit.memory.stream_log import Fault
 from tests.unit.coordinator_runtime.harness import (
     SHARD,
     Get,

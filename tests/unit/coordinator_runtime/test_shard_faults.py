@@ -14,17 +14,9 @@ from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.leases.holder import LeaseLost
 from sharebroker_server.leases.port import LeasesUnavailable
-from sharebroker_server.stream_log.memory import Fault
+from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
-from tests.unit.coordinator_runtime.harness import (
-    SHARD,
-    Get,
-    Harness,
-    Intending,
-    LedgerCodec,
-    Put,
-    outcome,
-)
+from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Intending, LedgerCodec, Put, outcome
 
 Logs = list[MutableMapping[str, Any]]
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.stream_log.memory import Fault
+from tests.testkit.memory.stream_log import Fault
 from tests.unit.coordinator_runtime.harness import Harness, Put
 
 FOREVER = 60.0

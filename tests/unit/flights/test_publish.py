@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sharebroker_protocol.records.murmur2 import partition_of
+from sharebroker_protocol.records.partitioner import partition_of
 from sharebroker_server.flights.core.flight import Flight
 from sharebroker_server.flights.fleet import Job
 from sharebroker_server.flights.publish import Publisher, unpublished

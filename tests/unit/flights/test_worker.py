@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from sharebroker.aio.consumer import ShareConsumer
-from sharebroker.consumer.poll_batch import RecordResult
+from sharebroker.consumer.config import RecordResult
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.records.record import Record
 from sharebroker_server.flights import worker

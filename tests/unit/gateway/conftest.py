@@ -16,14 +16,14 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
-from sharebroker_server.cluster.router import Router
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.grpc.produce_servicer import ProduceServicer
-from sharebroker_server.gateway.grpc.share_servicer import ShareServicer
+from sharebroker_server.gateway.grpc.servicers import ProduceServicer
+from sharebroker_server.gateway.grpc.share import ShareServicer
 from sharebroker_server.leases.port import Member
-from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.routing.router import Router
 from sharebroker_server.rpc.server import GrpcServer, Service
+from sharebroker_server.rpc.stubs import LocalStub
 from tests.unit.gateway.fakes import Coordinator, Leader, Ownership, catalog, member
 
 

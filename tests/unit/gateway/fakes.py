@@ -13,12 +13,12 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import Topic, TopicRecord
-from sharebroker_server.cluster.router import GROUP_COORDINATOR, LEADER
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
-from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.routing.router import GROUP_COORDINATOR, LEADER
+from sharebroker_server.rpc.errors import wire
+from tests.testkit.memory.stream_log import MemoryStreamLog
 
 TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
 

@@ -1,4 +1,4 @@
-"""Fetching from logs: one leader waits, several are asked at once."""
+"""Fetch and ReadRange: record batches from the partitions' leaders, without aborted transactions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,27 @@ from typing import Any
 
 import pytest
 
-from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.gateway.log_fetch import LogFetchLimits, Part, Result, fetch_log
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.gateway.config import MAX_READ_RANGE_BYTES, READ_RANGE_BYTES
+from sharebroker_server.gateway.log_fetch import (
+    LogFetchLimits,
+    Part,
+    Result,
+    committed_batches,
+    fetch_log,
+    headers_of,
+    read_range,
+)
+from sharebroker_server.record_log.core.batch import assign, parse_headers
+from sharebroker_server.record_log.core.producers import Marker
+from sharebroker_server.record_log.core.transactions import marker_batch
+from sharebroker_server.rpc.errors import wire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, refusing
+from tests.unit.record_log.batches import LIMIT, batch
 
 
 def parts(*offsets: int) -> list[Part]:
@@ -124,3 +138,80 @@ async def test_other_errors_are_returned_at_once(harness: Harness) -> None:
     first, second = await fetch_log(harness.gateway, parts(99, 0), LogFetchLimits(max_wait=60.0))
     assert ErrorCode(first.error_code) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert not second.error_code
+
+
+def spans(records: bytes) -> list[tuple[int, int]]:
+    return [(header.base_offset, header.last_offset) for header, _ in headers_of(records)]
+
+
+def log(*parts: tuple[int, int | bool]) -> bytes:
+    """Batches of two records by a transaction of a producer (-1: by none), or its marker (True: commit)."""
+    offset, found = 0, b""
+    for producer, what in parts:
+        if isinstance(what, bool):
+            stored = marker_batch(Marker(producer, 0, 0, what), offset, 1, 1000)
+        else:
+            data = batch(2, producer=(producer, 0, what) if producer >= 0 else (-1, -1, -1),
+                         transactional=producer >= 0)  # fmt: skip
+            stored = assign(data, parse_headers(data, LIMIT), offset, 1)[0]
+        found, offset = found + stored.data, stored.last_offset + 1
+    return found
+
+
+def test_headers_are_read_in_order() -> None:
+    assert spans(log((-1, 0), (1, 0), (1, False))) == [(0, 1), (2, 3), (4, 4)]
+    assert spans(b"") == []
+
+
+def test_markers_and_aborted_batches_are_removed() -> None:
+    records = log((1, 0), (2, 0), (-1, 0), (1, False), (2, True), (1, 2), (1, True))
+    assert spans(committed_batches(records, [(1, 0)])) == [(2, 3), (4, 5), (8, 9)]
+    assert spans(committed_batches(records, [])) == [(0, 1), (2, 3), (4, 5), (8, 9)]
+
+
+def test_two_aborted_transactions_of_one_producer() -> None:
+    records = log((1, 0), (1, False), (1, 2), (1, True), (1, 4), (1, False))
+    assert spans(committed_batches(records, [(1, 6), (1, 0)])) == [(3, 4)]
+
+
+def test_aborted_transaction_that_began_before_the_fetched_batches() -> None:
+    records = log((-1, 0), (1, 0), (1, 2), (1, False))
+    behind = records[len(log((-1, 0), (1, 0))) :]
+    assert spans(committed_batches(behind, [(1, 2)])) == []
+
+
+def request(first: int = 0, last: int = 9, **fields: Any) -> pb.ReadRangeRequest:
+    span = pb.PlanRange(topic=TOPIC.name, partition=1, first_offset=first, last_offset=last)
+    return pb.ReadRangeRequest(range=span, **fields)
+
+
+async def test_range_is_read_from_its_first_offset(harness: Harness) -> None:
+    records = batch(4)
+
+    def answer(sent: leader.FetchRequest) -> leader.FetchResponse:
+        (part,) = sent.partitions
+        assert (part.fetch_offset, part.partition_max_bytes) == (0, READ_RANGE_BYTES)
+        return leader.FetchResponse(
+            partitions=[leader.FetchResponse.Partition(topic_id=part.topic_id, partition=1, records=records)]
+        )
+
+    harness.leader.answer = answer
+    response = await read_range(harness.gateway, request())
+    assert (response.record_batches, response.next_offset) == (records, 4)
+
+
+async def test_error_of_the_partition_is_raised(harness: Harness) -> None:
+    harness.leader.answer = refusing(ErrorCode.OFFSET_OUT_OF_RANGE)
+    with pytest.raises(KafkaError) as failure:
+        await read_range(harness.gateway, request())
+    assert failure.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize(
+    "invalid", [request(-1, 3), request(4, 3), request(max_bytes=MAX_READ_RANGE_BYTES + 1)]
+)
+async def test_invalid_ranges_are_rejected(harness: Harness, invalid: pb.ReadRangeRequest) -> None:
+    with pytest.raises(KafkaError) as failure:
+        await read_range(harness.gateway, invalid)
+    assert failure.value.code is ErrorCode.INVALID_REQUEST
+    assert harness.leader.asked == []

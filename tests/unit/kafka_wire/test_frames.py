@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from typing import Any
+
 import pytest
 
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import (
+    CORRELATION,
+    RESPONSE_CORRELATION,
+    FrameSplitter,
+    RequestTemplate,
     codec_of,
     read_header,
     read_request,
@@ -18,6 +25,8 @@ from sharebroker_server.kafka_wire.messages import (
     ApiVersionsResponse,
     MetadataRequest,
     MetadataResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
 )
 
 METADATA, API_VERSIONS = 3, 18
@@ -99,3 +108,128 @@ def test_a_truncated_response_is_rejected() -> None:
 def test_unknown_apis_and_versions_are_rejected(key: int, version: int) -> None:
     with pytest.raises(KeyError):
         codec_of(key, version)
+
+
+def framed(*frames: bytes) -> bytes:
+    """Frames with their lengths."""
+    return b"".join(len(frame).to_bytes(4) + frame for frame in frames)
+
+
+def test_frames_round_trip() -> None:
+    cutter, frames = FrameSplitter(100), list[bytes]()
+    cutter.split(framed(b"one", b"two") + b"\0\0", frames)
+    assert (frames, cutter.begun, cutter.size) == ([b"one", b"two"], True, 0)
+    cutter.split(b"\0\x05th", frames)
+    assert (frames, cutter.begun, cutter.size) == ([b"one", b"two"], True, 5)
+    cutter.split(b"ree", frames)
+    assert (frames, cutter.begun, cutter.size) == ([b"one", b"two", b"three"], False, 0)
+    cutter.split(b"", frames)
+    assert (len(frames), cutter.begun) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("length", "reason"),
+    [
+        (b"\0\0\0\x65", "A request of 101 bytes; 1 to 100 are allowed"),
+        (b"\0\0\0\0", "A request of 0 bytes"),
+        (b"\xff\xff\xff\xff", "A request of -1 bytes"),
+        (b"\x80\0\0\0", "A request of -2147483648 bytes"),
+        (b"GET ", "speaks HTTP;"),
+        (b"PRI ", "speaks HTTP/2"),
+        (b"\x16\x03\x01\x02", "speaks TLS"),
+    ],
+)
+def test_invalid_lengths_are_rejected(length: bytes, reason: str) -> None:
+    frames: list[bytes] = []
+    with pytest.raises(BadMessage, match=reason):
+        FrameSplitter(100).split(framed(b"before") + length + b"after", frames)
+    assert frames == [b"before"]
+
+
+def test_the_largest_frame_is_accepted() -> None:
+    frames: list[bytes] = []
+    FrameSplitter(100).split(framed(bytes(100)), frames)
+    assert frames == [bytes(100)]
+
+
+def test_a_frame_byte_by_byte_costs_little_more_than_its_bytes() -> None:
+    size = 50_000
+    cutter, frames = FrameSplitter(size), list[bytes]()
+    data = framed(bytes(range(250)) * (size // 250))
+    tracemalloc.start()
+    try:
+        for at in range(len(data) - 1):
+            cutter.split(data[at : at + 1], frames)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * size
+    cutter.split(data[-1:], frames)
+    assert frames == [data[4:]]
+
+
+def request(epoch: int, **fields: Any) -> Any:
+    wanted = {"group_id": "g" * 200, "member_id": "m", "max_wait_ms": 500, "max_records": 5, **fields}
+    return ShareFetchRequest(share_session_epoch=epoch, **wanted)
+
+
+def frame(
+    number: int, epoch: int, version: int = 2, client_id: str | None = "client", **fields: Any
+) -> bytes:
+    return bytes(request_frame(number, client_id, codec_of(78, version), request(epoch, **fields)))
+
+
+def pattern(version: int = 2, client_id: str | None = "client") -> RequestTemplate:
+    return RequestTemplate(codec_of(78, version), client_id, request(7), "share_session_epoch")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("client_id", ["client", "", None])
+@pytest.mark.parametrize(("number", "epoch"), [(1, 8), (2**31 - 1, 2**31 - 1), (-1, 0), (0, -1)])
+def test_correlation_id_and_epoch_may_differ(
+    version: int, client_id: str | None, number: int, epoch: int
+) -> None:
+    data = frame(number, epoch, version, client_id)
+    known = pattern(version, client_id)
+    assert known.matches(data, epoch)
+    assert not known.matches(data, 12)
+    assert known.matches(data, epoch)
+    assert int.from_bytes(data[CORRELATION], signed=True) == number
+
+
+def test_without_a_field_only_the_correlation_id_may_differ() -> None:
+    known = RequestTemplate(codec_of(78, 2), "client", request(7))
+    assert known.matches(frame(1, 7))
+    assert known.matches(frame(2, 7))
+    assert not known.matches(frame(1, 8))
+
+
+def test_the_correlation_id_of_a_response() -> None:
+    answer = response_frame(0x01020304, codec_of(78, 2), ShareFetchResponse())
+    assert answer[RESPONSE_CORRELATION] == bytes([1, 2, 3, 4])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        frame(1, 8, version=1),
+        frame(1, 8, client_id="another"),
+        frame(1, 8, client_id="CLIENT"),
+        frame(1, 8, member_id="n"),
+        frame(1, 8, max_wait_ms=501),
+        frame(1, 8, topics=[ShareFetchRequest.FetchTopic(topic_id="", partitions=[])]),
+        frame(1, 8) + frame(2, 9),
+        frame(1, 8)[:-1],
+        frame(1, 8)[:-1] + b"\x01",
+        b"",
+    ],
+)
+def test_another_request_does_not_match(other: bytes) -> None:
+    assert pattern().matches(frame(1, 8), 8)
+    assert not pattern().matches(other, 8)
+
+
+def test_the_original_request_is_unchanged() -> None:
+    first = request(7)
+    RequestTemplate(codec_of(78, 2), None, first, "share_session_epoch")
+    assert first == request(7)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sharebroker_server.kafka_wire.message_classes import equal_values
+from sharebroker_server.kafka_wire.message_classes import equal_values, id_bytes, id_text
 from sharebroker_server.kafka_wire.messages import FetchRequest, ProduceResponse, ShareFetchResponse
 
 
@@ -49,3 +49,18 @@ def test_arrays_are_equal_whatever_their_sequence_type() -> None:
 def test_the_repr_has_the_fields_that_were_set() -> None:
     topic = FetchRequest.FetchTopic(topic="t", partitions=[])
     assert repr(topic) == "FetchTopic(topic='t', partitions=[])"
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [(bytes(16), ""), (bytes(range(16)), "AAECAwQFBgcICQoLDA0ODw"), (b"\xff" * 16, "_____________________w")],
+)
+def test_ids_round_trip(raw: bytes, text: str) -> None:
+    assert id_text(raw) == text
+    assert id_bytes(text) == raw
+
+
+@pytest.mark.parametrize("text", ["a", "AAECAwQFBgcICQoLDA0OD", "AAECAwQFBgcICQoLDA0ODw==", "é" * 22, "a b"])
+def test_invalid_ids_are_rejected(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - each kind of text has its own message
+        id_bytes(text)

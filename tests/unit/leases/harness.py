@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.membership import FailureDetector
+from sharebroker_server.leases.placement import spread
 from sharebroker_server.leases.port import Member
-from sharebroker_server.leases.rules import spread
+from tests.testkit.memory.leases import MemoryLeaseStore
 
 ROLE = "share-coordinator"
 SHARDS = [f"{ROLE}:{index}" for index in range(20)]

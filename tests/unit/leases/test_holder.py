@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 import pytest
 from structlog.testing import capture_logs
 
-from sharebroker_server.leases.holder import LeaseHolder, LeaseLost
-from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.holder import LeaseHolder, LeaseLost, LeaseOwnership
+from sharebroker_server.leases.placement import preferred
 from sharebroker_server.leases.port import Lease, LeasesUnavailable, Member
-from sharebroker_server.leases.rules import preferred
+from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually
 from tests.unit.leases.harness import ROLE, SHARDS, TTL, Cluster, share
 
@@ -485,3 +485,12 @@ async def test_started_holder_keeps_its_leases() -> None:
     await eventually(lambda: holder.holds(SHARDS[0]) == 3)
     await holder.stop()
     assert events == ["acquired", "lost", "acquired", "lost"]
+
+
+async def test_ownership_follows_the_epoch_of_the_lease(cluster: Cluster) -> None:
+    node = cluster.node(1)
+    await node.round()
+    lease = LeaseOwnership(node.holder, SHARDS[0])
+    assert lease.holds(1)
+    assert await lease.reclaim() == 2
+    assert (lease.holds(1), lease.holds(2)) == (False, True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sharebroker_server.leases.identity import HIGHEST_NODE_ID, Identity, at_address, persistent, temporary
-from sharebroker_server.leases.rules import succeeds
+from sharebroker_server.leases.placement import succeeds
 
 
 def test_a_restart_is_a_later_incarnation_of_the_same_node(tmp_path: Path) -> None:

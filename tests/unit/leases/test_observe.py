@@ -10,9 +10,9 @@ from structlog.testing import capture_logs
 
 from sharebroker_server.leases import observe
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.observe import MembershipLogger
 from sharebroker_server.leases.port import Member
+from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually
 
 ROLE = "share-coordinator"

@@ -4,10 +4,46 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.names import CATALOG, kind_of, partition, shard
+from sharebroker_server.leases.placement import preferred, succeeds
 from sharebroker_server.leases.port import Member
 from tests.unit.leases.harness import TTL, Cluster
+
+
+@pytest.mark.parametrize(
+    ("owner", "earlier", "expected"),
+    [
+        ("1/2", "1/1", True),
+        ("1/10", "1/9", True),
+        ("1/1", "1/1", False),
+        ("1/1", "1/2", False),
+        ("2/2", "1/1", False),
+        ("11/2", "1/1", False),
+    ],
+)
+def test_succession_of_incarnations(owner: str, earlier: str, expected: bool) -> None:
+    assert succeeds(owner, earlier) is expected
+
+
+def test_no_member_is_preferred_without_the_role() -> None:
+    gateway = Member("1/1", 1, frozenset({"gateway"}), "")
+    assert preferred("catalog", "group-coordinator", []) is None
+    assert preferred("catalog", "group-coordinator", [gateway]) is None
+    assert preferred("catalog", "gateway", [gateway]) == gateway
+
+
+def test_names() -> None:
+    assert shard("share-coordinator", 7) == "share-coordinator:7"
+    assert partition("topic-id", 3) == "partition:topic-id:3"
+    assert [kind_of(name) for name in (CATALOG, shard("group-coordinator", 1), partition("t", 0))] == [
+        "catalog",
+        "group-coordinator",
+        "partition",
+    ]
 
 
 async def test_partitions_of_a_topic_are_spread_evenly_as_they_grow(cluster: Cluster) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.lifecycle import LogPhase
-from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.record_log.settings import LogSettings
+from sharebroker_server.record_log.record_validation import LogSettings
 from tests.support.lease import Lease
+from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 

@@ -6,17 +6,10 @@ import asyncio
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.record_log.appends import Appended
-from sharebroker_server.record_log.settings import LogSettings
-from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.record_log.record_validation import LogSettings
+from tests.testkit.memory.stream_log import Fault
 from tests.unit.record_log.batches import batch
-from tests.unit.record_log.harness import (
-    NAME,
-    SIZE,
-    Harness,
-    code_of,
-    error_of,
-    settled,
-)
+from tests.unit.record_log.harness import NAME, SIZE, Harness, code_of, error_of, settled
 
 
 async def test_appends_that_arrive_meanwhile_go_together(harness: Harness) -> None:

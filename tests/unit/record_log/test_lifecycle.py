@@ -1,10 +1,12 @@
-"""The phases of a leader's log, and the errors of operations that they do not permit."""
+"""Loading of a log, and restoring of batches that the store lost."""
 
 from __future__ import annotations
 
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.record_log.appends import Appended
+from sharebroker_server.record_log.core.log_state import Limits
 from sharebroker_server.record_log.lifecycle import (
     RETRY_AFTER,
     TRANSITIONS,
@@ -12,6 +14,11 @@ from sharebroker_server.record_log.lifecycle import (
     storage_error,
     unavailable,
 )
+from sharebroker_server.record_log.record_validation import LogSettings
+from sharebroker_server.stream_log.port import LogUnavailable
+from tests.testkit.memory.stream_log import Fault
+from tests.unit.record_log.batches import batch, stored
+from tests.unit.record_log.harness import NAME, SIZE, Harness, code_of, offsets, until_open
 
 
 def test_every_phase_has_transitions_and_closed_is_final() -> None:
@@ -34,3 +41,80 @@ def test_storage_error_can_be_retried() -> None:
     error = storage_error("full")
     assert error.retriable
     assert error.retry_after == RETRY_AFTER
+
+
+async def test_batches_lost_by_the_store_are_restored_from_memory(harness: Harness) -> None:
+    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE)))
+    for _ in range(3):
+        await log.append(batch(3))
+    await harness.store.delete(NAME)
+    harness.store.fail_next_append(Fault.LOST_UNKNOWN)
+    assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
+    await until_open(log)
+    assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(3, 5), (6, 8)]
+    assert await log.append(batch(2)) == Appended(9, 10, -1)
+    assert offsets(await log.read(0, 10**6)) == [(3, 5), (6, 8), (9, 10)]
+
+
+async def test_idle_log_detects_lost_batches(harness: Harness) -> None:
+    log = await harness.open()
+    await log.append(batch(3))
+    await log.recheck()
+    assert (log.phase, log.epoch) == (LogPhase.OPEN, 1)
+    await harness.store.delete(NAME)
+    harness.store.away = True
+    with pytest.raises(LogUnavailable):
+        await log.recheck()
+    harness.store.away = False
+    await log.recheck()
+    assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
+    await until_open(log)
+    assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(0, 2)]
+
+
+async def test_rewritten_record_may_or_may_not_be_durable(harness: Harness) -> None:
+    log = await harness.open()
+    await log.append(batch(3))
+    await harness.store.delete(NAME)
+    for fault in (Fault.LOST_UNKNOWN, Fault.NOT_WRITTEN, Fault.DONE_UNKNOWN):
+        harness.store.fail_next_append(fault)
+    await log.recheck()
+    await until_open(log)
+    assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(0, 2)]
+    assert harness.lease.reclaims == 3  # before each write that an earlier one may still overtake
+
+
+async def test_restore_includes_producer_snapshots(harness: Harness) -> None:
+    log = await harness.open()
+    sent = batch(3, producer=(7, 0, 0))
+    await log.append(sent)
+    await harness.store.delete(NAME)
+    await log.recheck()
+    await until_open(log)
+    again = await harness.open()
+    assert await again.append(sent) == Appended(0, 2, -1)  # recognised, not appended
+    assert again.log_end_offset == 3
+
+
+async def test_reopened_log_continues_at_its_end(harness: Harness) -> None:
+    settings = LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE, segment_bytes=2 * SIZE))
+    log = await harness.open(settings)
+    for _ in range(5):
+        await log.append(batch(3))
+    await log.delete_records(4)
+    again = await harness.open(settings)
+    assert (again.log_start_offset, again.log_end_offset) == (4, 15)
+    assert again._state.index.segments() == log._state.index.segments()
+    assert offsets(again.read_hot(12, 10**6)) == [(12, 14)]
+    assert offsets(await again.read(4, 10**6)) == offsets(await log.read(4, 10**6))
+
+
+async def test_unavailable_store_fails_to_open(harness: Harness) -> None:
+    harness.store.away = True
+    assert await code_of(harness.open()) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_producer_snapshot_of_a_later_version_fails_to_open(harness: Harness) -> None:
+    log = await harness.open()
+    await harness.store.append(NAME, log.epoch, [stored(0)], (), {"p7": b"\x09"})
+    assert await code_of(harness.open()) is ErrorCode.KAFKA_STORAGE_ERROR

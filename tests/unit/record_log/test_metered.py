@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.record_log.core.segments import Segment
-from sharebroker_server.record_log.memory import MemoryRecordStore
+from sharebroker_server.record_log.core.log_state import Segment
 from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.port import Bounds
 from sharebroker_server.stream_log.port import LogNotWritten
-from sharebroker_server.telemetry.appends import Appends
+from sharebroker_server.telemetry.process import Appends
+from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.unit.record_log.batches import stored
 
 NAME = "partition:t:0"

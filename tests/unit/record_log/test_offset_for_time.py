@@ -7,14 +7,9 @@ import pytest
 from sharebroker_server.record_log.core.log_state import Limits
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.offset_for_time import TimedOffset
-from sharebroker_server.record_log.settings import LogSettings
+from sharebroker_server.record_log.record_validation import LogSettings
 from tests.unit.record_log.batches import batch
-from tests.unit.record_log.harness import (
-    NOW,
-    SIZE,
-    Harness,
-    offset_since,
-)
+from tests.unit.record_log.harness import NOW, SIZE, Harness, offset_since
 
 
 @pytest.mark.parametrize("codec", [0, 2, 4])
@@ -43,7 +38,7 @@ async def test_offset_for_timestamp_of_an_undecodable_batch(
     from tests.unit.record_log.core.test_batch import patched
 
     # Such a batch is refused now; an older version kept it.
-    monkeypatch.setattr("sharebroker_server.record_log.settings.check_records", lambda *_: None)
+    monkeypatch.setattr("sharebroker_server.record_log.record_validation.check_records", lambda *_: None)
     log = await harness.open()
     garbage = batch(4, codec=1)
     await log.append(patched(garbage, 61, ">I", 0xDEADBEEF))

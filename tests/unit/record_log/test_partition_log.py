@@ -10,14 +10,12 @@ from sharebroker_server.leases.holder import LeaseLost
 from sharebroker_server.leases.port import LeasesUnavailable
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import StoredBatch, header_of
-from sharebroker_server.record_log.core.log_state import Limits
+from sharebroker_server.record_log.core.log_state import Limits, Retention
 from sharebroker_server.record_log.core.producers import Marker, Verified
-from sharebroker_server.record_log.core.retention import Retention
-from sharebroker_server.record_log.core.timestamp_bounds import TimestampBounds
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.record_log.settings import LogSettings
-from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.record_log.record_validation import LogSettings, TimestampBounds
+from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import (

@@ -9,10 +9,59 @@ import cramjam
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.config.topic import resolve_topic
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of, seal
-from sharebroker_server.record_log.record_validation import MAX_RECORDS, MAX_UNPACKED_BYTES, check_records
-from sharebroker_server.record_log.settings import LogSettings
+from sharebroker_server.record_log.core.log_state import Retention
+from sharebroker_server.record_log.record_validation import (
+    MAX_RECORDS,
+    MAX_UNPACKED_BYTES,
+    LogSettings,
+    TimestampBounds,
+    check_records,
+)
 from tests.unit.record_log.batches import batch
+
+NOW = 1_000_000
+BOUNDS = TimestampBounds(before_max_ms=100, after_max_ms=10)
+
+
+@pytest.mark.parametrize("timestamp", [NOW - 100, NOW, NOW + 10, -1])
+def test_timestamp_within_bounds_is_accepted(timestamp: int) -> None:
+    BOUNDS.check([header_of(batch(1, time=timestamp))], NOW)
+
+
+@pytest.mark.parametrize("timestamp", [NOW - 101, NOW + 11])
+def test_timestamp_out_of_bounds_is_rejected(timestamp: int) -> None:
+    with pytest.raises(KafkaError) as caught:
+        BOUNDS.check([header_of(batch(1, time=timestamp))], NOW)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_topic_without_settings_has_the_defaults_of_the_log() -> None:
+    assert LogSettings.of_topic(resolve_topic({}, BrokerConfig())) == LogSettings()
+
+
+def test_a_topic_s_settings_reach_its_log() -> None:
+    topic = resolve_topic(
+        {
+            "max.message.bytes": "2000",
+            "message.timestamp.type": "LogAppendTime",
+            "message.timestamp.before.max.ms": "7000",
+            "message.timestamp.after.max.ms": "6000",
+            "retention.ms": "1000",
+            "retention.bytes": "5000",
+            "retention.policy": "consumed",
+        },
+        BrokerConfig(),
+    )
+    assert LogSettings.of_topic(topic) == LogSettings(
+        max_message_bytes=2000,
+        log_append_time=True,
+        timestamp_bounds=TimestampBounds(7000, 6000),
+        retention=Retention(1000, 5000, consumed=True),
+    )
+
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 

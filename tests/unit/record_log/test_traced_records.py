@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from sharebroker_protocol.records.batch_builder import BatchBuilder, Header
-from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder, Header
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_protocol.tracing.limit import SpanLimit
-from sharebroker_protocol.tracing.sampling import Sampling
+from sharebroker_protocol.tracing.sampling import Sampling, SpanLimit
 from sharebroker_protocol.tracing.tracer import Tracer
-from sharebroker_server.record_log.traced_records import DECODED_BYTES_PER_SECOND, TraceFinder
-from sharebroker_server.telemetry.tracing.traced_offsets import TracedOffsets, TracedRecordLimit
+from sharebroker_server.record_log.traced_records import (
+    DECODED_BYTES_PER_SECOND,
+    TracedOffsets,
+    TracedRecordLimit,
+    TraceFinder,
+)
+
+CONTEXT = cast("Any", object())
+
+
+def test_the_oldest_records_of_all_partitions_are_removed() -> None:
+    limit = TracedRecordLimit(3)
+    first, second = TracedOffsets(limit, 0), TracedOffsets(limit, 0)
+    assert first.add(7, CONTEXT)
+    assert not first.add(7, CONTEXT)
+    assert second.add(1, CONTEXT)
+    assert first.add(5, CONTEXT)
+    assert [offset for offset, _ in first.within(0, 9)] == [5, 7]
+    assert second.add(2, CONTEXT)
+    assert first.within(6, 9) == []
+    assert [offset for offset, _ in second.within(0, 1)] == [1]
+    assert first
+    assert not TracedOffsets(limit, 0)
+
 
 KEPT = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
 DROPPED = KEPT._replace(flags=0)

@@ -13,9 +13,9 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.codec import CatalogCodec
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
+    CatalogCodec,
     CatalogRecord,
     ConfigRecord,
     ConfigResource,
@@ -23,25 +23,27 @@ from sharebroker_server.catalog.records import (
     Topic,
     TopicRecord,
 )
-from sharebroker_server.cluster.router import Peer
-from sharebroker_server.cluster.transaction_check import Claim, TransactionCheck
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.placement import preferred
 from sharebroker_server.leases.port import Member
-from sharebroker_server.leases.rules import preferred
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.memory import MemoryRecordStore
-from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.routing.router import Peer
+from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
+from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host
-from sharebroker_server.share_partition_leader.leadership.leadership import Leadership, Ports
-from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
+from sharebroker_server.share_partition_leader.leadership import Leadership, Ports
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
-from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.record_log import MemoryRecordStore
+from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader import virtual_time
@@ -310,8 +312,8 @@ async def harness(make: Callable[[], Harness] = Harness) -> AsyncIterator[Harnes
     clocks = [
         patch(f"sharebroker_server.share_partition_leader.{module}.now", virtual_time.now)
         for module in (
-            "partition.share_group_partition",
-            "partition.persisted_state",
+            "share_partition.share_group_partition",
+            "share_partition.reading",
             "log.retention",
         )
     ]

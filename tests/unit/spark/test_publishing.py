@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 from sharebroker_spark.publishing import BATCH_BYTES, Publisher, Transaction, end
 from tests.unit.spark.fake_client import FakeClient
 

@@ -9,8 +9,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
-from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_spark.core.state_options import StateOptions
+from sharebroker_server.rpc.errors import wire
+from sharebroker_spark.core.options import StateOptions
 from sharebroker_spark.core.state_rows import SharePartition, unreadable
 from sharebroker_spark.state_reading import read_state, share_partitions
 from tests.unit.spark.fake_client import FakeClient

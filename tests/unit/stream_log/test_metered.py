@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.metered import MeteredStreamLog
 from sharebroker_server.stream_log.port import Entry, LogOutOfOrder
-from sharebroker_server.telemetry.appends import Appends
+from sharebroker_server.telemetry.process import Appends
+from tests.testkit.memory.stream_log import MemoryStreamLog
 
 SHARD = "share-coordinator:7"
 

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from sharebroker.verification.offset_outcomes import RecordLog
 from sharebroker.verification.rules import Evidence, LogRecord
-from sharebroker.verification.runs import Span
+from sharebroker.verification.runs import RecordLog, Span
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import (

@@ -11,8 +11,8 @@ import grpc
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.rpc.remote import NOT_SENT, RemoteStub
 from sharebroker_server.rpc.server import Service
+from sharebroker_server.rpc.stubs import NOT_SENT, RemoteStub
 from tests.testkit.simulator.faults import NO_RATES, Faults, Rates
 from tests.testkit.simulator.loop import SimulatedLoop, run
 from tests.testkit.simulator.network import CLIENT, Network

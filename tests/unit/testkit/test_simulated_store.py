@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogUnavailable
+from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.simulator.faults import NO_RATES, STORE, CommandOutcome, Faults
 from tests.testkit.simulator.loop import SimulatedLoop, run
 from tests.testkit.simulator.node import Node

@@ -13,30 +13,143 @@ previous one.
 A new assignment is reconciled in two steps: revoke, then assign. A share-group heartbeat does not list the
 member's partitions, so a revocation counts as confirmed when a heartbeat sent after it has been answered.
 An assignment that arrives during a reconciliation replaces the target and is reconciled afterwards.
+
+States and transitions are those of seed 003 (diagram "MemberState"), with two additions. LEAVING and LEFT
+exist because a consumer can unsubscribe, close and subscribe again. A member can be fenced while it
+reconciles, because any heartbeat response can fence it (Kafka: FENCED is reached from every active state).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final
 
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.membership.heartbeat import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    Reaction,
-    reaction_to,
-)
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.membership.reconciler import Callback, Partitions, Phase, Reconciler
-from sharebroker_protocol.membership.states import (
-    AT_ONCE,
-    HEARTBEATING,
-    TRANSITIONS,
-    MemberEvent,
-    MemberState,
-    after,
-)
+from sharebroker_protocol.model import TopicIdPartition
+
+
+class MemberState(Enum):
+    """State of a member."""
+
+    UNJOINED = "UNJOINED"
+    STABLE = "STABLE"
+    RECONCILING = "RECONCILING"
+    RECONCILIATION_COMPLETE = "RECONCILIATION_COMPLETE"
+    RELEASING_ASSIGNMENT = "RELEASING_ASSIGNMENT"
+    RELEASING_ASSIGNMENT_COMPLETE = "RELEASING_ASSIGNMENT_COMPLETE"
+    LEAVING = "LEAVING"
+    LEFT = "LEFT"
+    FATAL = "FATAL"
+
+
+class MemberEvent(Enum):
+    """Event that changes the state of a member."""
+
+    HEARTBEAT_SENT = "a heartbeat is sent"
+    JOINED = "a heartbeat with epoch 0 was answered"
+    ASSIGNMENT_RECEIVED = "a response carries a new assignment"
+    CALLBACKS_COMPLETED = "the callbacks have run, or there were none to run"
+    FENCED = "the coordinator does not know the member or its epoch"
+    FAILED = "a fatal error"
+    LEAVE = "the application unsubscribes or closes"
+    SUBSCRIBED = "the application subscribes again"
+
+
+_S = MemberState
+_E = MemberEvent
+
+TRANSITIONS: Final[Mapping[tuple[MemberState, MemberEvent], MemberState]] = {
+    (_S.UNJOINED, _E.HEARTBEAT_SENT): _S.UNJOINED,
+    (_S.UNJOINED, _E.JOINED): _S.STABLE,
+    (_S.UNJOINED, _E.FAILED): _S.FATAL,
+    (_S.UNJOINED, _E.LEAVE): _S.LEAVING,
+    (_S.STABLE, _E.HEARTBEAT_SENT): _S.STABLE,
+    (_S.STABLE, _E.ASSIGNMENT_RECEIVED): _S.RECONCILING,
+    (_S.STABLE, _E.FENCED): _S.RELEASING_ASSIGNMENT,
+    (_S.STABLE, _E.FAILED): _S.FATAL,
+    (_S.STABLE, _E.LEAVE): _S.LEAVING,
+    (_S.RECONCILING, _E.HEARTBEAT_SENT): _S.RECONCILING,
+    (_S.RECONCILING, _E.CALLBACKS_COMPLETED): _S.RECONCILIATION_COMPLETE,
+    (_S.RECONCILING, _E.FENCED): _S.RELEASING_ASSIGNMENT,
+    (_S.RECONCILING, _E.FAILED): _S.FATAL,
+    (_S.RECONCILING, _E.LEAVE): _S.LEAVING,
+    (_S.RECONCILIATION_COMPLETE, _E.HEARTBEAT_SENT): _S.STABLE,
+    (_S.RECONCILIATION_COMPLETE, _E.FENCED): _S.RELEASING_ASSIGNMENT,
+    (_S.RECONCILIATION_COMPLETE, _E.FAILED): _S.FATAL,
+    (_S.RECONCILIATION_COMPLETE, _E.LEAVE): _S.LEAVING,
+    (_S.RELEASING_ASSIGNMENT, _E.CALLBACKS_COMPLETED): _S.RELEASING_ASSIGNMENT_COMPLETE,
+    (_S.RELEASING_ASSIGNMENT, _E.FAILED): _S.FATAL,
+    (_S.RELEASING_ASSIGNMENT, _E.LEAVE): _S.LEFT,
+    (_S.RELEASING_ASSIGNMENT_COMPLETE, _E.HEARTBEAT_SENT): _S.UNJOINED,
+    (_S.RELEASING_ASSIGNMENT_COMPLETE, _E.FAILED): _S.FATAL,
+    (_S.RELEASING_ASSIGNMENT_COMPLETE, _E.LEAVE): _S.LEFT,
+    (_S.LEAVING, _E.HEARTBEAT_SENT): _S.LEFT,
+    (_S.LEFT, _E.SUBSCRIBED): _S.UNJOINED,
+}
+"""Transitions that are not listed are illegal. FATAL is final: create a new consumer."""
+
+
+def after(state: MemberState, event: MemberEvent) -> MemberState:
+    """Returns the next state. Raises IllegalStateError for a transition that is not in the table."""
+    following = TRANSITIONS.get((state, event))
+    if following is None:
+        raise IllegalStateError(f"{event.name} is not possible in state {state.name}")
+    return following
+
+
+HEARTBEATING: Final = frozenset(state for state, event in TRANSITIONS if event is MemberEvent.HEARTBEAT_SENT)
+"""States in which heartbeats are sent."""
+
+AT_ONCE: Final = frozenset({_S.RECONCILIATION_COMPLETE, _S.RELEASING_ASSIGNMENT_COMPLETE, _S.LEAVING})
+"""States that send a heartbeat immediately instead of at the next interval."""
+
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """A heartbeat. `rack_id` and `topics` are None if they have not changed since the last heartbeat."""
+
+    member_epoch: int
+    rack_id: str | None = None
+    topics: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    """A response without error. `interval` is in seconds; `assignment` is None if it has not changed."""
+
+    member_epoch: int
+    interval: float
+    assignment: frozenset[TopicIdPartition] | None = None
+
+
+class Reaction(Enum):
+    """How a member reacts to an error in a heartbeat response."""
+
+    REJOIN = "drop the assignment, join again with epoch 0"
+    BACK_OFF = "send a full heartbeat after a backoff"
+    REPORT = "report the error to the application and continue"
+    GIVE_UP = "report the error to the application and stop heartbeating"
+
+
+_REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
+    ErrorCode.UNKNOWN_MEMBER_ID: Reaction.REJOIN,
+    ErrorCode.FENCED_MEMBER_EPOCH: Reaction.REJOIN,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: Reaction.REPORT,
+}
+
+
+def reaction_to(code: ErrorCode) -> Reaction:
+    """Returns the reaction to `code`; a code that is not in the table is fatal unless it is retriable."""
+    default = Reaction.BACK_OFF if DESCRIPTIONS[code].retriable else Reaction.GIVE_UP
+    return _REACTIONS.get(code, default)
+
 
 NOW = float("-inf")
 """A deadline that has always passed."""

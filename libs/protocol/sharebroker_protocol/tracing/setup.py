@@ -1,4 +1,7 @@
-"""Sets up OpenTelemetry's SDK: spans wait in a bounded queue and are exported by a thread of their own."""
+"""Sets up OpenTelemetry's SDK: spans wait in a bounded queue and are exported by a thread of their own.
+
+Exports over HTTP have bounded responses, and no secrets in error texts.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ import random
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import requests
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -19,12 +23,42 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from typing_extensions import override
 
 from sharebroker_protocol import clock
-from sharebroker_protocol.tracing.env_validation import invalid_variables
-from sharebroker_protocol.tracing.limit import SpanLimit
-from sharebroker_protocol.tracing.otlp_http import ExportSession
-from sharebroker_protocol.tracing.sampling import LOW, Sampling
-from sharebroker_protocol.tracing.settings import TracingSettings
+from sharebroker_protocol.tracing.sampling import LOW, Sampling, SpanLimit
+from sharebroker_protocol.tracing.settings import TracingSettings, invalid_variables
 from sharebroker_protocol.tracing.tracer import Tracer
+
+_MAX_RESPONSE: Final = 64 * 1024
+
+
+class ExportSession(requests.Session):
+    """Session for an exporter, which retries failed requests itself.
+
+    Headers and the query of the URL may contain secrets. So redirects fail, and errors name only their cause:
+    the texts of requests contain the URL.
+    """
+
+    @override
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        try:
+            response = super().send(request, **(options | {"stream": True}))
+            with response:
+                response.raw.read(_MAX_RESPONSE)
+        except requests.RequestException as error:
+            raise type(error)(_cause(error)) from None
+        if response.is_redirect:  # the exporter counts a status below 400 as success
+            raise requests.TooManyRedirects(f"HTTP status {response.status_code}: redirects are not followed")
+        return response
+
+
+def _cause(error: BaseException) -> str:
+    """Returns the name of the error, and the text of the system error that caused it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return f"{type(error).__name__}: {cause.strerror}"
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__
+
 
 FLUSH_TIMEOUT: Final = 2.0
 """Seconds to export the remaining spans at shutdown."""

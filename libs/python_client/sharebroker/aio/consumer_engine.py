@@ -35,14 +35,12 @@ from contextlib import suppress
 from math import inf
 from typing import Any, Final, TypeVar
 
-from sharebroker.acks.accumulator import Accumulator, AckBatch
-from sharebroker.aio.connect_warnings import ConnectWarnings
-from sharebroker.aio.connection import Connection, call
+from sharebroker.aio.connection import Connection, ConnectWarnings, call
 from sharebroker.aio.delivery_queue import DeliveryQueue, Turn
 from sharebroker.aio.heartbeats import Heartbeats
-from sharebroker.aio.renewal import Renewal
 from sharebroker.aio.stream import ConsumeStream
 from sharebroker.client_errors import ConnectionLostError
+from sharebroker.consumer.accumulator import Accumulator, AckBatch, Renewal
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost
 from sharebroker.consumer.flow_control import FlowControl
 from sharebroker_protocol.cancellation import end
@@ -53,7 +51,7 @@ from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest
 from sharebroker_protocol.membership.machine import Membership, MembershipSettings
 from sharebroker_protocol.membership.reconciler import Callback, CallbackKind, Partitions
 from sharebroker_protocol.model import TopicPartition
-from sharebroker_protocol.records.decode import Decoded
+from sharebroker_protocol.records.batches import Decoded
 from sharebroker_protocol.records.record import AcknowledgeType, Record, spans
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from sharebroker.acks.accumulator import Pending
 from sharebroker.client_errors import WakeupError
+from sharebroker.consumer.accumulator import Pending
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.records.record import Acquisition, Record
 

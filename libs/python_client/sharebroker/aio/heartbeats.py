@@ -12,8 +12,7 @@ from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from sharebroker_protocol.membership.heartbeat import HeartbeatRequest, HeartbeatResponse
-from sharebroker_protocol.membership.machine import Membership
+from sharebroker_protocol.membership.machine import HeartbeatRequest, HeartbeatResponse, Membership
 from sharebroker_protocol.model import TopicIdPartition
 
 

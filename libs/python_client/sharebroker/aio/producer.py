@@ -9,9 +9,9 @@ from typing import Self
 
 from sharebroker.aio.publishing import Publishing
 from sharebroker.client_errors import warn_unclosed
+from sharebroker.producer.buffer import Publication, RecordMetadata
 from sharebroker.producer.config import ProducerConfig
-from sharebroker.producer.publication import Publication, RecordMetadata
-from sharebroker_protocol.records.batch_builder import Header
+from sharebroker_protocol.records.batches import Header
 
 _YIELD_EVERY = 500  # records after which `send` lets other tasks run
 

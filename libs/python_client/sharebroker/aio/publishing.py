@@ -1,4 +1,8 @@
-"""The background of a producer, shared by its asyncio and its blocking form."""
+"""The background of a producer, shared by its asyncio and its blocking form.
+
+`Publishing` accepts records into the buffer. `Sender` sends the buffer's batches over one `ProduceStream`,
+and reconnects when the stream breaks.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +11,241 @@ import random
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sharebroker.aio.connection import Connection
-from sharebroker.aio.sender import Sender
-from sharebroker.producer.buffer import RecordBuffer
+import grpc
+
+from sharebroker.aio.connection import Connection, StreamWriter, call
+from sharebroker.client_errors import ConnectionLostError
+from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer
 from sharebroker.producer.config import ProducerConfig
-from sharebroker.producer.publication import Publication
 from sharebroker.tracing.application import record_traces
 from sharebroker_protocol import clock
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.records.batch_builder import Header
+from sharebroker_protocol.gateway.v1.admin_pb2 import MetadataRequest
+from sharebroker_protocol.gateway.v1.produce_pb2 import (
+    ProduceRequest,
+    ProduceStreamRequest,
+    ProduceStreamResponse,
+)
+from sharebroker_protocol.records.batches import Header
+from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
 
 if TYPE_CHECKING:
-    from sharebroker_protocol.tracing.publishing import RecordTraces
+    from sharebroker_protocol.tracing.tracer import RecordTraces
+
+
+_APPEARS_WITHIN: Final = 2.0  # seconds until every broker knows a topic that was just created
+_TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+Request = dict[tuple[str, int], list[PendingBatch]]
+Call = grpc.aio.StreamStreamCall[ProduceStreamRequest, ProduceStreamResponse]
+
+
+class _Sent(NamedTuple):
+    """A request in flight; its response is due at `deadline` (the client's clock, seconds)."""
+
+    batches: Request
+    deadline: float
+
+
+class Sender:
+    """Owns the stream. `wake` must be called in the loop's thread after the buffer changed."""
+
+    def __init__(self, connection: Connection, config: ProducerConfig, buffer: RecordBuffer) -> None:
+        self._connection = connection
+        self._config = config
+        self._buffer = buffer
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._in_flight: dict[int, _Sent] = {}
+        self._call: Call | None = None
+        self._timed_out = False
+        self._last_id = 0
+        self._flushing = 0
+        self._metadata_loaded_at: dict[str, float] = {}
+
+    def wake(self) -> None:
+        """Checks again whether batches are due."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Runs one stream after the other until cancelled."""
+        while True:
+            try:
+                await self._stream()
+            except KafkaError as error:
+                self._return_all(ConnectionLostError(error.message) if error.retriable else error)
+            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+
+    async def expire(self) -> None:
+        """Until cancelled, fails batches that exceeded the delivery timeout and ends a stream without
+        response.
+        """
+        shortest = min(self._config.delivery_timeout_ms, self._config.request_timeout_ms) / 1000
+        while True:
+            await asyncio.sleep(min(1.0, shortest / 4))
+            if self._buffer.expire(clock.now()):
+                self._notify_progress()
+            oldest = next(iter(self._in_flight.values()), None)
+            if oldest is not None and self._call is not None and oldest.deadline <= clock.now():
+                self._timed_out = True
+                self._call.cancel()
+
+    async def _stream(self) -> None:
+        """Runs one stream; raises the KafkaError that ended it."""
+        self._call = produce = self._connection.produce.ProduceStream()
+        self._timed_out = False
+        writer = StreamWriter(produce, self._write(produce))
+        try:
+            async for response in produce:
+                self._complete(response)
+        except grpc.aio.AioRpcError as failure:
+            error = from_rpc_error(failure)
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # in most cases a failure of the transport
+                raise ConnectionLostError(error.message) from None
+            raise error from None
+        except asyncio.CancelledError:
+            if self._timed_out and not _is_cancelled():
+                raise ConnectionLostError("a request timed out") from None
+            raise writer.failure() from None
+        finally:
+            await writer.stop()
+        raise ConnectionLostError("the server ended the stream")
+
+    async def _write(self, produce: Call) -> None:
+        while True:
+            self._wake.clear()
+            ready = self._buffer.drain(clock.now(), flush=self._flushing > 0)
+            if ready:
+                await produce.write(self._request(ready))
+                continue
+            due = self._buffer.next_deadline()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if due is None else due - clock.now()):
+                    await self._wake.wait()
+
+    def _request(self, ready: list[list[PendingBatch]]) -> ProduceStreamRequest:
+        self._last_id += 1
+        now = clock.now()
+        request = ProduceRequest(timeout_ms=self._config.request_timeout_ms)
+        topics: dict[str, ProduceRequest.TopicData] = {}
+        sent: Request = {}
+        for batches in ready:
+            for batch in batches:
+                batch.sent_at = now
+            first = batches[0]
+            if first.topic not in topics:
+                topics[first.topic] = request.topic_data.add(name=first.topic)
+            topics[first.topic].partition_data.add(
+                index=first.partition, records=b"".join(batch.data for batch in batches)
+            )
+            sent[first.topic, first.partition] = batches
+        deadline = now + self._config.request_timeout_ms / 1000
+        self._in_flight[self._last_id] = _Sent(sent, deadline)
+        return ProduceStreamRequest(id=self._last_id, produce=request)
+
+    def _complete(self, response: ProduceStreamResponse) -> None:
+        sent = self._in_flight.pop(response.id).batches
+        for topic in response.produce.responses:
+            for result in topic.partition_responses:
+                batches = sent.pop((topic.name, result.index), None)
+                if batches is None:
+                    continue
+                if result.error_code:
+                    error = KafkaError(ErrorCode(result.error_code), result.error_message)
+                    if error.code in _TOPIC_CHANGED:
+                        self._metadata_loaded_at.pop(topic.name, None)
+                    self._buffer.fail(batches, error, clock.now())
+                else:
+                    self._buffer.complete(batches, result.base_offset, result.log_append_time_ms)
+        self._return_batches(
+            sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The response does not contain the partition.")
+        )
+        self._notify_progress()
+
+    def _return_all(self, error: KafkaError) -> None:
+        in_flight, self._in_flight = self._in_flight, {}
+        for sent in in_flight.values():
+            self._return_batches(sent.batches, error)
+        self._notify_progress()
+
+    def _return_batches(self, sent: Request, error: KafkaError) -> None:
+        for batches in sent.values():
+            self._buffer.fail(batches, error, clock.now())
+
+    def _notify_progress(self) -> None:
+        self._wake.set()
+        self._progress.set()
+
+    async def wait_for_room(self) -> None:
+        """Waits until the buffer accepts more records. Raises KafkaError REQUEST_TIMED_OUT."""
+        try:
+            async with asyncio.timeout(self._longest_block):
+                while self._buffer.full:
+                    await self._wait_for_progress()
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The producer's buffer stayed full.") from None
+
+    @property
+    def _longest_block(self) -> float:
+        return min(self._config.max_block_ms, self._config.delivery_timeout_ms) / 1000
+
+    async def flush(self) -> None:
+        """Sends all batches without lingering and waits until they are complete."""
+        self._flushing += 1
+        self._wake.set()
+        try:
+            mine = set(self._buffer.unconfirmed)
+            while mine & self._buffer.unconfirmed:
+                await self._wait_for_progress()
+        finally:
+            self._flushing -= 1
+
+    async def _wait_for_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
+
+    async def load_metadata(self, topic: str) -> None:
+        """Reads the topic's partition count; retries for a moment if the topic is not known yet."""
+        started = clock.now()
+        deadline = started + self._longest_block
+        wait = self._config.retry_backoff_ms / 1000
+        unknown: KafkaError | None = None
+        while True:
+            try:
+                self._buffer.set_partitions(topic, await self._partitions(topic, deadline))
+            except KafkaError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown = error
+                    deadline = min(deadline, started + _APPEARS_WITHIN)
+                if not error.retriable or clock.now() + wait >= deadline:
+                    raise unknown or error from None
+            else:
+                self._metadata_loaded_at[topic] = clock.now()
+                return
+            await asyncio.sleep(wait)
+
+    async def _partitions(self, topic: str, deadline: float) -> int:
+        remaining = min(max(0.001, deadline - clock.now()), self._config.request_timeout_ms / 1000)
+        response = await call(self._connection.admin.Metadata, MetadataRequest(topics=[topic]), remaining)
+        for found in response.topics:
+            if found.error_code:
+                raise KafkaError(ErrorCode(found.error_code), f"There is no topic {topic!r}.")
+            return len(found.partitions)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
+
+    def needs_metadata(self, topic: str, now: float) -> bool:
+        """Whether the topic's partition count is unknown or too old."""
+        since = self._metadata_loaded_at.get(topic)
+        return since is None or now - since > self._config.metadata_max_age_ms / 1000
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class Publishing:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import grpc
 
-from sharebroker.acks.accumulator import Accumulator, AckBatch
-from sharebroker.aio.stream_writer import StreamWriter
+from sharebroker.aio.connection import StreamWriter
 from sharebroker.client_errors import ConnectionLostError
+from sharebroker.consumer.accumulator import Accumulator, AckBatch
 from sharebroker.consumer.config import LockLost
 from sharebroker_protocol.delivery.v1.delivery_pb2 import AcknowledgementResult, Delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
 from sharebroker_protocol.membership.reconciler import Partitions
-from sharebroker_protocol.records.decode import Decoded, decode
+from sharebroker_protocol.records.batches import Decoded, decode
 from sharebroker_protocol.records.record import AcknowledgeType, Acquisition
 from sharebroker_protocol.rpc_status import from_rpc_error
 

@@ -11,8 +11,7 @@ from sharebroker.aio.connection import Connection
 from sharebroker.aio.consumer_engine import ConsumerEngine
 from sharebroker.blocking.loop_thread import LoopThread
 from sharebroker.client_errors import warn_unclosed
-from sharebroker.consumer.config import ConsumerConfig
-from sharebroker.consumer.poll_batch import RecordResult
+from sharebroker.consumer.config import ConsumerConfig, RecordResult
 from sharebroker.consumer.steps import ConsumerSteps, Steps
 from sharebroker.tracing.application import processing
 from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record

@@ -9,9 +9,9 @@ from typing import Self
 from sharebroker.aio.publishing import Publishing
 from sharebroker.blocking.loop_thread import LoopThread
 from sharebroker.client_errors import warn_unclosed
+from sharebroker.producer.buffer import Publication, RecordMetadata
 from sharebroker.producer.config import ProducerConfig
-from sharebroker.producer.publication import Publication, RecordMetadata
-from sharebroker_protocol.records.batch_builder import Header
+from sharebroker_protocol.records.batches import Header
 
 
 class Producer:

@@ -1,4 +1,4 @@
-"""The command line application and its error handling."""
+"""The command line application, and its error handling."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.cli import consume, groups, probe, produce, state, stdio, topics, trace, verify, work
-from sharebroker.cli.failures import FAILED, explain
+from sharebroker.cli import consume, groups, probe, produce, state, topics, trace, verify, work
 from sharebroker.cli.options import examples
-from sharebroker.cli.output import print_notice
+from sharebroker.cli.output import FAILED, explain, print_notice, replace_closed_streams
 
 MORE_COMMANDS: Final = "sharebroker.commands"
 """Entry point group for commands of other distributions: a Typer, or a function with an optional `epilog`."""
@@ -68,7 +67,7 @@ def main() -> None:
     """Runs the command line. Exits with 1 and one line on stderr after a failure, 2 for wrong usage or set-
     up.
     """
-    stdio.fill()
+    replace_closed_streams()
     try:
         if not set(sys.argv[1:2]) & ({"--version"} | _own_commands()):  # other commands import the server
             _add_other_commands()

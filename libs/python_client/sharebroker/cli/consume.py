@@ -13,11 +13,9 @@ from typing import Annotated, Final
 import typer
 
 from sharebroker.aio.consumer import ShareConsumer
-from sharebroker.cli.failures import FAILED
-from sharebroker.cli.group_session import FromBeginning, on_interrupt, prepare
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
-from sharebroker.cli.output import print_notice
-from sharebroker.cli.records import document, place
+from sharebroker.cli.output import FAILED, print_notice
+from sharebroker.cli.session import FromBeginning, document, on_interrupt, place, prepare
 from sharebroker.client_errors import WakeupError
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol.records.record import AcknowledgeType, Record

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sharebroker.aio.admin import Admin
-from sharebroker.verification.offset_outcomes import RecordLog
 from sharebroker.verification.rules import Evidence, Finding, Kind, start_of, verify
-from sharebroker.verification.runs import Span
+from sharebroker.verification.runs import RecordLog, Span
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse

@@ -11,9 +11,18 @@ import typer
 from sharebroker.admin_model import GroupOffset, MemberDescription
 from sharebroker.aio.admin import EARLIEST, LATEST
 from sharebroker.blocking.admin import Admin
-from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, changes, examples
+from sharebroker.cli.options import (
+    DEFAULT_SERVER,
+    MOST,
+    AsJson,
+    Group,
+    Position,
+    Server,
+    changes,
+    examples,
+    parse_position,
+)
 from sharebroker.cli.output import Column, numbers, print_facts, print_json, print_notice, print_rows
-from sharebroker.cli.positions import Position, parse_position
 from sharebroker_protocol.model import TopicPartition
 
 app = typer.Typer(

@@ -1,10 +1,14 @@
-"""Options shared by commands, and the examples below their help."""
+"""Options shared by commands, positions in a topic, and the examples below a command's help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Final
 
 import typer
+
+from sharebroker.aio.admin import EARLIEST, LATEST
 
 DEFAULT_SERVER: Final = "127.0.0.1:9090"
 MOST: Final = 2**31 - 1
@@ -41,3 +45,31 @@ def settings(assignments: list[str] | None, option: str) -> dict[str, str]:
 def changes(assignments: list[str] | None, unset: list[str] | None, option: str) -> dict[str, str | None]:
     """Returns properties to set, and those to restore to their default (None). Raises typer.BadParameter."""
     return {**settings(assignments, option), **dict.fromkeys(unset or ())}
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """An offset, or a timestamp (milliseconds since the Unix epoch, or EARLIEST, LATEST)."""
+
+    offset: int | None = None
+    timestamp: int | None = None
+
+
+def parse_position(text: str) -> Position:
+    """Parses `earliest`, `latest`, an offset or an ISO 8601 time with zone. Raises typer.BadParameter."""
+    if text in ("earliest", "latest"):
+        return Position(timestamp=EARLIEST if text == "earliest" else LATEST)
+    if text.isdecimal():
+        return Position(offset=int(text))
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise typer.BadParameter(
+            f"{text!r} is not earliest, latest, an offset or a time such as 2026-01-31T08:00:00+00:00.",
+            param_hint="--to",
+        )
+    return Position(
+        timestamp=max(0, round(time.timestamp() * 1000))
+    )  # negative timestamps mean EARLIEST and LATEST

@@ -18,10 +18,10 @@ from sharebroker.blocking.producer import Producer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, settings
 from sharebroker.cli.output import print_json, print_notice
 from sharebroker.cli.reading import Format, Input, read
-from sharebroker.cli.tracing import traced
+from sharebroker.cli.session import traced
+from sharebroker.producer.buffer import Publication
 from sharebroker.producer.config import ProducerConfig
-from sharebroker.producer.publication import Publication
-from sharebroker_protocol.records.batch_builder import Header
+from sharebroker_protocol.records.batches import Header
 
 _UNCONFIRMED: Final = 20_000
 _LINGER_MS: Final = 5

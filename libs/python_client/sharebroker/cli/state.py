@@ -10,9 +10,8 @@ from rich.console import Group as Stack
 from rich.padding import Padding
 
 from sharebroker.blocking.admin import Admin
-from sharebroker.cli.failures import FAILED
 from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, Topic, examples
-from sharebroker.cli.output import Column, console, print_json, print_notice, table
+from sharebroker.cli.output import FAILED, Column, console, print_json, print_notice, table
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 

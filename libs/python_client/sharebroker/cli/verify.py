@@ -10,12 +10,21 @@ import typer
 from rich.progress import Progress
 
 from sharebroker.aio.admin import Admin
-from sharebroker.cli.failures import BAD_USAGE, FAILED, explain
 from sharebroker.cli.group_snapshot import GroupSnapshot, read_snapshots
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server
-from sharebroker.cli.output import Column, console, print_json, print_notice, stderr, table
-from sharebroker.verification.offset_outcomes import OffsetOutcome, OutcomeRun, outcome_runs
+from sharebroker.cli.output import (
+    BAD_USAGE,
+    FAILED,
+    Column,
+    console,
+    explain,
+    print_json,
+    print_notice,
+    stderr,
+    table,
+)
 from sharebroker.verification.rules import Evidence, Finding
+from sharebroker.verification.runs import OffsetOutcome, OutcomeRun, outcome_runs
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicPartition
 

@@ -14,12 +14,9 @@ from typing import Annotated, Final
 import typer
 
 from sharebroker.aio.consumer import ShareConsumer
-from sharebroker.cli.failures import FAILED
-from sharebroker.cli.group_session import FromBeginning, on_interrupt, prepare
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
-from sharebroker.cli.output import print_json, print_notice
-from sharebroker.cli.records import environment, place
-from sharebroker.cli.tracing import traced
+from sharebroker.cli.output import FAILED, print_json, print_notice
+from sharebroker.cli.session import FromBeginning, environment, on_interrupt, place, prepare, traced
 from sharebroker.client_errors import WakeupError
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol.errors import KafkaError

@@ -46,6 +46,21 @@ class AcknowledgementOutcome(NamedTuple):
     """None if the acknowledgement is applied and durable."""
 
 
+class RecordResult(NamedTuple):
+    """The outcome of one record's acknowledgement, as `commit` returns it."""
+
+    topic: str
+    """The name of the topic."""
+    partition: int
+    """The partition number."""
+    offset: int
+    """The record's offset."""
+    kind: AcknowledgeType
+    """The acknowledge type that was sent."""
+    error: KafkaError | None
+    """None if the acknowledgement is applied and durable."""
+
+
 class LockLost(NamedTuple):
     """Offsets whose acquisition lock ended before they were acknowledged (argument of `lock_lost_callback`).
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.batches import CODECS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,17 +7,14 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from sharebroker_protocol import clock
-from sharebroker_protocol.tracing import enabled
-from sharebroker_protocol.tracing.limit import SpanLimit
-from sharebroker_protocol.tracing.sampling import Sampling
+from sharebroker_protocol import clock, tracing
+from sharebroker_protocol.tracing.sampling import Sampling, SpanLimit
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
     from sharebroker_protocol.records.record import Record
-    from sharebroker_protocol.tracing.publishing import RecordTraces
-    from sharebroker_protocol.tracing.tracer import Tracer
+    from sharebroker_protocol.tracing.tracer import RecordTraces, Tracer
 
 _NOTHING: Final = nullcontext()
 
@@ -27,7 +24,7 @@ def record_traces() -> RecordTraces | None:
     tracer = _tracer()
     if tracer is None:
         return None
-    from sharebroker_protocol.tracing.publishing import RecordTraces
+    from sharebroker_protocol.tracing.tracer import RecordTraces
 
     return RecordTraces(tracer)
 
@@ -53,9 +50,9 @@ def traceparent() -> str | None:
 
 def _tracer() -> Tracer | None:
     """Returns the tracer, without importing OpenTelemetry if the application has not imported its SDK."""
-    if enabled.on is None and "opentelemetry.sdk.trace" not in sys.modules:
+    if tracing.on is None and "opentelemetry.sdk.trace" not in sys.modules:
         return None
-    return enabled.on or _of_provider()
+    return tracing.on or _of_provider()
 
 
 def _of_provider() -> Tracer | None:

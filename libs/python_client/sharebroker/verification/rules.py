@@ -8,8 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from sharebroker.verification.offset_outcomes import RecordLog
-from sharebroker.verification.runs import Run, Span, differences, replay
+from sharebroker.verification.runs import RecordLog, Run, Span, differences, replay
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 
 LogRecord = InspectShareGroupStateResponse.LogRecord

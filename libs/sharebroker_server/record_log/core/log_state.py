@@ -1,15 +1,265 @@
-"""The leader's state of its partition's log, as far as it is in memory."""
+"""A leader's state of its partition's log, as far as it is in memory: hot cache, segment index, retention."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.hot_cache import HotCache
-from sharebroker_server.record_log.core.retention import Retention, disposable_before
-from sharebroker_server.record_log.core.segments import Segment, SegmentIndex
+
+
+class HotCache:
+    """All batches from `start` to `end`, at most `limit` bytes (the newest batch always remains).
+
+    Batches are found by bisection on their last offsets. Evicted batches are removed from the list in bulk,
+    so that adding takes constant time on average.
+    """
+
+    __slots__ = ("_batches", "_head", "_lasts", "end", "limit", "size", "start")
+
+    def __init__(self, limit: int, offset: int) -> None:
+        self.limit = limit
+        self.start = offset
+        self.end = offset
+        self.size = 0
+        self._batches: list[StoredBatch] = []
+        self._lasts: list[int] = []
+        self._head = 0
+
+    def add(self, batch: StoredBatch) -> None:
+        """Adds a batch; its offsets must be at `end` or above."""
+        self._batches.append(batch)
+        self._lasts.append(batch.last_offset)
+        self.size += len(batch.data)
+        self.end = batch.last_offset + 1
+        while self.size > self.limit and self._head < len(self._batches) - 1:
+            self._evict()
+        self._compact()
+
+    def read(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
+        """Returns whole batches from the one that contains or follows `offset`: up to `max_bytes`, at least
+        one.
+
+        Returns None if that batch was evicted, and an empty list at the end.
+        """
+        if offset < self.start:
+            return None
+        first = bisect_left(self._lasts, offset, self._head)
+        return select_batches(self._batches, first, max_bytes)
+
+    def batches(self) -> Iterator[StoredBatch]:
+        """Iterates over all batches, oldest first."""
+        return islice(self._batches, self._head, None)
+
+    def droppable_before(self, max_bytes: int) -> int:
+        """Returns the end of the first batches that fit into `max_bytes`; `start` if none fits."""
+        end, remaining = self.start, max_bytes
+        for batch in self.batches():
+            remaining -= len(batch.data)
+            if remaining < 0:
+                break
+            end = batch.last_offset + 1
+        return end
+
+    def floor(self, offset: int) -> int:
+        """Returns the last batch boundary at or below `offset`, which must be between `start` and `end`."""
+        index = bisect_left(self._lasts, offset, self._head)
+        if index == len(self._batches):
+            return min(offset, self.end)
+        return min(offset, self._batches[index].base_offset)
+
+    def drop_before(self, offset: int) -> None:
+        """Removes the batches that end below `offset`."""
+        while self._head < len(self._batches) and self._lasts[self._head] < offset:
+            self._evict()
+        self._compact()
+
+    def _evict(self) -> None:
+        batch = self._batches[self._head]
+        self.size -= len(batch.data)
+        self.start = batch.last_offset + 1
+        self._head += 1
+
+    def _compact(self) -> None:
+        if self._head * 2 > len(self._batches):
+            del self._batches[: self._head]
+            del self._lasts[: self._head]
+            self._head = 0
+
+
+def select_batches(batches: list[StoredBatch], first: int, max_bytes: int) -> list[StoredBatch]:
+    """Returns batches from index `first` until the next would exceed `max_bytes`; at least one if there is
+    one.
+    """
+    end, remaining = first, max_bytes
+    for index in range(first, len(batches)):
+        remaining -= len(batches[index].data)
+        if remaining < 0 and index > first:
+            break
+        end = index + 1
+    return batches[first:end]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Consecutive batches: offsets [base_offset, end_offset), size in bytes, newest timestamp (ms)."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    max_timestamp: int
+
+
+class SegmentIndex:
+    """Closed segments in order, and the open segment to which batches are added.
+
+    A segment closes when it has `max_bytes` or spans `max_ms`. Closed segments remain in `unsaved` until the
+    store has them. Segments lost from there are counted again when the log is opened.
+    """
+
+    __slots__ = ("_closed", "_max_bytes", "_max_ms", "_open", "_opened_ms", "unsaved")
+
+    def __init__(self, closed: Iterable[Segment], max_bytes: int, max_ms: int) -> None:
+        self._closed = list(closed)
+        self._max_bytes = max_bytes
+        self._max_ms = max_ms
+        self._open: Segment | None = None
+        self._opened_ms = 0
+        self.unsaved: list[Segment] = []
+
+    @property
+    def closed_end(self) -> int:
+        """The offset after the last closed segment; 0 without one."""
+        return self._closed[-1].end_offset if self._closed else 0
+
+    def segments(self) -> Sequence[Segment]:
+        """Returns all segments in order, the open one last."""
+        return self._closed if self._open is None else [*self._closed, self._open]
+
+    @property
+    def size(self) -> int:
+        """The size of all segments in bytes; the first segment counts in full, including bytes below the log
+        start.
+        """
+        return sum(segment.size for segment in self.segments())
+
+    def add(self, batch: StoredBatch, now_ms: int) -> None:
+        """Adds a batch; a batch without a timestamp gets `now_ms`.
+
+        The timestamp of a transaction marker does not count.
+        """
+        time = batch.max_timestamp if batch.max_timestamp >= 0 else now_ms
+        segment = self._open
+        if segment is None:
+            self._opened_ms = time
+            segment = Segment(batch.base_offset, batch.base_offset, 0, -1)
+        size = segment.size + len(batch.data)
+        newest = segment.max_timestamp if batch.control else max(segment.max_timestamp, time)
+        self._open = Segment(segment.base_offset, batch.last_offset + 1, size, newest)
+        if size >= self._max_bytes or newest - self._opened_ms >= self._max_ms:
+            self._close(self._open)
+
+    def drop_before(self, offset: int) -> None:
+        """Removes the segments that end at or below `offset`."""
+        del self._closed[: self._below(offset)]
+        self.saved(offset)
+        if self._open is not None and self._open.end_offset <= offset:
+            self._open = None
+
+    def saved(self, offset: int) -> None:
+        """Marks the closed segments up to `offset` as stored."""
+        self.unsaved = [segment for segment in self.unsaved if segment.end_offset > offset]
+
+    def floor(self, offset: int) -> int:
+        """Returns the last end of a closed segment at or below `offset`; 0 without one."""
+        below = self._below(offset)
+        return self._closed[below - 1].end_offset if below else 0
+
+    def first_since(self, timestamp: int) -> int | None:
+        """Returns the base offset of the first segment with a record at or after `timestamp`
+        (ms), or None.
+        """
+        for segment in self.segments():
+            if segment.max_timestamp >= timestamp:
+                return segment.base_offset
+        return None
+
+    def time_around(self, offset: int) -> int:
+        """Returns the newest timestamp (ms) of the segment that contains `offset`, -1 without one."""
+        segments = self.segments()
+        index = bisect_right(segments, offset, key=lambda segment: segment.end_offset)
+        return segments[index].max_timestamp if index < len(segments) else -1
+
+    def newest(self) -> Segment | None:
+        """Returns the first segment with the highest timestamp, None without one."""
+        return max(self.segments(), key=lambda segment: segment.max_timestamp, default=None)
+
+    def _below(self, offset: int) -> int:
+        return bisect_right(self._closed, offset, key=lambda segment: segment.end_offset)
+
+    def _close(self, segment: Segment) -> None:
+        self._closed.append(segment)
+        self.unsaved.append(segment)
+        self._open = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Limits of a topic: `retention_ms` and `retention_bytes` as in Kafka (-1 for none).
+
+    `consumed` is retention.policy=consumed: records that every share group of the topic has finished may be
+    deleted, too.
+    """
+
+    retention_ms: int = 7 * 24 * 3_600_000
+    retention_bytes: int = -1
+    consumed: bool = False
+
+
+def expired_before(segments: Sequence[Segment], hot_cache: HotCache, log_start: int, oldest_ms: int) -> int:
+    """Returns the end of the first segments, and then of the first cached batches, older than `oldest_ms`."""
+    end = log_start
+    for segment in segments:
+        if segment.max_timestamp >= oldest_ms:
+            break
+        end = segment.end_offset
+    for batch in hot_cache.batches() if end >= hot_cache.start else ():
+        if not 0 <= batch.max_timestamp < oldest_ms:  # a batch without a timestamp is as old as its segment
+            break
+        end = max(end, batch.last_offset + 1)
+    return end
+
+
+def oversized_before(segments: Sequence[Segment], hot_cache: HotCache, max_bytes: int) -> int:
+    """Returns the last known batch boundary that leaves at least `max_bytes`.
+
+    The result is exact to the batch within the hot cache and to the segment before it; 0 if all is needed.
+    """
+    # Count from the end: the first segment may be partly deleted.
+    excess = hot_cache.size - max_bytes
+    if excess >= 0:
+        return hot_cache.droppable_before(excess)
+    for segment in reversed(segments):
+        if segment.end_offset <= hot_cache.start:
+            excess += segment.size
+            if excess >= 0:
+                return segment.base_offset
+    return 0
+
+
+def disposable_before(
+    retention: Retention, segments: Sequence[Segment], hot_cache: HotCache, log_start: int, now_ms: int
+) -> int:
+    """Returns the offset below which time and size permit deletion; never below `log_start`."""
+    ends = [log_start]
+    if retention.retention_ms >= 0:
+        ends.append(expired_before(segments, hot_cache, log_start, now_ms - retention.retention_ms))
+    if retention.retention_bytes >= 0:
+        ends.append(oversized_before(segments, hot_cache, retention.retention_bytes))
+    return max(ends)
 
 
 @dataclass(frozen=True, slots=True)

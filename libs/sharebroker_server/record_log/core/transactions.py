@@ -5,12 +5,15 @@ Source: Kafka's ProducerStateManager, TransactionIndex and `UnifiedLog.lastStabl
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sharebroker_server.record_log.core.batch import BatchHeader
+from crc32c import crc32c
+
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, LENGTH_STARTS, BatchHeader, StoredBatch
 from sharebroker_server.record_log.core.producers import (
     Marker,
     ProducerState,
@@ -180,3 +183,105 @@ def aborted_spans(
             for transaction in aborted
         ):
             yield first, last
+
+
+_HEADER: Final = struct.Struct(">qiibI")
+_CHECKED: Final = struct.Struct(">hiqqqhii")
+_RECORD: Final = struct.Struct(">bbbbbhhbhib")
+
+_CONTROL_AND_TRANSACTIONAL: Final = 0x30
+_MAGIC: Final = 2
+_ABORT, _COMMIT = 0, 1
+
+
+def marker_batch(marker: Marker, offset: int, leader_epoch: int, now_ms: int) -> StoredBatch:
+    """Returns a batch with one record: key (version, type), value (version, coordinator epoch)."""
+    kind = _COMMIT if marker.commit else _ABORT
+    record = _RECORD.pack(
+        # Lengths are zigzag varints: twice the value.
+        2 * (_RECORD.size - 1), 0, 0, 0,
+        2 * 4, 0, kind,
+        2 * 6, 0, marker.coordinator_epoch,
+        0,
+    )  # fmt: skip
+    header = (marker.producer_id, marker.producer_epoch, -1, 1)
+    checked = _CHECKED.pack(_CONTROL_AND_TRANSACTIONAL, 0, now_ms, now_ms, *header) + record
+    length = HEADER_SIZE + len(record) - LENGTH_STARTS
+    data = _HEADER.pack(offset, length, leader_epoch, _MAGIC, crc32c(checked)) + checked
+    return StoredBatch(offset, offset, data, now_ms, control=True)
+
+
+_FORMAT: Final = 0
+_MAX_OFFSET: Final = 1 << 63
+_PRODUCER: Final = struct.Struct(">Bhqqqi")
+_SENT: Final = struct.Struct(">iiqqq")
+_ABORTED: Final = struct.Struct(">Bqqqq")
+
+
+def producer_name(producer_id: int) -> str:
+    """Returns the name of a producer's snapshot."""
+    return f"p{producer_id}"
+
+
+def aborted_name(transaction: AbortedTransaction) -> str:
+    """Returns the name of an aborted transaction's entry."""
+    return f"a{transaction.last_offset}"
+
+
+def snapshots_of_draft(draft: Draft) -> dict[str, bytes]:
+    """Returns the snapshots to write together with the batches of a draft."""
+    return _packed(draft.producers, draft.aborted)
+
+
+def snapshots_of(transactions: Transactions) -> dict[str, bytes]:
+    """Returns the snapshots of the whole durable state."""
+    return _packed(transactions.producers(), transactions.aborted_before(_MAX_OFFSET))
+
+
+def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
+    """Returns the state that the snapshots of a partition contain.
+
+    Raises:
+        ValueError: a snapshot has an unknown format version.
+    """
+    producers, aborted = dict[int, ProducerState](), list[AbortedTransaction]()
+    for name, snapshot in snapshots.items():
+        if snapshot[0] != _FORMAT:
+            raise ValueError(f"producer snapshot {name} has unknown format {snapshot[0]}")
+        if name.startswith("p"):
+            producers[int(name[1:])] = _unpack(snapshot)
+        else:
+            aborted.append(AbortedTransaction(*_ABORTED.unpack(snapshot)[1:]))
+    return Transactions(producers, aborted)
+
+
+def snapshot_names(producer_ids: Iterable[int], aborted: Iterable[AbortedTransaction] = ()) -> list[str]:
+    """Returns the names of snapshots to delete."""
+    return [*map(producer_name, producer_ids), *map(aborted_name, aborted)]
+
+
+def _packed(
+    producers: Mapping[int, ProducerState], aborted: Iterable[AbortedTransaction]
+) -> dict[str, bytes]:
+    snapshots = {producer_name(id_): _pack(state) for id_, state in producers.items()}
+    return snapshots | {
+        aborted_name(transaction): _ABORTED.pack(_FORMAT, *transaction) for transaction in aborted
+    }
+
+
+def _pack(state: ProducerState) -> bytes:
+    head = _PRODUCER.pack(
+        _FORMAT,
+        state.epoch,
+        state.timestamp,
+        state.transaction_start,
+        state.marker,
+        state.coordinator_epoch,
+    )
+    return head + b"".join(_SENT.pack(*sent) for sent in state.batches)
+
+
+def _unpack(snapshot: bytes) -> ProducerState:
+    _, epoch, timestamp, start, marker, coordinator_epoch = _PRODUCER.unpack_from(snapshot)
+    batches = tuple(map(SentBatch._make, _SENT.iter_unpack(snapshot[_PRODUCER.size :])))
+    return ProducerState(epoch, batches, timestamp, start, marker, coordinator_epoch)

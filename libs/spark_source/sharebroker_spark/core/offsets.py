@@ -85,3 +85,46 @@ def _ranges(topics: Mapping[str, Mapping[str, Sequence[Sequence[int]]]]) -> Iter
         for partition, spans in partitions.items():
             for first, last, count in spans:
                 yield Range(topic, int(partition), first, last, count)
+
+
+def split_into_tasks(ranges: Sequence[Range], records_per_task: int, min_tasks: int) -> list[list[Range]]:
+    """Returns tasks of almost equal size, none with more than `records_per_task` offsets, in order.
+
+    There are at least `min_tasks` tasks if there are enough offsets. A partition may be split over many
+    tasks, and a task may read many partitions.
+    """
+    remaining = sum(offset_range.size for offset_range in ranges)
+    count = min(remaining, max(min_tasks, -(-remaining // records_per_task)))
+    tasks: list[list[Range]] = []
+    stack = list(reversed(ranges))
+    while count:
+        size = -(-remaining // count)
+        tasks.append(_pop_offsets(stack, size))
+        remaining, count = remaining - size, count - 1
+    return tasks
+
+
+def _pop_offsets(stack: list[Range], size: int) -> list[Range]:
+    """Removes the next `size` offsets from the end of a stack of ranges."""
+    popped = []
+    while size:
+        offset_range = stack.pop()
+        if offset_range.size > size:
+            stack.append(offset_range._replace(first=offset_range.first + size))
+            offset_range = offset_range._replace(last=offset_range.first + size - 1)
+        popped.append(offset_range)
+        size -= offset_range.size
+    return popped
+
+
+def unreached(ends: Mapping[Partition, int], ranges: Iterable[Range]) -> dict[Partition, int]:
+    """Returns the partitions whose log end, as of the start of the run, is not planned yet.
+
+    Planned offsets of a partition ascend: once a range reaches the end, no offset before it remains.
+    """
+    reached = {
+        (offset_range.topic, offset_range.partition)
+        for offset_range in ranges
+        if offset_range.last >= ends.get(offset_range[:2], 0) - 1
+    }
+    return {partition: end for partition, end in ends.items() if partition not in reached}

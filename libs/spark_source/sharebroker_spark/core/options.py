@@ -1,4 +1,4 @@
-"""The options of the format, validated before a query starts."""
+"""The options of both formats, validated before a query starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
 from sharebroker_spark.core.fields import check_fields
-from sharebroker_spark.core.offsets import Partition
+from sharebroker_spark.core.offsets import Partition, Range
 
 _PORT: Final = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
 """1 to 65535."""
@@ -227,3 +227,66 @@ def _choice(name: str, text: str | None) -> str:
     if value not in allowed:
         raise OptionError(f"option {name} is {text!r}; it must be {' or '.join(allowed)}")
     return value
+
+
+_CHOICES: Final = ("fail", "wait")
+"""The first choice is the default: a user waits for the result of a table."""
+STATE_NAMES: Final = ("bootstrap", "groups", "topics", "onUnavailable")
+
+
+@dataclass(frozen=True, slots=True)
+class StateOptions:
+    """The groups and topics to read; empty: all."""
+
+    bootstrap: str
+    groups: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    waits: bool = False
+
+
+def state_options(given: Mapping[str, str]) -> StateOptions:
+    """Returns the options. Raises OptionError."""
+    lower = {name.lower(): value.strip() for name, value in given.items()}
+    unknown = sorted(lower.keys() - {name.lower() for name in STATE_NAMES} - {"path"})
+    if unknown:
+        raise OptionError(f"unknown option {unknown[0]}; the options are {', '.join(STATE_NAMES)}")
+    bootstrap = address_of(lower)
+    choice = lower.get("onunavailable", _CHOICES[0]).lower()
+    if choice not in _CHOICES:
+        raise OptionError(f"option onUnavailable is {choice!r}; it must be {' or '.join(_CHOICES)}")
+    return StateOptions(bootstrap, _names(lower, "groups"), _names(lower, "topics"), choice == "wait")
+
+
+def _names(lower: Mapping[str, str], option: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (name.strip() for name in lower.get(option, "").split(",")))))
+
+
+def snapshot(
+    spans: Mapping[Partition, tuple[int, int]],
+    starting: Mapping[Partition, int],
+    ending: Mapping[Partition, int],
+) -> list[Range]:
+    """Returns the ranges of a table, from logs (first offset, end offset) and the requested bounds.
+
+    Requested offsets that were deleted are included, so that the read detects the loss. Raises OptionError
+    for an unknown partition, and for an offset beyond the log end.
+    """
+    for part in {**starting, **ending}:
+        if part not in spans:
+            raise OptionError(
+                f"option startingOffsets or endingOffsets names {part[0]}-{part[1]}, which does not exist"
+            )
+    bounds = {
+        part: (starting.get(part, first), ending.get(part, end)) for part, (first, end) in spans.items()
+    }
+    for (topic, partition), (first, end) in bounds.items():
+        if end > spans[topic, partition][1]:
+            raise OptionError(
+                f"option endingOffsets ends {topic}-{partition} at {end}, beyond its log end "
+                f"{spans[topic, partition][1]}"
+            )
+        if first > end and (topic, partition) in starting:
+            raise OptionError(
+                f"option startingOffsets starts {topic}-{partition} at {first}, beyond its end {end}"
+            )
+    return [Range(*part, first, end - 1) for part, (first, end) in sorted(bounds.items()) if first < end]

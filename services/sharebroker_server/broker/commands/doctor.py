@@ -11,9 +11,8 @@ import typer
 
 from sharebroker.aio.admin import Admin
 from sharebroker.aio.connection import call
-from sharebroker.cli.failures import FAILED
 from sharebroker.cli.options import AsJson, examples
-from sharebroker.cli.output import Column, print_notice, print_rows
+from sharebroker.cli.output import FAILED, Column, print_notice, print_rows
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -33,17 +32,16 @@ from sharebroker_server.broker.core.diagnosis import (
     of_versions,
 )
 from sharebroker_server.broker.settings import parse_config
-from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.link.errors import RedisError, RedisRefused
-from sharebroker_server.redis_link.link.link import LinkSettings
-from sharebroker_server.redis_link.link.port import Link
-from sharebroker_server.redis_link.topology.connect import connect
-from sharebroker_server.redis_link.topology.redis_url import Server
+from sharebroker_server.redis_link.link import LinkSettings
+from sharebroker_server.redis_link.links import connect
+from sharebroker_server.redis_link.port import Link, RedisError, RedisRefused
+from sharebroker_server.redis_link.server import Server
+from sharebroker_server.routing.router import GATEWAY, ROLES
 
 if TYPE_CHECKING:
     from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerAsyncStub

@@ -13,6 +13,7 @@ from sharebroker.cli.options import examples
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.tracing.settings import read as read_telemetry
 from sharebroker_server.broker.logs import configure_logging
+from sharebroker_server.broker.observability import log_unknown_variables
 from sharebroker_server.broker.process import run
 from sharebroker_server.broker.settings import (
     CLOSED,
@@ -26,8 +27,7 @@ from sharebroker_server.broker.settings import (
     parse_roles,
     parse_tls,
 )
-from sharebroker_server.broker.tracing_setup import log_unknown_variables
-from sharebroker_server.gateway.kafka.dispatch.features import parse_features
+from sharebroker_server.gateway.kafka.call import parse_features
 
 _EXAMPLES = (
     "sharebroker serve",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
@@ -15,15 +16,14 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.catalog.config_views import describe
 from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.catalog.records import ConfigResource, ResourceType, Topic
-from sharebroker_server.cluster.router import GROUP_COORDINATOR, SHARE_COORDINATOR
 from sharebroker_server.gateway.admin.topics import create_on_demand
-from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import NAMED_WITHIN
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
-from sharebroker_server.rpc.partition_errors import refusal, wire
+from sharebroker_server.routing.router import GROUP_COORDINATOR, SHARE_COORDINATOR
+from sharebroker_server.rpc.errors import refusal, wire
 
 if TYPE_CHECKING:
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (

@@ -1,6 +1,6 @@
 """Internal topics for Kafka clients: each partition is a shard of the share or the group coordinator.
 
-They are read-only. `sharebroker_server.catalog.internal_topics` has their names and ids. Every gateway serves
+They are read-only. `sharebroker_server.catalog.names` has their names and ids. Every gateway serves
 all partitions.
 """
 
@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.catalog.internal_topics import IDS, OFFSETS_TOPIC_ID, internal_topic
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, OFFSETS_TOPIC_ID, internal_topic
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.clients.deadline import MOVED_COORDINATOR, Deadline
+from sharebroker_server.gateway.clients.coordinators import MOVED_COORDINATOR
 from sharebroker_server.gateway.config import SHARD_LOG_PATIENCE
 from sharebroker_server.gateway.context import Gateway
 
@@ -25,7 +26,7 @@ Found = pb.FindShareGroupStateOffsetResponse
 
 def topics(gateway: Gateway) -> list[Topic]:
     """Returns the internal topics in the format of the catalog."""
-    return [topic(gateway, name) for name in IDS]
+    return [topic(gateway, name) for name in INTERNAL_TOPIC_IDS]
 
 
 def topic(gateway: Gateway, name: str) -> Topic:

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.internal_topics import check_not_internal
+from sharebroker_server.catalog.names import check_not_internal
 from sharebroker_server.catalog.records import ConfigResource, ResourceType, Topic
-from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import OTHERS_SEE_WITHIN, VISIBLE_WITHIN
 from sharebroker_server.gateway.context import Gateway
 

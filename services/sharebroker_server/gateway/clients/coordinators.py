@@ -1,12 +1,18 @@
-"""Calls to the coordinators of groups, share state and transactions, and to the owner of the catalog."""
+"""Calls to the coordinators of groups, share state and transactions, and to the owner of the catalog.
+
+A call that does not find the coordinator is retried until its deadline.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from sharebroker_server.cluster.router import Router
-from sharebroker_server.gateway.clients.deadline import Deadline, retry_until_found
+from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import doubling
+from sharebroker_server.routing.router import Router
 
 if TYPE_CHECKING:
     from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
@@ -21,6 +27,61 @@ if TYPE_CHECKING:
     )
 
 T = TypeVar("T")
+
+MOVED_COORDINATOR: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""Errors of a coordinator that moved or is still loading: a retry soon may succeed."""
+
+_FIRST_DELAY: Final = 0.01
+_LONGEST_DELAY: Final = 0.5
+
+
+class Backoff:
+    """Pauses that double, within a deadline."""
+
+    __slots__ = ("_deadline", "_pauses")
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._pauses = doubling(_FIRST_DELAY, _LONGEST_DELAY)
+
+    async def pause(self) -> bool:
+        """Waits for the next pause; returns False at once if the deadline is sooner."""
+        pause = next(self._pauses)
+        if self._deadline.remaining() <= pause:
+            return False
+        await asyncio.sleep(pause)
+        return True
+
+
+async def retry_until_found(
+    attempt: Callable[[float], Awaitable[T]], forget: Callable[[], None], deadline: Deadline
+) -> T:
+    """Calls `attempt(remaining seconds)` until it finds the coordinator; `forget` drops a stale one.
+
+    Raises the KafkaError of the last attempt.
+    """
+    backoff = Backoff(deadline)
+    while True:
+        try:
+            return await attempt(deadline.remaining())
+        except KafkaError as error:
+            if error.code not in MOVED_COORDINATOR:
+                raise
+            forget()
+            if not await backoff.pause():
+                raise
+
+
+def raise_moved(code: int, message: str) -> None:
+    """Raises the error of a response if the coordinator moved, so that `retry_until_found` retries."""
+    if code in MOVED_COORDINATOR:
+        raise KafkaError(ErrorCode(code), message)
 
 
 class Coordinators:

@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.cluster.router import LeaderPeer, Router
-from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
-from sharebroker_server.rpc.remote import NOT_SENT
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.gateway.clients.coordinators import Backoff
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
     AckResult,
@@ -29,7 +28,9 @@ from sharebroker_server.share_calls.values import (
     ReconcileResult,
     RecordsWatch,
 )
-from sharebroker_server.share_calls.watches import JointWatch
+from sharebroker_server.leader_calls.watches import JointWatch
+from sharebroker_server.routing.router import LeaderPeer, Router
+from sharebroker_server.rpc.stubs import NOT_SENT
 
 if TYPE_CHECKING:
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (

@@ -8,9 +8,9 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AcquiredRange
 from sharebroker_protocol.records import record as records
-from sharebroker_protocol.records.decode import Unreadable, decode
+from sharebroker_protocol.records.batches import Unreadable, decode
 from sharebroker_protocol.records.record import AcknowledgementSink, Record
-from sharebroker_server.share_calls.values import AcquireResult
+from sharebroker_server.leader_calls.values import AcquireResult
 
 OWN_ID: Final = 2**64 - 1
 """Id of acknowledgements that the gateway sends for offsets without a readable record."""

@@ -18,7 +18,7 @@ that does not read blocks `forward`; then the client is not read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from typing import Final
 
@@ -26,24 +26,24 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
-from sharebroker_server.aio.backoff import doubling
-from sharebroker_server.aio.tasks import Tasks
+from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.gateway.clients.leaders import moved
 from sharebroker_server.gateway.config import CLOSE_TIMEOUT, REBALANCE_INTERVAL, UNSENT_MESSAGES
 from sharebroker_server.gateway.consume.decode import OWN_ID, decoded
-from sharebroker_server.gateway.consume.leader_stream import LeaderStream, lost_results
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.credit import CreditSplit, Grants
 from sharebroker_server.gateway.send_queue import SendQueue
-from sharebroker_server.share_calls.messages import fill_delivered, fill_results
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.messages import fill_delivered, fill_results
+from sharebroker_server.leader_calls.values import (
     AcquireResult,
     DeliverInput,
     DeliverOpen,
     DeliverOutput,
     Delivery,
+    LostRange,
     StreamAckResult,
 )
+from sharebroker_server.routing.router import LeaderPeer
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 1.0
@@ -289,3 +289,48 @@ def _never_delivered(ack: delivery.Acknowledgement) -> StreamAckResult:
         ErrorCode.INVALID_RECORD_STATE,
         "No record of this partition is held by this stream.",
     )
+
+
+_LAST_OFFSET: Final = 2**63 - 1
+_LEADER_FAILED: Final = "The leader failed; it may or may not have applied this."
+
+
+class LeaderStream:
+    """Adds to a `DeliverStream` the partitions that it serves now, and those that it ever served."""
+
+    __slots__ = ("_served", "finished", "owner", "partitions", "stream")
+
+    def __init__(self, peer: LeaderPeer, opening: DeliverOpen) -> None:
+        self.owner = peer.member.owner
+        self.stream = peer.calls.deliver(opening)
+        self.partitions: frozenset[TopicIdPartition] = frozenset()
+        self.finished = False
+        self._served: set[TopicIdPartition] = set()
+
+    async def serve(self, partitions: frozenset[TopicIdPartition]) -> None:
+        """Replaces the partitions to deliver from. The first call opens the stream."""
+        self.partitions = partitions
+        self._served |= partitions
+        await self.stream.send(DeliverInput(partitions))
+
+    def finish(self) -> None:
+        """Half-closes the stream; the leader completes what is pending and ends it."""
+        self.finished = True
+        self.stream.finish()
+
+    def close(self) -> DeliverOutput:
+        """Ends the stream after its leader failed; returns the lost locks and the results to report."""
+        self.finished = True
+        self.stream.close()
+        lost = [LostRange(*part, 0, _LAST_OFFSET) for part in sorted(self._served)]
+        results = [_lost_result(ack_id) for ack_id in self.stream.unanswered()]
+        return DeliverOutput([], results, lost, [])
+
+
+def lost_results(acks: Iterable[delivery.Acknowledgement]) -> DeliverOutput:
+    """The results of acknowledgements whose leader has failed."""
+    return DeliverOutput([], [_lost_result(ack.id) for ack in acks], [], [])
+
+
+def _lost_result(ack_id: int) -> StreamAckResult:
+    return StreamAckResult(ack_id, 0, _LAST_OFFSET, ErrorCode.NOT_LEADER_OR_FOLLOWER, _LEADER_FAILED)

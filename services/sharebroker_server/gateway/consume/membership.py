@@ -7,15 +7,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_protocol.membership.heartbeat import LEAVE_EPOCH, HeartbeatRequest, HeartbeatResponse
-from sharebroker_protocol.membership.machine import Membership, MembershipSettings
+from sharebroker_protocol.membership.machine import (
+    LEAVE_EPOCH,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Membership,
+    MembershipSettings,
+)
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.clients.coordinators import Coordinators
-from sharebroker_server.gateway.clients.deadline import Deadline, raise_moved
+from sharebroker_server.gateway.clients.coordinators import Coordinators, raise_moved
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
-from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 
 if TYPE_CHECKING:
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
-from sharebroker_protocol.clock import now
+from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_GAP as GAP
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.names import check_group_id
-from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import MAX_ACQUIRE_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
 from sharebroker_server.gateway.consume.decode import decoded
 from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import (
     RENEW,
     batches_refusal,
@@ -26,9 +26,8 @@ from sharebroker_server.gateway.core.validation import (
     check_topic_names,
     refused,
 )
-from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart, AckResult
+from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
+from sharebroker_server.rpc.errors import wire
 
 Decision = pb.AcknowledgeRequest.Decision
 _KAFKA_GAP: Final = 0

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
-from sharebroker_server.gateway.kafka.dispatch.call import Api
+from sharebroker_server.gateway.kafka.api_table import APIS
+from sharebroker_server.gateway.kafka.call import Api
 from sharebroker_server.kafka_wire.schema import api_schema
 
 DOCUMENT: Final = Path(__file__).parents[4] / "docs" / "kafka-compatibility.md"

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.gateway.admin.topics import create_on_demand
-from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import MAX_PUBLISH_RECORDS
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import refused
-from sharebroker_server.gateway.produce.record_batching import PartitionBatches, by_partition
-from sharebroker_server.gateway.produce.record_traces import publish_traces
-from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
+from sharebroker_server.gateway.produce.record_batching import PartitionBatches, by_partition, publish_traces
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 
 
 async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadline) -> pb.PublishResponse:

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Sequence
 from random import randrange
 from typing import TYPE_CHECKING
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.cluster.router import TRANSACTIONS
-from sharebroker_server.gateway.clients.deadline import Deadline, raise_moved, retry_until_found
+from sharebroker_server.gateway.clients.coordinators import raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.rpc.partition_errors import refusal
+from sharebroker_server.routing.router import TRANSACTIONS
+from sharebroker_server.rpc.errors import refusal
 
 if TYPE_CHECKING:
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (

@@ -1,24 +1,26 @@
-"""ShareAcknowledge, and what it shares with ShareFetch: acknowledgements of a session, and its end."""
+"""ShareAcknowledge, and what it shares with ShareFetch: acknowledgements of a session, and the session's end.
+
+A session ends by a request, with its connection, or because `SessionReaper` evicts it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from sharebroker_protocol.clock import now
+from sharebroker_protocol.cancellation import end
+from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.names import check_group_id
-from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.fetch import begin_acknowledge
-from sharebroker_server.gateway.core.sessions import Session
+from sharebroker_server.gateway.core.share_sessions import Session, SessionKey, begin_acknowledge
 from sharebroker_server.gateway.core.validation import batches_refusal, check_member_id
-from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.messages import partition_messages
-from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart, AckResult
+from sharebroker_server.leader_calls.messages import partition_messages
+from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 
 AckResults = Mapping[TopicIdPartition, KafkaError | None]
 Acks = Mapping[TopicIdPartition, Sequence[AckBatch]]
@@ -105,3 +107,31 @@ async def _release(gateway: Gateway, session: Session) -> None:
             session_id=session.id,
         )
         await peer.stub.ReleaseMember(request, timeout=REQUEST_TIMEOUT)
+
+
+_LONGEST_PAUSE: Final = 30.0
+
+
+class SessionReaper:
+    """Ends a session `connections.max.idle.ms` after its last request, or up to a tenth of that later."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._idle = gateway.config.connections_max_idle_ms / 1000
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Starts the task; does nothing if connections may be idle indefinitely (-1)."""
+        if self._idle > 0:
+            self._task = asyncio.create_task(self._run(), name="share session reaper")
+
+    async def stop(self) -> None:
+        """Ends the task."""
+        if self._task is not None:
+            await end([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(min(max(self._idle / 10, 0.1), _LONGEST_PAUSE))
+            for session in self._gateway.sessions.expire(now() - self._idle):
+                end_session(self._gateway, session)

@@ -11,7 +11,7 @@ import structlog
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.clients.markers import TIMEOUT, Markers
 from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT, Transaction
 
@@ -27,7 +27,7 @@ _DONE: Final = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class Coordinators(Protocol):
-    """Finds group coordinators (`sharebroker_server.cluster.router`)."""
+    """Finds group coordinators (`sharebroker_server.routing.router`)."""
 
     async def group_coordinator(self, shard: int) -> Stub:
         """Returns the stub of a shard's group coordinator. Raises KafkaError."""

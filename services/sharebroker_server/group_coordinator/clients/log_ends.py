@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.cluster.router import Peer
+from sharebroker_server.routing.router import Peer
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
@@ -46,7 +46,7 @@ class LogEnds(Protocol):
 
 
 class Leaders(Protocol):
-    """Finds leaders (`sharebroker_server.cluster.router`)."""
+    """Finds leaders (`sharebroker_server.routing.router`)."""
 
     async def leader(self, topic_id: str, partition: int) -> Peer[SharePartitionLeaderServiceAsyncStub]:
         """Returns the leader of a partition. Raises KafkaError."""

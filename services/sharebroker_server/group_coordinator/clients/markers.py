@@ -11,9 +11,9 @@ import structlog
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.cluster.router import Peer
 from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT, Transaction
 from sharebroker_server.group_coordinator.core.view import ClusterView
+from sharebroker_server.routing.router import Peer
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
@@ -41,7 +41,7 @@ class Markers(Protocol):
 
 
 class Leaders(Protocol):
-    """Finds leaders (`sharebroker_server.cluster.router`)."""
+    """Finds leaders (`sharebroker_server.routing.router`)."""
 
     async def leader(self, topic_id: str, partition: int) -> Peer[Stub]:
         """Returns the leader of a partition. Raises KafkaError."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import get_args
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.compaction.live_keys import LiveKeys
+from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core.commands import (
     AlterOffsets,

@@ -10,7 +10,7 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from sharebroker_server.group_coordinator.core.commands import GroupDescription, Heartbeat, HeartbeatReply
 from sharebroker_server.group_coordinator.core.share_groups.model import Assignment
 from sharebroker_server.group_coordinator.core.view import ClusterView
-from sharebroker_server.rpc.partition_errors import refusal
+from sharebroker_server.rpc.errors import refusal
 
 NO_OPERATIONS = -(1 << 31)
 """Kafka's value for authorized operations that were not requested, or of a server without ACLs."""

@@ -19,8 +19,7 @@ from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import
     GroupCoordinatorServiceServicer,
 )
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as log_pb
-from sharebroker_server.aio.tasks import Tasks
-from sharebroker_server.cluster.transaction_check import TransactionCheck
+from sharebroker_server.aio import Tasks
 from sharebroker_server.coordinator_runtime.machine import Effect
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnds
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
@@ -54,6 +53,7 @@ from sharebroker_server.group_coordinator.service.share_groups.membership import
 from sharebroker_server.group_coordinator.service.share_groups.metrics import GroupMetrics
 from sharebroker_server.group_coordinator.service.share_groups.share_states import ShareStates
 from sharebroker_server.persister.port import Persister
+from sharebroker_server.routing.transaction_check import TransactionCheck
 
 _log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from typing import Final
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
 from sharebroker_server.kafka_wire.encoder import put_uvarint
-from sharebroker_server.kafka_wire.topic_ids import id_bytes
+from sharebroker_server.kafka_wire.message_classes import id_bytes
 from sharebroker_server.shard_topic.batches import KafkaRecord
 
 OFFSET_COMMIT: Final = 1

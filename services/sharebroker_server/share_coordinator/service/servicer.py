@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
     ShareCoordinatorServiceServicer,
 )
-from sharebroker_protocol.tracing import enabled
 from sharebroker_server.coordinator_runtime.hashing import shard_of
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.persister.port import Begun, Changes
-from sharebroker_server.rpc.partition_errors import refusal
+from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.shard_topic.reading import fetch, find_offset
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.core.commands import (
@@ -207,8 +207,8 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         key, index = self._existing(group_id, topic_id, partition)
         request = command(key)
         written = self._host.shard(index).submit(request, timeout=self._timeout)
-        if enabled.on is not None and isinstance(request, Write):
-            trace_write(enabled.on, written, request)
+        if tracing.on is not None and isinstance(request, Write):
+            trace_write(tracing.on, written, request)
         return written
 
     def _existing(self, group_id: str, topic_id: str, partition: int) -> tuple[SharePartitionKey, int]:

@@ -1,7 +1,7 @@
 """Acknowledgements: validates a request, checks that the member holds the records, and marks the runs.
 
 Marking changes no state: a run refers to the transition that waits for the share coordinator (see
-`core.partition`). Renewals are collected, and take effect at once if the whole request is valid.
+`core.share_partition`). Renewals are collected, and take effect at once if the whole request is valid.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import AckBatch, AckType, RecordState
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
     ARCHIVED,
@@ -23,13 +24,12 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     Run,
     Transition,
 )
-from sharebroker_server.share_partition_leader.core.states import (
+from sharebroker_server.share_partition_leader.core.transitions import (
     EVENT_OF_ACK,
     TRANSITIONS,
-    Event,
+    RecordEvent,
     after_failed_delivery,
 )
-from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
 
 _RENEW = int(AckType.RENEW)
 _RELEASE = int(AckType.RELEASE)
@@ -192,7 +192,9 @@ class Acknowledgement:
             transition.runs.append(run)
 
     def _after_release(self, run: Run) -> RecordState:
-        return after_failed_delivery(Event.RELEASE, run.delivery_count, self._settings.delivery_count_limit)
+        return after_failed_delivery(
+            RecordEvent.RELEASE, run.delivery_count, self._settings.delivery_count_limit
+        )
 
     def _renew(self, run: Run, lock: Lock) -> None:
         if not self._settings.renew_enabled:
@@ -200,8 +202,8 @@ class Acknowledgement:
         self.renewed.append((run, lock))
 
 
-def _count_archived(transition: Transition, event: Event, run: Run) -> None:
-    if event is Event.REJECT:
+def _count_archived(transition: Transition, event: RecordEvent, run: Run) -> None:
+    if event is RecordEvent.REJECT:
         transition.rejected += run.size
     else:
         transition.gaps += run.size

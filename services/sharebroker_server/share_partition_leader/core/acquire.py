@@ -15,15 +15,22 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from sharebroker_protocol.model import AcquiredRange, AcquireMode
-from sharebroker_server.share_partition_leader.core.in_flight import ACQUIRED, AVAILABLE, Batch, InFlight, Run
-from sharebroker_server.share_partition_leader.core.locks import Locks
-from sharebroker_server.share_partition_leader.core.states import TRANSITIONS, Event
-from sharebroker_server.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.events import (
+    AcquireRequest,
+    LogBatch,
+    SharePartitionSettings,
+)
+from sharebroker_server.share_partition_leader.core.in_flight import (
+    ACQUIRED,
+    AVAILABLE,
+    Batch,
+    InFlight,
+    Locks,
+    Run,
+)
+from sharebroker_server.share_partition_leader.core.transitions import TRANSITIONS, RecordEvent
 
 _RECORD_LIMIT = AcquireMode.RECORD_LIMIT
-
-LogBatch = tuple[int, int]
-"""Base offset and last offset of a record batch."""
 
 
 def room_for(
@@ -71,7 +78,7 @@ class Acquisition:
         self.count = 0
         # The log no longer has the offsets between the fetch offset and the first batch.
         if log_batches[0][0] > fetch_offset:
-            in_flight.archive(fetch_offset, log_batches[0][0] - 1, Event.COMPACT)
+            in_flight.archive(fetch_offset, log_batches[0][0] - 1, RecordEvent.COMPACT)
         self._base = max(log_batches[0][0], in_flight.start)
         self._room, self._last = room_for(
             in_flight, request, settings.max_record_locks, fetch_offset, log_batches[-1][1]
@@ -179,7 +186,7 @@ class Acquisition:
         first = max(self._in_flight.runs[index].first, self._base)
         index = self._in_flight.split_at(index, first, min(self._last, first + quota - 1))
         run = self._in_flight.runs[index]
-        run.state = TRANSITIONS[run.state, Event.ACQUIRE]
+        run.state = TRANSITIONS[run.state, RecordEvent.ACQUIRE]
         run.delivery_count += 1
         run.lock = self._lock
         self._add_range(run)

@@ -7,18 +7,28 @@ another write can still be rolled back, so the start offset that is sent never p
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import Final
 
-from sharebroker_protocol.model import StateBatch, StateWrite
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
+from sharebroker_server.share_partition_leader.core.events import (
+    Completed,
+    Effects,
+    LoadedState,
+    LostLock,
+    Reply,
+)
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACKNOWLEDGED,
+    ACQUIRED,
     AVAILABLE,
     DELAYED_RELEASE,
+    Batch,
     InFlight,
     Lock,
     Run,
     Transition,
 )
-from sharebroker_server.share_partition_leader.core.values import Completed, LoadedState, LostLock
 
 
 def state_batches(changes: Iterable[Run | LostLock], to_target: bool) -> list[StateBatch]:
@@ -119,3 +129,92 @@ def roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[fl
         deadlines += [run.lock.deadline for run in undone if run.lock is not None]
         in_flight.coalesce(undone)
     return deadlines
+
+
+def load(loaded: LoadedState) -> InFlight:
+    """Builds the runs from the stored batches.
+
+    A gap before or between the batches was acquired, for the first time, when the previous leader stopped.
+    Its records are available without a delivery, and the start offset stops there (Kafka: GapWindow). Raises:
+    KafkaError UNKNOWN_SERVER_ERROR if the batches overlap, descend, or hold acquired records.
+    """
+    in_flight = InFlight(loaded.start_offset)
+    expected = loaded.start_offset
+    for batch in loaded.batches:
+        state = RecordState(batch.state)
+        if batch.first < expected or batch.last < batch.first or state is ACQUIRED:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
+        if batch.first > expected:
+            in_flight.append(Run(expected, batch.first - 1, AVAILABLE, 0, None))
+        unit = Batch(batch.first, batch.last)
+        in_flight.append(Run(batch.first, batch.last, state, batch.delivery_count, unit))
+        if state is not AVAILABLE:
+            in_flight.complete_count += batch.last - batch.first + 1
+        expected = batch.last + 1
+    in_flight.mark_available(loaded.start_offset)
+    in_flight.advance()
+    return in_flight
+
+
+RETRY_INTERVAL: Final = 2.0
+"""Seconds before changes whose write failed are written again."""
+
+
+class WriteQueue:
+    """The transitions of one share-partition that are not durable yet, with the replies that wait for them.
+
+    `busy` from the first transition that waits until a write completes and none waits any more.
+    """
+
+    __slots__ = ("_in_flight", "_retry", "_waiting", "busy", "retry_at")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.retry_at: float | None = None
+        self._waiting: list[tuple[Transition, Reply | None]] = []
+        self._in_flight: list[tuple[Transition, Reply | None]] = []
+        self._retry: list[Transition] = []
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits, is in flight, or has to be retried."""
+        return not self.busy and not self._retry
+
+    def add(self, transition: Transition, reply: Reply | None, effects: Effects) -> None:
+        """Queues a transition; asks for a write unless one is due or in flight."""
+        self._waiting.append((transition, reply))
+        queued = effects.transitions
+        effects.transitions = (*queued, transition) if queued else (transition,)
+        if not self.busy:
+            self.busy = effects.write_due = True
+
+    def take(self) -> list[Transition]:
+        """Moves what waits into the write in flight; [] if it was rejected since."""
+        self._in_flight, self._waiting = self._waiting, []
+        self.busy = bool(self._in_flight)
+        return [transition for transition, _ in self._in_flight]
+
+    def complete(self, error: KafkaError | None, effects: Effects) -> list[Transition]:
+        """Ends the write in flight: replies, asks for the next one, returns its transitions."""
+        in_flight, self._in_flight = self._in_flight, []
+        effects.replies = [(reply, error) for _, reply in in_flight if reply is not None]
+        self.busy = effects.write_due = bool(self._waiting)
+        return [transition for transition, _ in in_flight]
+
+    def reject_waiting(self, error: KafkaError, effects: Effects) -> None:
+        """Rejects what is not in flight, and retries nothing any more."""
+        waiting, self._waiting = self._waiting, []
+        self._retry, self.retry_at = [], None
+        effects.replies = [(reply, error) for _, reply in waiting if reply is not None]
+
+    def add_retries(self, failed: Iterable[Transition], now: float) -> None:
+        """Keeps those transitions of a failed write that could not be rolled back."""
+        self._retry += [transition for transition in failed if transition.batches and not transition.runs]
+        if self._retry and self.retry_at is None:
+            self.retry_at = now + RETRY_INTERVAL
+
+    def flush_retries(self, effects: Effects) -> None:
+        """Queues the failed transitions again."""
+        retry, self._retry, self.retry_at = self._retry, [], None
+        for transition in retry:
+            self.add(transition, None, effects)

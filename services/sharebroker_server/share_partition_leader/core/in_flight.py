@@ -1,4 +1,4 @@
-"""The records from start to end offset, as ordered runs of offsets (theory: `core.partition`).
+"""The records from start to end offset, as ordered runs of offsets (theory: `core.share_partition`).
 
 Two parallel lists, first offsets and runs, are searched by bisection. Most operations cost O(log n) for n
 runs, plus the insertions into the lists.
@@ -7,10 +7,17 @@ runs, plus the insertions into the lists.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import count
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.model import RecordState, StateBatch
-from sharebroker_server.share_partition_leader.core.states import TRANSITIONS, Event
+from sharebroker_server.share_partition_leader.core.events import LostLock
+from sharebroker_server.share_partition_leader.core.transitions import (
+    TRANSITIONS,
+    RecordEvent,
+    after_failed_delivery,
+)
 
 AVAILABLE = RecordState.AVAILABLE
 ACQUIRED = RecordState.ACQUIRED
@@ -209,11 +216,11 @@ class InFlight:
         """Makes acquired runs available again; the delivery does not count."""
         for run in runs:
             run.delivery_count -= 1
-            run.unlock(TRANSITIONS[run.state, Event.UNDO])
+            run.unlock(TRANSITIONS[run.state, RecordEvent.UNDO])
             self.mark_available(run.first)
         self.coalesce(runs)
 
-    def archive(self, first: int, last: int, event: Event) -> None:
+    def archive(self, first: int, last: int, event: RecordEvent) -> None:
         """Archives what `event` may archive in first..last, in memory; the start offset advances."""
         index = self.locate(first)
         while index < len(self.runs) and self.runs[index].first <= last:
@@ -275,3 +282,64 @@ class InFlight:
         self.runs[index].last = self.runs[index + 1].last
         del self.runs[index + 1]
         del self.firsts[index + 1]
+
+
+def tokens_of(leader_epoch: int) -> Iterator[int]:
+    """The tokens of a leader epoch: the epoch in the high 32 bits, a counter in the low ones."""
+    return count((leader_epoch << 32) + 1)
+
+
+class Locks:
+    """Issues locks and ends those that timed out.
+
+    No two acquisitions of a partition share a token, not even if the state was loaded again in between:
+    `tokens` continues as long as the leader epoch. `bound`: no lock times out before; None: there is none.
+    """
+
+    __slots__ = ("_tokens", "bound")
+
+    def __init__(self, tokens: Iterator[int]) -> None:
+        self._tokens = tokens
+        self.bound: float | None = None
+
+    def issue(self, member: str, deadline: float, session: str = "") -> Lock:
+        """Creates the lock of a new acquisition."""
+        self.watch(deadline)
+        return Lock(member, next(self._tokens), deadline, session)
+
+    def renew(self, lock: Lock, deadline: float) -> Lock:
+        """Creates the successor of a lock: same acquisition, later deadline."""
+        self.watch(deadline)
+        return Lock(lock.member, lock.token, deadline, lock.session)
+
+    def watch(self, deadline: float) -> None:
+        """Makes `bound` no later than `deadline`."""
+        if self.bound is None or deadline < self.bound:
+            self.bound = deadline
+
+    def expire(self, in_flight: InFlight, delivery_count_limit: int, now: float) -> list[LostLock]:
+        """Ends the locks whose deadline is reached, except those of runs with a pending transition."""
+        if self.bound is None or now < self.bound:
+            return []
+        self.bound = None
+        return [
+            _time_out(in_flight, run, run.lock, delivery_count_limit)
+            for run in in_flight.runs
+            if run.lock is not None and run.pending is None and not self._still_held(run.lock, now)
+        ]
+
+    def _still_held(self, lock: Lock, now: float) -> bool:
+        if lock.deadline <= now:
+            return False
+        self.watch(lock.deadline)
+        return True
+
+
+def _time_out(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int) -> LostLock:
+    state = after_failed_delivery(RecordEvent.LOCK_TIMEOUT, run.delivery_count, delivery_count_limit)
+    run.unlock(state)
+    if state is RecordState.AVAILABLE:
+        in_flight.mark_available(run.first)
+    else:
+        in_flight.complete_count += run.size
+    return LostLock(lock.member, lock.token, run.first, run.last, run.delivery_count, state)

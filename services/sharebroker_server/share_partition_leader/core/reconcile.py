@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, RecordState, StateBatch
-from sharebroker_server.share_calls.values import Left, LeftReason
+from sharebroker_server.leader_calls.values import Left, LeftReason
 from sharebroker_server.share_partition_leader.core.acknowledge import validate_batches
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
@@ -25,10 +25,10 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     Run,
     Transition,
 )
-from sharebroker_server.share_partition_leader.core.states import (
+from sharebroker_server.share_partition_leader.core.transitions import (
     EVENT_OF_ACK,
     TRANSITIONS,
-    Event,
+    RecordEvent,
     after_failed_delivery,
 )
 
@@ -132,12 +132,12 @@ class Reconciliation:
         if kind == AckType.REJECT:
             self._transition.rejected += run.size
         if target is AVAILABLE:
-            target = after_failed_delivery(Event.RELEASE, run.delivery_count, self._limit)
+            target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, self._limit)
         run.target, run.pending = target, self._transition
         self._transition.runs.append(run)
 
     def _claim(self, run: Run) -> None:
-        run.state = TRANSITIONS[run.state, Event.ACQUIRE]
+        run.state = TRANSITIONS[run.state, RecordEvent.ACQUIRE]
         run.delivery_count += 1
         run.lock = self._lock
         run.batch = run.batch or Batch(run.first, run.last)

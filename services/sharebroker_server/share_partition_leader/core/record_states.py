@@ -1,7 +1,7 @@
 """The states of the records from start offset to end offset, and the transitions between them.
 
-The theory is in `core.partition`, which drives this class: acquire, acknowledge, release or expire; `write`
-the transitions that result; `complete` them once the write is answered.
+The theory is in `core.share_partition`, which drives this class: acquire, acknowledge, release or expire;
+`write` the transitions that result; `complete` them once the write is answered.
 """
 
 from __future__ import annotations
@@ -18,36 +18,38 @@ from sharebroker_server.share_partition_leader.core.acknowledge import (
     validate_delay,
     validate_releases,
 )
-from sharebroker_server.share_partition_leader.core.acquire import Acquisition, LogBatch, exclude
-from sharebroker_server.share_partition_leader.core.counts import Counts
+from sharebroker_server.share_partition_leader.core.acquire import Acquisition, exclude
 from sharebroker_server.share_partition_leader.core.durability import (
     build_write,
     commit,
+    load,
     roll_back,
     state_batches,
+)
+from sharebroker_server.share_partition_leader.core.events import (
+    AcquireRequest,
+    Completed,
+    Counts,
+    LoadedState,
+    LogBatch,
+    LostLock,
+    SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import (
     AVAILABLE,
     Lock,
+    Locks,
     Run,
     Transition,
+    tokens_of,
 )
-from sharebroker_server.share_partition_leader.core.loading import load
-from sharebroker_server.share_partition_leader.core.locks import Locks, tokens_of
 from sharebroker_server.share_partition_leader.core.reconcile import (
     Reconciled,
     Reconciliation,
     held_by,
     validate_reconciliation,
 )
-from sharebroker_server.share_partition_leader.core.states import Event, after_failed_delivery
-from sharebroker_server.share_partition_leader.core.values import (
-    AcquireRequest,
-    Completed,
-    LoadedState,
-    LostLock,
-    SharePartitionSettings,
-)
+from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
 
 class Expired(NamedTuple):
@@ -148,7 +150,7 @@ class RecordStates:
         for piece in acquired:
             for first, last in aborted:
                 if first <= piece.last and last >= piece.first:
-                    self._in_flight.archive(max(first, piece.first), min(last, piece.last), Event.ABORT)
+                    self._in_flight.archive(max(first, piece.first), min(last, piece.last), RecordEvent.ABORT)
         remaining = exclude(acquired, aborted)
         self.counts.aborted += _offsets(acquired) - _offsets(remaining)
         return remaining
@@ -270,7 +272,7 @@ class RecordStates:
             if lock is None or run.pending is not None or lock.member != member:
                 continue
             if session in ("", lock.session):
-                run.target = after_failed_delivery(Event.RELEASE, run.delivery_count, limit)
+                run.target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
                 run.pending = transition
                 transition.runs.append(run)
         return self._pending(transition)

@@ -9,9 +9,8 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
-from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
+from sharebroker_server.rpc.errors import wire
+from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 
 
 class LogFetch:

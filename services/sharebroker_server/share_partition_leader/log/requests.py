@@ -9,11 +9,11 @@ from typing import Any, Final, Protocol, TypeVar
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.record_log.core.batch import gaps
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
-from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
+from sharebroker_server.rpc.errors import wire
+from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -148,3 +148,39 @@ async def each(
         return response
 
     return list(await asyncio.gather(*map(call, partitions)))
+
+
+_AT_ONCE: Final = 4 * 1024 * 1024
+"""Bytes of the log that one call reads at most."""
+
+Range = pb.InspectRecordsResponse.OffsetRange
+Response = pb.InspectRecordsResponse.Partition
+
+
+async def inspect_records(leadership: Leadership, request: pb.InspectRecordsRequest) -> list[Response]:
+    """One response per partition; loads nothing and changes nothing."""
+
+    async def inspect(
+        led: LedPartition, part: pb.InspectRecordsRequest.Partition, response: Response
+    ) -> None:
+        response.log_start_offset, response.log_end_offset = led.log.log_start_offset, led.log.log_end_offset
+        loaded = leadership.loaded(request.group_id, part.topic_id, part.partition)
+        if loaded is not None:
+            response.in_delivery.extend(_range(lock.first, lock.last) for lock in loaded.core.held())
+        await _read(led.log, part.from_offset, response)
+
+    return await each(leadership, request.partitions, Response, inspect)
+
+
+async def _read(log: PartitionLog, offset: int, response: Response) -> None:
+    offset = max(offset, response.log_start_offset) if offset >= 0 else response.log_end_offset
+    batches = await log.read(offset, _AT_ONCE) if offset < response.log_end_offset else []
+    response.markers.extend(
+        _range(batch.base_offset, batch.last_offset) for batch in batches if batch.control
+    )
+    response.next_offset = batches[-1].last_offset + 1 if batches else response.log_end_offset
+    response.missing.extend(_range(*gap) for gap in gaps(batches, offset, response.next_offset))
+
+
+def _range(first: int, last: int) -> Range:
+    return Range(first_offset=first, last_offset=last)

@@ -37,26 +37,28 @@ import structlog
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.aio.backoff import doubling
-from sharebroker_server.share_calls.values import DeliverInput, DeliverOpen, DeliverOutput
+from sharebroker_server.aio import doubling
+from sharebroker_server.leader_calls.values import DeliverInput, DeliverOpen, DeliverOutput
 from sharebroker_server.share_partition_leader.config import (
     DEFAULT_BATCH_SIZE,
     LONGEST_RETRY_DELAY,
     REASON_LENGTH,
     RETRY_DELAY,
 )
-from sharebroker_server.share_partition_leader.core.values import AcquireRequest, LostLock
-from sharebroker_server.share_partition_leader.partition import lock_holders
-from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched
-from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.requests.ack_batching import (
+from sharebroker_server.share_partition_leader.core.events import AcquireRequest, LostLock
+from sharebroker_server.share_partition_leader.leadership import Leadership
+from sharebroker_server.share_partition_leader.requests.stream_messages import (
     AckGroup,
     AckRequest,
+    NextMessage,
     coalesce,
     group_acks,
 )
-from sharebroker_server.share_partition_leader.requests.ports import SharePartitions
-from sharebroker_server.share_partition_leader.requests.send_queue import SendQueue
+from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+    new_stream_holder,
+)
 
 _log = structlog.get_logger()
 
@@ -68,9 +70,9 @@ _DIVISIBLE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID
 class DeliverySession:
     """A `DeliverStream`; see the module."""
 
-    def __init__(self, opening: DeliverOpen, partitions: SharePartitions) -> None:
+    def __init__(self, opening: DeliverOpen, partitions: Leadership) -> None:
         self.group_id = opening.group_id
-        self.holder = lock_holders.of_new_stream(opening.member_id)
+        self.holder = new_stream_holder(opening.member_id)
         self._request = AcquireRequest(self.holder, 0, opening.batch_size or DEFAULT_BATCH_SIZE, opening.mode)
         self._partitions = partitions
         self._assigned: set[TopicIdPartition] = set()
@@ -85,7 +87,7 @@ class DeliverySession:
         self._pauses = opening.pause_on_lock_lost
         self._paused = False
         self._finished = False
-        self._queue = SendQueue()
+        self._queue = NextMessage()
 
     # The stream
 

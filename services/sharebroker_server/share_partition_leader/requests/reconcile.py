@@ -9,16 +9,15 @@ from functools import partial
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
-from sharebroker_server.share_calls.values import Left, ReconcileCall, ReconcileResult
-from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
-from sharebroker_server.share_partition_leader.partition import lock_holders
-from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.requests.ports import SharePartitions
+from sharebroker_server.leader_calls.values import Left, ReconcileCall, ReconcileResult
+from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+    member_holder,
+)
 
 
-async def reconcile(
-    partitions: SharePartitions, call: ReconcileCall, timeout: float
-) -> list[ReconcileResult]:
+async def reconcile(partitions: Leadership, call: ReconcileCall, timeout: float) -> list[ReconcileResult]:
     """Results of the call's partitions in order, then those of other partitions with held locks."""
     reconciliation = _Reconciliation(partitions, call)
     await reconciliation.run(timeout)
@@ -28,10 +27,10 @@ async def reconcile(
 class _Reconciliation:
     """One call: applies all loaded share-partitions in one turn of the loop, and waits for them together."""
 
-    def __init__(self, partitions: SharePartitions, call: ReconcileCall) -> None:
+    def __init__(self, partitions: Leadership, call: ReconcileCall) -> None:
         self._partitions = partitions
         self._call = call
-        self._holder = lock_holders.of_member(call.member_id)
+        self._holder = member_holder(call.member_id)
         self._found: dict[int, ShareGroupPartition] = {}
         self._unchanged: dict[int, Iterable[Left]] = {}
         self._failed: dict[int, KafkaError] = {}

@@ -16,8 +16,7 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
     SharePartitionLeaderServiceServicer,
 )
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.cluster.transaction_check import TransactionCheck
-from sharebroker_server.share_calls.messages import (
+from sharebroker_server.leader_calls.messages import (
     acknowledge_call,
     acknowledge_response,
     acquire_call,
@@ -31,14 +30,15 @@ from sharebroker_server.share_calls.messages import (
     reconcile_call,
     reconcile_response,
 )
-from sharebroker_server.share_calls.values import DeliverStream
+from sharebroker_server.leader_calls.values import DeliverStream
+from sharebroker_server.routing.transaction_check import TransactionCheck
 from sharebroker_server.share_partition_leader.config import ACKNOWLEDGE_TIMEOUT
-from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
+from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests
+from sharebroker_server.share_partition_leader.log.append import TransactionalAppends
 from sharebroker_server.share_partition_leader.log.fetch import LogFetch
-from sharebroker_server.share_partition_leader.log.transaction_verification import TransactionalAppends
-from sharebroker_server.share_partition_leader.requests.inspection import inspect_records
-from sharebroker_server.share_partition_leader.requests.local_calls import LocalLeader
+from sharebroker_server.share_partition_leader.log.requests import inspect_records
+from sharebroker_server.share_partition_leader.requests.local_leader import LocalLeader
 
 LONGEST_WAIT_MS: Final = 60_000
 """Limit of the wait of AwaitRecords."""

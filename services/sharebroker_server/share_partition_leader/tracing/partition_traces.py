@@ -16,12 +16,17 @@ from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.tracing import names
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_protocol.tracing.limit import SpanLimit
+from sharebroker_protocol.tracing.sampling import SpanLimit
 from sharebroker_protocol.tracing.tracer import Attributes, Tracer
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import Buffer, StoredBatch
-from sharebroker_server.record_log.traced_records import DECODED_BYTES_PER_SECOND, TracedRecord, TraceFinder
-from sharebroker_server.telemetry.tracing.traced_offsets import TracedOffsets, TracedRecordLimit
+from sharebroker_server.record_log.traced_records import (
+    DECODED_BYTES_PER_SECOND,
+    TracedOffsets,
+    TracedRecord,
+    TracedRecordLimit,
+    TraceFinder,
+)
 
 
 class LeaderTraces:

@@ -18,19 +18,19 @@ from sharebroker_protocol.tracing import names
 from sharebroker_protocol.tracing.context import TraceContext
 from sharebroker_protocol.tracing.tracer import context_of, fail, link
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.share_partition_leader.core.effects import (
+from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Acquire,
     Effects,
     Event,
+    LostLock,
     Retire,
     UndoAcquire,
     WriteCompleted,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.partition import relinquished
-from sharebroker_server.share_partition_leader.core.values import LostLock
-from sharebroker_server.share_partition_leader.partition.lock_holders import member_of
+from sharebroker_server.share_partition_leader.core.share_partition import relinquished
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import member_of
 from sharebroker_server.share_partition_leader.tracing.partition_traces import PartitionTraces
 
 LOST: Final = "lock lost"

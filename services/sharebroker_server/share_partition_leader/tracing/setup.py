@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.clock import monotonic
-from sharebroker_protocol.tracing import enabled
-from sharebroker_server.share_partition_leader.partition.listeners import Observer
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import Observer
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.tracing.partition_traces import (
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 def leader_traces() -> LeaderTraces | None:
     """Returns the traces of this process; None if it does not trace."""
-    if enabled.on is None:
+    if tracing.on is None:
         return None
     from sharebroker_server.share_partition_leader.tracing.partition_traces import LeaderTraces
 
-    return LeaderTraces(enabled.on, monotonic)
+    return LeaderTraces(tracing.on, monotonic)
 
 
 def record_spans(traces: PartitionTraces | None, group_id: str) -> Observer | None:

@@ -12,7 +12,7 @@ import pytest
 from sharebroker_protocol import clock
 from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
-from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.redis_link.links import connect
 from sharebroker_server.telemetry.process import release
 from tests.integration.watching.conftest import Watched
 from tests.support.client import connected

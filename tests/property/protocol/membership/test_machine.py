@@ -6,10 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.membership.heartbeat import HeartbeatResponse
-from sharebroker_protocol.membership.machine import Membership, MembershipSettings
+from sharebroker_protocol.membership.machine import (
+    HeartbeatResponse,
+    Membership,
+    MembershipSettings,
+    MemberState,
+)
 from sharebroker_protocol.membership.reconciler import Callback, Partitions
-from sharebroker_protocol.membership.states import MemberState
 from sharebroker_protocol.model import TopicIdPartition
 
 ASSIGNMENTS = st.frozensets(st.integers(0, 3).map(lambda n: TopicIdPartition("a", n)))

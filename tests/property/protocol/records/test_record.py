@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker.acks.accumulator import Accumulator
-from sharebroker_protocol.records.decode import decode
+from sharebroker.consumer.accumulator import Accumulator
+from sharebroker_protocol.records.batches import decode
 from sharebroker_protocol.records.record import Acquisition, Record, spans
 from tests.unit.client.batches import acquisition, batch
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from sharebroker_protocol.model import AckBatch, AcquireMode
-from sharebroker_server.share_partition_leader.core.values import (
+from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,

@@ -11,19 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateWrite
-from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.share_partition_leader.core.values import (
+from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
 )
-from tests.property.share_partition_leader.core.model import (
-    ACQUIRED,
-    AVAILABLE,
-    Model,
-    RefusedError,
-)
+from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, RefusedError
 from tests.support.examples import scaled
 from tests.unit.share_partition_leader.core.support import Store, check, compact
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     RELEASE,
     ack,

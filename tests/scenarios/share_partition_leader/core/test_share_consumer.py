@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.share_partition_leader.core.events import LoadedState, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.share_partition_leader.core.values import LoadedState, SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,

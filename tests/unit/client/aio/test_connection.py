@@ -6,12 +6,16 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator, Callable
+from typing import Any, cast
 
 import pytest
 
 import sharebroker
 from sharebroker import ErrorCode, KafkaError
-from sharebroker.aio import Admin, Producer, ShareConsumer
+from sharebroker.aio import Admin, Producer, ShareConsumer, connection
+from sharebroker.aio.connection import WARN_AFTER, WARN_INTERVAL, ConnectWarnings, StreamWriter
+from sharebroker.client_errors import ConnectionLostError
+from tests.testkit.servers import free_port
 from tests.testkit.waiting import eventually
 from tests.unit.client.batches import batch
 from tests.unit.client.fake_gateway import FakeGateway
@@ -121,3 +125,80 @@ async def test_acknowledgement_after_close_has_an_outcome(gateway: FakeGateway) 
     error = await consuming
     assert error is not None
     assert error.code is ErrorCode.NETWORK_EXCEPTION
+
+
+AWAY = KafkaError(ErrorCode.NETWORK_EXCEPTION, "connection refused")
+
+
+def test_lasting_failure_is_logged_at_limited_rate(caplog: pytest.LogCaptureFixture) -> None:
+    lasting = ConnectWarnings()
+    for now in (
+        0.0,
+        1.0,
+        WARN_AFTER,
+        WARN_AFTER + 1,
+        WARN_AFTER + WARN_INTERVAL - 1,
+        WARN_AFTER + WARN_INTERVAL,
+    ):
+        lasting.failed(AWAY, now)
+    assert [record.message.count("connection refused") for record in caplog.records] == [1, 1]
+
+
+def test_short_failure_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    short = ConnectWarnings()
+    for start in (0.0, 10.0, 20.0):
+        short.failed(AWAY, start)
+        short.failed(AWAY, start + WARN_AFTER - 1)
+        short.succeeded()
+    assert not caplog.records
+
+
+async def test_consumer_logs_unreachable_server(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "WARN_AFTER", 0.0)
+    address = f"127.0.0.1:{free_port()}"
+    async with ShareConsumer(address, "g", ["jobs"]):
+        await eventually(lambda: f"The server at {address} cannot be reached" in caplog.text, 60)
+
+
+class Call:
+    cancelled = False
+
+    def cancel(self) -> bool:
+        self.cancelled = True
+        return True
+
+
+async def fails() -> None:
+    raise ValueError("cannot be written")
+
+
+async def waits() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_failing_writer_cancels_call_and_reports(caplog: pytest.LogCaptureFixture) -> None:
+    call = Call()
+    writer = StreamWriter(cast("Any", call), fails())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert call.cancelled
+    assert isinstance(writer.failure(), ConnectionLostError)
+    assert "cannot be written" in caplog.text
+    await writer.stop()
+
+
+async def test_reader_cancelled_from_outside_stays_cancelled() -> None:
+    writer = StreamWriter(cast("Any", Call()), waits())
+    with pytest.raises(asyncio.CancelledError):
+        writer.failure()
+    await writer.stop()
+    with pytest.raises(asyncio.CancelledError):
+        writer.failure()
+
+
+async def test_stopping_ends_both() -> None:
+    call = Call()
+    await StreamWriter(cast("Any", call), waits()).stop()
+    assert call.cancelled

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from sharebroker.acks.accumulator import Accumulator
 from sharebroker.aio.delivery_queue import DeliveryQueue
 from sharebroker.client_errors import WakeupError
+from sharebroker.consumer.accumulator import Accumulator
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.records.decode import decode
+from sharebroker_protocol.records.batches import decode
 from sharebroker_protocol.records.record import Record
 from tests.unit.client.batches import acquisition, batch
 

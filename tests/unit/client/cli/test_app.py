@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
@@ -73,3 +75,15 @@ def test_examples_parse(path: tuple[str, ...]) -> None:
 )
 def test_bad_usage_ends_with_code_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+COMMAND = "from sharebroker.cli import main; main()"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_redirected_to_dev_null(closed: str) -> None:
+    words = [sys.executable, "-c", COMMAND, "topics", "list", "--server", "127.0.0.1:1"]
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
+    ended = subprocess.run(shell, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 1
+    assert ("cannot be reached" in ended.stderr) == ("2>&-" not in closed)

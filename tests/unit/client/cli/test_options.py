@@ -2,8 +2,34 @@
 
 from __future__ import annotations
 
-from sharebroker.cli.options import changes
+import pytest
+import typer
+
+from sharebroker.aio.admin import EARLIEST, LATEST
+from sharebroker.cli.options import Position, changes, parse_position
 
 
 def test_unset_properties_have_no_value() -> None:
     assert changes(["a=1", "b=x=y"], ["c"], "--config") == {"a": "1", "b": "x=y", "c": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("earliest", Position(timestamp=EARLIEST)),
+        ("latest", Position(timestamp=LATEST)),
+        ("0", Position(offset=0)),
+        ("120", Position(offset=120)),
+        ("1970-01-01T00:00:01+00:00", Position(timestamp=1000)),
+        ("1970-01-01T01:00:01Z", Position(timestamp=3_601_000)),
+        ("1969-12-31T23:59:59.999Z", Position(timestamp=0)),
+    ],
+)
+def test_positions(text: str, position: Position) -> None:
+    assert parse_position(text) == position
+
+
+@pytest.mark.parametrize("text", ["", "-1", "soon", "2026-01-31T08:00:00", "1.5", "²"])
+def test_invalid_positions_are_rejected(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="is not earliest, latest"):
+        parse_position(text)

@@ -1,3 +1,5 @@
+"""None"""
+
 from __future__ import annotations
 
 import io
@@ -5,7 +7,10 @@ import io
 import pytest
 from rich.console import Console
 
-from sharebroker.cli.output import Column, cell, numbers, table, text
+from sharebroker.cli.output import Column, cell, explain, numbers, table, text
+from sharebroker.cli.reading import BadInputError
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.rpc_status import TRANSPORT
 
 
 @pytest.mark.parametrize(
@@ -44,3 +49,46 @@ def test_table_aligns_numbers_right() -> None:
 def test_text_shows_what_is_not_utf8() -> None:
     assert text(None) is None
     assert text(b"a\xff") == "a�"
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_error_is_one_line(code: ErrorCode) -> None:
+    assert "\n" not in explain(KafkaError(code, "Something\n is wrong."))
+
+
+def test_advice_follows_the_message() -> None:
+    failure = KafkaError(ErrorCode.NON_EMPTY_GROUP, "Group g has 2 members.")
+    assert explain(failure).startswith("Group g has 2 members. Stop its consumers first;")
+
+
+def test_advice_to_start_server_only_if_unreachable() -> None:
+    away = {TRANSPORT: "UNAVAILABLE"}
+    unreachable = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Away.", metadata=away)
+    assert "`sharebroker serve`" in explain(unreachable)
+    failure = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share-coordinator:6: it cannot be loaded.")
+    assert explain(failure) == "share-coordinator:6: it cannot be loaded. Try again."
+
+
+def test_violations_name_their_fields() -> None:
+    violations = [FieldViolation("topics[0].name", "longer than 249 characters")]
+    failure = KafkaError(ErrorCode.INVALID_REQUEST, "Bad.", violations=violations)
+    assert explain(failure) == "Bad. topics[0].name: longer than 249 characters"
+
+
+def test_retriable_errors_advise_retry() -> None:
+    assert DESCRIPTIONS[ErrorCode.NOT_COORDINATOR].retriable
+    assert explain(KafkaError(ErrorCode.NOT_COORDINATOR, "Elsewhere.")) == "Elsewhere. Try again."
+
+
+@pytest.mark.parametrize(
+    ("failure", "line"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "in.csv"), "No such file or directory: in.csv"),
+        (BrokenPipeError(32, "Broken pipe"), "Broken pipe"),
+        (OSError("odd"), "OSError: odd"),
+        (RuntimeError("odd"), "RuntimeError: odd"),
+        (BadInputError("Line 2 is not JSON."), "Line 2 is not JSON."),
+    ],
+)
+def test_other_failures(failure: Exception, line: str) -> None:
+    assert explain(failure) == line

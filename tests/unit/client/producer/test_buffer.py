@@ -9,9 +9,8 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker.producer.buffer import RecordBuffer
+from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer
 from sharebroker.producer.config import ProducerConfig
-from sharebroker.producer.publication import PendingBatch, Publication
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 AWAY = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from sharebroker.tracing import application
+from sharebroker_protocol import tracing as process
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.records.record import AcknowledgeType, Acquisition, Record
-from sharebroker_protocol.tracing import enabled
 from sharebroker_protocol.tracing.context import TraceContext
 
 MADE = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
@@ -132,7 +132,7 @@ def test_exception_is_recorded_and_raised(
 
 
 def test_without_tracing_processing_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert enabled.on is None
+    assert process.on is None
     monkeypatch.delitem(sys.modules, "opentelemetry.sdk.trace")
     nothing = application.processing(record(MADE), "billing", "m")
     assert application.processing(record(None), "g", "n") is nothing

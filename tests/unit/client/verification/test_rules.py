@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sharebroker.verification.offset_outcomes import RecordLog
 from sharebroker.verification.rules import Evidence, Kind, LogRecord, start_of, verify
-from sharebroker.verification.runs import Span
+from sharebroker.verification.runs import RecordLog, Span
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import (
     InspectShareGroupStateResponse,
     StateBatch,

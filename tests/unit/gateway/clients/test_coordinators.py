@@ -1,12 +1,22 @@
-"""Calls to coordinators that moved."""
+"""Backoff, and calls to coordinators that moved."""
 
 from __future__ import annotations
 
 import pytest
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_server.gateway.clients.coordinators import Backoff
 from tests.unit.gateway.conftest import Harness
+
+
+async def test_backoff_ends_at_the_deadline() -> None:
+    backoff = Backoff(Deadline(0.05))
+    pauses = 0
+    while await backoff.pause():
+        pauses += 1
+    assert 1 <= pauses <= 3
 
 
 @pytest.mark.parametrize("in_band", [False, True])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.records.batch_builder import BatchBuilder
-from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness

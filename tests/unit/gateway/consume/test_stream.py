@@ -9,7 +9,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.consume.requests import (

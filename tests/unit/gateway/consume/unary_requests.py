@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
-from sharebroker_protocol.records.batch_builder import BatchBuilder
-from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from tests.unit.gateway.fakes import Leader
 

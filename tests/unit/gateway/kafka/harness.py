@@ -13,14 +13,12 @@ from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.cluster.router import GATEWAY, Router
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.api import api_versions
-from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers
-from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
-from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call, Coalescing, KafkaListener
+from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, KafkaListener
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
+from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
 from sharebroker_server.kafka_wire.message_classes import Message
@@ -30,9 +28,10 @@ from sharebroker_server.kafka_wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import GATEWAY, Router
 from tests.support.kafka_client import KafkaClient, connected
+from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.fakes import Ownership, catalog, member
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_server.gateway.kafka.api_reference import DOCUMENT, with_table
-from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
+from sharebroker_server.gateway.kafka.api_table import APIS
 
 
 def test_the_api_table_is_the_one_that_dispatches() -> None:

@@ -16,7 +16,7 @@ from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordina
 from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
     TransactionCoordinatorServiceStub,
 )
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcquireCall,
     AcquireResult,
     Left,

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
     TransactionCoordinatorServiceStub,
 )
-from sharebroker_server.gateway.clients.deadline import Deadline
-from sharebroker_server.gateway.core.planning import Piece
-from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.gateway.plan.pieces import Piece
 from sharebroker_server.gateway.plan.sessions import StagedBatch, open_session, session_key, staged
 from tests.unit.gateway.conftest import Harness
 

@@ -1,4 +1,4 @@
-"""Produce: batches to their leaders."""
+"""Produce and ProduceStream: batches reach their leaders in order, with flow control."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.catalog.records import Topic, TopicRecord
+from sharebroker_server.gateway.config import IN_FLIGHT_BYTES
+from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, refusing
 from tests.unit.gateway.produce.requests import appending, produced
@@ -58,3 +61,67 @@ async def test_produce_reports_a_missing_leader_within_its_timeout(harness: Harn
     request.timeout_ms = 50
     (response,) = (await harness.produce.Produce(request)).responses
     assert response.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_stream_answers_all_requests_before_it_ends(harness: Harness) -> None:
+    harness.leader.answer = appending
+    call = harness.produce.ProduceStream()
+    for number in range(50):
+        request = produced(number % 2, str(number).encode(), name="flights")
+        await call.write(pb.ProduceStreamRequest(id=number, produce=request))
+    await call.done_writing()
+    answers = [answer async for answer in call]
+    assert sorted(answer.id for answer in answers) == list(range(50))
+    asked = harness.leader.of(leader.ProduceRequest)
+    for index in (0, 1):  # each partition got its batches in the order they were sent
+        sent = [int(p.record_batches) for r in asked for p in r.partitions if p.partition == index]
+        assert sent == list(range(index, 50, 2))
+
+
+async def test_stream_keeps_the_order_of_a_partition(harness: Harness) -> None:
+    """The first one's partitions are many, so looking its leaders up takes longer than all of the others."""
+    wide = Topic("W" * 22, "wide", 40)
+    harness.gateway.catalog.catalog.apply(TopicRecord(wide), 2)
+    harness.leader.answer = appending
+    parts = [pb.ProduceRequest.PartitionData(index=index, records=b"0") for index in range(40)]
+    first = pb.ProduceRequest(topic_data=[pb.ProduceRequest.TopicData(name="wide", partition_data=parts)])
+    call = harness.produce.ProduceStream()
+    await call.write(pb.ProduceStreamRequest(id=0, produce=first))
+    for number in range(1, 6):
+        request = produced(7, str(number).encode(), name="wide")
+        await call.write(pb.ProduceStreamRequest(id=number, produce=request))
+    await call.done_writing()
+    assert len([answer async for answer in call]) == 6
+    asked = harness.leader.of(leader.ProduceRequest)
+    assert [int(p.record_batches) for r in asked for p in r.partitions if p.partition == 7] == [*range(6)]
+
+
+async def test_stream_does_not_overtake_a_retried_batch(harness: Harness) -> None:
+    harness.leader.answer = refusing(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def settle(_: str) -> None:
+        harness.leader.answer = appending
+
+    harness.ownership.on_forget = settle
+    call = harness.produce.ProduceStream()
+    for number in (0, 1):
+        request = produced(0, str(number).encode(), name="flights")
+        await call.write(pb.ProduceStreamRequest(id=number, produce=request))
+    assert [(await call.read()).id for _ in range(2)] == [0, 1]
+    asked = harness.leader.of(leader.ProduceRequest)
+    assert [int(part.record_batches) for request in asked for part in request.partitions] == [0, 0, 1]
+    call.cancel()
+
+
+async def test_stream_is_not_read_beyond_its_in_flight_limit(harness: Harness) -> None:
+    gate = harness.gate()
+    call = harness.produce.ProduceStream()
+    size = IN_FLIGHT_BYTES // 2
+    for number in range(3):
+        request = produced(number % 2, bytes(size), name="flights")
+        await call.write(pb.ProduceStreamRequest(id=number, produce=request))
+    await eventually(lambda: gate.waiting == 2)
+    gate.open()
+    assert sorted([(await call.read()).id for _ in range(3)]) == [0, 1, 2]
+    assert gate.most == 2
+    call.cancel()

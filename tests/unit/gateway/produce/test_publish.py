@@ -8,8 +8,8 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
-from sharebroker_protocol.records.murmur2 import partition_of
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_protocol.records.partitioner import partition_of
+from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.produce.requests import appending, records, refused
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
@@ -13,9 +14,8 @@ from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordina
 from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
     TransactionCoordinatorServiceStub,
 )
-from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.produce import transactions
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC
 

@@ -12,7 +12,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from tests.unit.gateway.fakes import TOPIC, Leader
 
 ACCEPT, RENEW = 1, 4

@@ -10,10 +10,10 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction, TransactionState
-from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.rpc.stubs import LocalStub
 
 RECORDS = TopicIdPartition("t", 0)
 

@@ -7,11 +7,11 @@ from typing import Any, cast
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.cluster.router import Peer
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds, LogEnd
 from sharebroker_server.leases.port import Member
-from sharebroker_server.rpc.local import LocalStub
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.routing.router import Peer
+from sharebroker_server.rpc.errors import wire
+from sharebroker_server.rpc.stubs import LocalStub
 
 HERE, ELSEWHERE, NOBODY = TopicIdPartition("t", 0), TopicIdPartition("t", 1), TopicIdPartition("t", 2)
 

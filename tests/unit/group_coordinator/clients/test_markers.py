@@ -9,12 +9,12 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.cluster.router import Peer
 from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction, TransactionState
 from sharebroker_server.leases.port import Member
-from sharebroker_server.rpc.local import LocalStub
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.routing.router import Peer
+from sharebroker_server.rpc.errors import wire
+from sharebroker_server.rpc.stubs import LocalStub
 from tests.unit.group_coordinator.harness import FakeView
 
 HERE, THERE, NOBODY, GONE = (TopicIdPartition("ta", n) for n in (0, 1, 2, 3))

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.membership.heartbeat import HeartbeatResponse
-from sharebroker_protocol.membership.machine import Membership, MembershipSettings
+from sharebroker_protocol.membership.machine import (
+    HeartbeatResponse,
+    Membership,
+    MembershipSettings,
+    MemberState,
+)
 from sharebroker_protocol.membership.reconciler import Callback, CallbackKind, Partitions, Phase
-from sharebroker_protocol.membership.states import MemberState
 from sharebroker_protocol.model import TopicIdPartition
 
 P0, P1, P2, P3 = (TopicIdPartition("a", n) for n in range(4))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
 
-from sharebroker_server.record_log.core import producer_snapshots
-from sharebroker_server.record_log.core.batch import parse_headers
+from sharebroker_server.record_log.core.batch import header_of, parse_headers
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import (
     AbortedTransaction,
     Draft,
     Transactions,
     aborted_spans,
+    load_snapshots,
+    marker_batch,
+    snapshot_names,
+    snapshots_of_draft,
 )
 from tests.unit.record_log.batches import LIMIT, batch
 
@@ -40,7 +44,7 @@ class Partition:
         self._commit(draft, 1)
 
     def _commit(self, draft: Draft, count: int) -> None:
-        self.notes |= producer_snapshots.of_draft(draft)
+        self.notes |= snapshots_of_draft(draft)
         self.transactions.commit(draft)
         self.end += count
 
@@ -90,7 +94,7 @@ def test_a_search_ends_where_later_ones_begin_later() -> None:
 
 
 def test_trimming_drops_unreadable_transactions(partition: Partition) -> None:
-    assert producer_snapshots.names_of((), partition.transactions.aborted_before(5)) == ["a4"]
+    assert snapshot_names((), partition.transactions.aborted_before(5)) == ["a4"]
     partition.transactions.drop_before(5)
     assert [t.producer_id for t in partition.transactions.aborted_in(0, 100)] == [3]
 
@@ -108,3 +112,33 @@ def test_records_of_an_aborted_transaction_lie_between_its_start_and_its_marker(
     aborted = [AbortedTransaction(1, 5, 9, 10)]
     spans = [(1, 0, 4), (1, 5, 6), (2, 7, 7), (1, 8, 8), (1, 10, 12)]
     assert list(aborted_spans(spans, aborted)) == [(5, 6), (8, 8)]
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_marker_equals_kafkas_encoding(commit: bool) -> None:
+    stored = marker_batch(Marker(7, 3, 12, commit), 100, 5, 1_700_000_000_000)
+    header = header_of(stored.data)
+    assert (header.size, header.record_count, header.base_sequence) == (len(stored.data), 1, -1)
+    assert (header.base_offset, header.leader_epoch, header.max_timestamp) == (100, 5, 1_700_000_000_000)
+    assert (header.producer_id, header.producer_epoch) == (7, 3)
+    assert (header.control, header.transactional) == (True, True)
+    assert stored.control
+    decoded = DefaultRecordBatch(stored.data)
+    assert decoded.validate_crc()
+    assert decoded.is_control_batch
+    (record,) = decoded
+    assert bytes(record.key) == bytes((0, 0, 0, int(commit)))
+    assert bytes(record.value) == b"\0\0" + (12).to_bytes(4)
+    assert (record.offset, record.timestamp) == (100, 1_700_000_000_000)
+
+
+def test_snapshots_survive_storage(partition: Partition) -> None:
+    again = load_snapshots(partition.notes)
+    assert again.producers() == partition.transactions.producers()
+    assert again.aborted_in(0, 100) == partition.transactions.aborted_in(0, 100)
+    assert again.first_unstable_offset() == 2
+
+
+def test_snapshot_of_an_unknown_format_is_rejected() -> None:
+    with pytest.raises(ValueError, match="p7 has unknown format 9"):
+        load_snapshots({"p7": b"\x09"})

@@ -8,13 +8,13 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as p
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.servicer import Host, ShareCoordinator, make_host
-from sharebroker_server.stream_log.memory import MemoryStreamLog
+from tests.testkit.memory.leases import MemoryLeaseStore
+from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.waiting import eventually
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 

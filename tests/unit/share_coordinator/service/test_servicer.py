@@ -8,7 +8,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.stream_log.memory import Fault
+from tests.testkit.memory.stream_log import Fault
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 from tests.unit.share_coordinator.service.process import GROUP, Process, Wrote
 

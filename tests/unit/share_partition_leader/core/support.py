@@ -14,15 +14,15 @@ from sharebroker_protocol.model import (
     StateBatch,
     StateWrite,
 )
-from sharebroker_server.share_partition_leader.core.acquire import LogBatch
-from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.share_partition_leader.core.states import Event
-from sharebroker_server.share_partition_leader.core.values import (
+from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     LoadedState,
+    LogBatch,
     SharePartitionSettings,
 )
+from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -116,7 +116,7 @@ def show(written: StateWrite | None) -> str:
 
 def compact(share: RecordStates, first: int, last: int) -> None:
     """As a fetch that finds them gone from the log."""
-    share._in_flight.archive(first, last, Event.COMPACT)
+    share._in_flight.archive(first, last, RecordEvent.COMPACT)
 
 
 def picture(share: RecordStates, members: bool = False) -> str:

@@ -10,12 +10,12 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.acknowledge import Refusal
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.share_partition_leader.core.values import (
+from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     Completed,
     SharePartitionSettings,
 )
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,

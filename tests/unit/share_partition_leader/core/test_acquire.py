@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.model import AcquireMode
-from sharebroker_server.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.events import AcquireRequest, SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     LIMITED,
     OPTIMIZED,

@@ -6,8 +6,8 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.acknowledge import LONGEST_DELAY
+from sharebroker_server.share_partition_leader.core.events import Completed, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.share_partition_leader.core.values import Completed, SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,

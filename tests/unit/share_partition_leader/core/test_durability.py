@@ -7,9 +7,22 @@ from itertools import permutations, product
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_partition_leader.core.values import Completed
+from sharebroker_protocol.model import RecordState, StateBatch
+from sharebroker_server.share_partition_leader.core.durability import RETRY_INTERVAL, WriteQueue
+from sharebroker_server.share_partition_leader.core.events import (
+    AcquireRequest,
+    Completed,
+    Effects,
+    LoadedState,
+    SharePartitionSettings,
+)
+from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
+    ACQUIRED,
+    AVAILABLE,
+    LIMITED,
     REJECT,
     RELEASE,
     Store,
@@ -18,6 +31,7 @@ from tests.unit.share_partition_leader.core.support import (
     check,
     done,
     fetch,
+    log_of,
     opened,
     picture,
     ranges,
@@ -257,3 +271,245 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
     later = opened(0, "10-19 acknowledged 1")
     assert store.loaded().batches == later._loaded.batches
     assert ranges(fetch(later, "0-29")) == "0-9 x1, 20-29 x1"
+
+
+@pytest.mark.parametrize(
+    ("start", "stored", "window", "pointers", "complete"),
+    [
+        pytest.param(10, "", "", (10, 10, 10), 0, id="nothing in flight"),
+        pytest.param(0, "0-9 available 1", "0-9 available 1", (0, 9, 0), 0, id="available"),
+        pytest.param(0, "0-9 acknowledged 1", "", (10, 10, 10), 0, id="all acknowledged"),
+        pytest.param(0, "0-9 archived 5", "", (10, 10, 10), 0, id="all archived"),
+        pytest.param(
+            0, "0-4 acknowledged 1, 5-9 archived 5", "", (10, 10, 10), 0, id="a finished front of two batches"
+        ),
+        pytest.param(
+            0, "0-4 acknowledged 1, 5-9 available 2", "5-9 available 2", (5, 9, 5), 0, id="finished front"
+        ),
+        pytest.param(
+            0,
+            "0-4 available 1, 5-9 acknowledged 1",
+            "0-4 available 1, 5-9 acknowledged 1",
+            (0, 9, 0),
+            5,
+            id="finished tail",
+        ),
+        pytest.param(
+            0, "5-9 acknowledged 1", "0-4 available 0, 5-9 acknowledged 1", (0, 9, 0), 5, id="hole in front"
+        ),
+        pytest.param(
+            0,
+            "0-4 available 1, 8-9 archived 2",
+            "0-4 available 1, 5-7 available 0, 8-9 archived 2",
+            (0, 9, 0),
+            2,
+            id="hole between",
+        ),
+        pytest.param(
+            0,
+            "0-4 acknowledged 1, 8 available 1",
+            "5-7 available 0, 8 available 1",
+            (5, 8, 5),
+            0,
+            id="to hole",
+        ),
+        pytest.param(
+            100,
+            "110 available 1, 119 acknowledged 1",
+            "100-109 available 0, 110 available 1, 111-118 available 0, 119 acknowledged 1",
+            (100, 119, 100),
+            1,
+            id="two holes",
+        ),
+    ],
+)
+def test_the_window_after_loading(
+    start: int, stored: str, window: str, pointers: tuple[int, int, int], complete: int
+) -> None:
+    share = opened(start, stored)
+    check(share)
+    assert picture(share) == window
+    assert (share.start_offset, share.end_offset, share.next_fetch_offset()) == pointers
+    assert share.delivery_complete_count == complete
+    assert share.next_deadline() is None
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        pytest.param((StateBatch(0, 9, AVAILABLE, 1),), id="before the start"),
+        pytest.param((StateBatch(15, 14, AVAILABLE, 1),), id="last before first"),
+        pytest.param((StateBatch(10, 19, ACQUIRED, 1),), id="acquired is never persisted"),
+        pytest.param((StateBatch(10, 19, AVAILABLE, 1), StateBatch(15, 20, AVAILABLE, 2)), id="overlap"),
+        pytest.param((StateBatch(20, 29, AVAILABLE, 1), StateBatch(10, 15, AVAILABLE, 1)), id="descending"),
+    ],
+)
+def test_a_state_that_contradicts_itself_is_refused(stored: tuple[StateBatch, ...]) -> None:
+    with pytest.raises(KafkaError) as refused:
+        RecordStates(SharePartitionSettings(), LoadedState(0, 1, 10, stored))
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_loaded_counts_go_on() -> None:
+    share = opened(stored="0-4 available 2, 5-9 available 1")
+    assert ranges(fetch(share, "0-9")) == "0-4 x3, 5-9 x2"
+
+
+def test_loaded_records_have_no_holder() -> None:
+    share = opened(stored="0-9 available 1")
+    with pytest.raises(KafkaError) as refused:
+        ack(share, "0-9")
+    assert refused.value.metadata["reason"] == "lock_lost"
+
+
+# --- the gap window: what was in flight for the first time when the last leader stopped (KAFKA-18494)
+
+
+@pytest.mark.parametrize(
+    ("stored", "log", "most", "size", "expected"),
+    [
+        pytest.param("10-19 available 1", "0-19", 500, 500, "0-9 x1, 10-19 x2", id="one log batch"),
+        pytest.param("10-19 available 1", "0-9 10-19", 10, 500, "0-9 x1", id="limit ends at the hole's end"),
+        pytest.param("10-19 available 1", "0-19", 1, 500, "0-9 x1", id="clipped to the hole"),
+        pytest.param("10-19 available 1", "0-4 5-9 10-19", 3, 500, "0-4 x1", id="soft limit on log batches"),
+        pytest.param("10-19 available 1", "0-4 5-9 10-19", 500, 5, "0-4 x1, 5-9 x1, 10-19 x2", id="units"),
+        pytest.param("10-19 acknowledged 1", "0-19 20-29", 500, 500, "0-9 x1, 20-29 x1", id="then new ones"),
+        pytest.param(
+            "10-19 acknowledged 1, 30-39 available 1",
+            "0-39",
+            500,
+            500,
+            "0-9 x1, 20-29 x1, 30-39 x2",
+            id="every hole in order",
+        ),
+        pytest.param("10-19 available 1", "0-4", 500, 500, "0-4 x1", id="as far as was read"),
+    ],
+)
+def test_holes_are_acquired_as_new(stored: str, log: str, most: int, size: int, expected: str) -> None:
+    share = opened(stored=stored)
+    assert ranges(fetch(share, log, most=most, size=size)) == expected
+
+
+def test_a_hole_is_acquired_piece_by_piece() -> None:
+    share = opened(stored="10-19 acknowledged 1")
+    log = "0-1 2-3 4-5 6-7 8-9 10-19 20-29"
+    taken = [ranges(fetch(share, log, most=4)) for _ in range(5)]
+    assert taken == ["0-3 x1", "4-7 x1", "8-9 x1, 20-29 x1", "", ""]
+
+
+def test_a_strict_limit_leaves_the_rest_of_a_hole() -> None:
+    share = opened(stored="10-19 acknowledged 1")
+    taken = [ranges(fetch(share, "0-9 10-19", most=4, mode=LIMITED)) for _ in range(4)]
+    assert taken == ["0-3 x1", "4-7 x1", "8-9 x1", ""]
+
+
+def test_the_spso_stops_at_a_hole() -> None:
+    share = opened(stored="0-4 available 1, 10-19 acknowledged 1")
+    fetch(share, "0-4")
+    assert show(ack(share, "0-4")) == "5:"
+    assert picture(share) == "5-9 available 0, 10-19 acknowledged 1"
+
+
+def test_a_filled_hole_leaves_the_end_where_it_was() -> None:
+    share = opened(stored="10-19 available 1")
+    fetch(share, "0-9")
+    assert (share.end_offset, share.in_flight_count) == (19, 20)
+    assert share.next_fetch_offset() == 10
+
+
+def test_offsets_of_a_hole_that_compaction_took_are_passed() -> None:
+    share = opened(stored="10-19 available 1")
+    assert ranges(fetch(share, "5-9 10-19")) == "5-9 x1, 10-19 x2"
+    assert share.start_offset == 5
+
+
+def test_a_hole_that_the_log_no_longer_has_is_passed() -> None:
+    share = opened(stored="10-19 available 1")
+    assert ranges(fetch(share, "10-19")) == "10-19 x2"
+    assert share.start_offset == 10
+
+
+def test_a_log_gap_inside_a_hole_is_acquired_like_any_other() -> None:
+    share = opened(stored="20-29 available 1")
+    assert ranges(fetch(share, "0-4 15-19 20-29", most=8)) == "0-4 x1, 5-7 x1"
+    assert ranges(fetch(share, "15-19 20-29", most=5)) == "15-19 x1"
+    assert picture(share) == "0-7 acquired 1, 8-14 archived 0, 15-19 acquired 1, 20-29 available 1"
+
+
+def test_a_hole_may_be_entered_in_the_middle() -> None:
+    share = opened(stored="20-29 available 1")
+    acquired = share.acquire(AcquireRequest("m1", 500, 500), 10, log_of("10-19"), 0.0)
+    check(share)
+    assert ranges(acquired) == "10-19 x1"
+    assert share.next_fetch_offset() == 0
+
+
+def test_a_full_window_after_loading_still_hands_out_its_holes() -> None:
+    settings = SharePartitionSettings(max_record_locks=20)
+    share = opened(0, "10-19 acknowledged 1", settings)
+    assert share.acquirable_offset() is not None
+    assert ranges(fetch(share, "0-9 10-19 20-29")) == "0-9 x1"
+    assert share.acquirable_offset() is None
+
+
+ERROR = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+def transition(number: int, *, runs: bool = False, batches: bool = True) -> Transition:
+    made = Transition(number)
+    if runs:
+        made.runs.append(Run(0, 0, RecordState.ACQUIRED, 1, None))
+    if batches:
+        made.batches.append(StateBatch(0, 0, 0, 1))
+    return made
+
+
+def test_the_first_transition_asks_for_a_write() -> None:
+    queue, effects = WriteQueue(), Effects()
+    first, second = transition(1), transition(2)
+    queue.add(first, None, effects)
+    assert (effects.write_due, effects.transitions, queue.busy) == (True, (first,), True)
+    later = Effects()
+    queue.add(second, None, later)
+    assert (later.write_due, queue.take()) == (False, [first, second])
+
+
+def test_completion_asks_for_the_next_write_while_transitions_wait() -> None:
+    queue = WriteQueue()
+    queue.add(transition(1), None, Effects())
+    queue.take()
+    queue.add(transition(2), None, Effects())
+    effects = Effects()
+    assert [item.id for item in queue.complete(None, effects)] == [1]
+    assert (effects.write_due, queue.busy) == (True, True)
+    queue.take()
+    queue.complete(None, effects)
+    assert (effects.write_due, queue.busy, queue.idle) == (False, False, True)
+
+
+def test_waiting_replies_are_rejected_and_the_write_is_empty() -> None:
+    queue, effects = WriteQueue(), Effects()
+    replies: list[KafkaError | None] = []
+    queue.add(transition(1), replies.append, Effects())
+    queue.reject_waiting(ERROR, effects)
+    assert [error for _, error in effects.replies] == [ERROR]
+    assert (queue.take(), queue.busy) == ([], False)
+
+
+def test_only_changes_without_runs_are_retried() -> None:
+    queue, effects = WriteQueue(), Effects()
+    lost = transition(1)
+    queue.add_retries([lost, transition(2, runs=True), transition(3, batches=False)], 10.0)
+    assert (queue.retry_at, queue.idle) == (10.0 + RETRY_INTERVAL, False)
+    queue.add_retries([transition(4)], 11.0)
+    assert queue.retry_at == 10.0 + RETRY_INTERVAL  # the first failure sets the time
+    queue.flush_retries(effects)
+    assert [item.id for item in effects.transitions] == [1, 4]
+    assert queue.idle is False
+    assert not queue.retry_at
+
+
+def test_nothing_to_retry_sets_no_time() -> None:
+    queue = WriteQueue()
+    queue.add_retries([transition(1, runs=True)], 10.0)
+    assert (queue.retry_at, queue.idle) == (None, True)

@@ -8,9 +8,9 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_calls.values import LeftReason
+from sharebroker_server.leader_calls.values import LeftReason
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.record_states import RecordStates
-from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,

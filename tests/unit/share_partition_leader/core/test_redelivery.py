@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     LIMITED,

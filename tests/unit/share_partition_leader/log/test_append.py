@@ -7,9 +7,14 @@ import asyncio
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AppendCall, AppendPart
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart
+from sharebroker_server.leases import names
+from sharebroker_server.record_log.core.producers import Marker
+from sharebroker_server.routing.transaction_check import Claim
+from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.harness import TOPIC, Harness
+from tests.unit.share_partition_leader.harness import TOPIC, Harness, code
 
 
 async def test_results_are_in_the_order_of_the_parts(harness: Harness) -> None:
@@ -36,3 +41,102 @@ async def test_append_that_is_late_times_out(harness: Harness, monkeypatch: pyte
     with pytest.raises(KafkaError) as failure:
         await harness.local.append(AppendCall([AppendPart(TOPIC, 0, batch(1))]), 0.5)
     assert failure.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+P = 7
+
+
+def sent(sequence: int, *, epoch: int = 0, transactional: bool = True) -> bytes:
+    return batch(1, producer=(P, epoch, sequence), transactional=transactional)
+
+
+async def produce(
+    harness: Harness, data: bytes, *, name: str = "x", adds: bool = False
+) -> pb.ProduceResponse.Partition:
+    request = pb.ProduceRequest(transactional_id=name, adds_partitions=adds)
+    request.partitions.add(topic_id=TOPIC, record_batches=data)
+    response: pb.ProduceResponse = await harness.stub.Produce(request)
+    return response.partitions[0]
+
+
+async def mark(harness: Harness, *, epoch: int = 0) -> None:
+    await (await harness.leadership.led(TOPIC, 0)).log.end_transaction(Marker(P, epoch, 1, commit=True))
+
+
+@pytest.mark.parametrize("adds", [True, False])
+async def test_only_the_first_batch_of_a_transaction_is_verified(harness: Harness, adds: bool) -> None:
+    offsets = [(await produce(harness, sent(n), adds=adds)).base_offset for n in range(3)]
+    assert offsets == [0, 1, 2]
+    assert harness.transactions.asked == [(Claim("x", adds), P, 0, names.partition(TOPIC, 0))]
+    await mark(harness)
+    assert (await produce(harness, sent(3), adds=adds)).base_offset == 4
+    assert len(harness.transactions.asked) == 2
+
+
+async def test_batches_that_wait_for_the_same_go_on_in_order(harness: Harness) -> None:
+    harness.transactions.open.clear()
+    waiting = [asyncio.create_task(produce(harness, sent(n), adds=True)) for n in range(5)]
+    await eventually(lambda: harness.transactions.asked)
+    await asyncio.sleep(0)
+    harness.transactions.open.set()
+    assert [(await one).base_offset for one in waiting] == [0, 1, 2, 3, 4]
+    assert len(harness.transactions.asked) == 1
+    assert not (await harness.leadership.led(TOPIC, 0)).verifications
+
+
+@pytest.mark.parametrize("refusal", [ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_PRODUCER_EPOCH])
+async def test_a_rejected_verification_appends_nothing(harness: Harness, refusal: ErrorCode) -> None:
+    harness.transactions.refusals.append(KafkaError(refusal))
+    assert code(await produce(harness, sent(0))) is refusal
+    assert (await produce(harness, sent(0))).base_offset == 0
+
+
+async def test_a_marker_during_verification_repeats_it(harness: Harness) -> None:
+    await harness.publish(1)
+    harness.transactions.open.clear()
+    waiting = asyncio.create_task(produce(harness, sent(0)))
+    await eventually(lambda: harness.transactions.asked)
+    await mark(harness)
+    harness.transactions.open.set()
+    assert (await waiting).base_offset == 2
+    assert len(harness.transactions.asked) == 2
+
+
+async def test_an_append_overtaken_repeatedly_is_rejected(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def confirm(*_: object) -> None:
+        await mark(harness)
+
+    monkeypatch.setattr(harness.transactions, "confirm", confirm)
+    assert code(await produce(harness, sent(0))) is ErrorCode.INVALID_TXN_STATE
+
+
+async def test_a_caller_that_leaves_does_not_disturb_the_others(harness: Harness) -> None:
+    harness.transactions.open.clear()
+    first = asyncio.create_task(produce(harness, sent(0)))
+    await eventually(lambda: harness.transactions.asked)
+    second = asyncio.create_task(produce(harness, sent(0)))
+    await asyncio.sleep(0)
+    first.cancel()
+    harness.transactions.open.set()
+    assert (await second).base_offset == 0
+
+
+async def test_a_relinquished_partition_stops_verifying(harness: Harness) -> None:
+    harness.transactions.open.clear()
+    waiting = asyncio.create_task(produce(harness, sent(0)))
+    await eventually(lambda: harness.transactions.asked)
+    await harness.hand_over()
+    assert code(await waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_batch_of_a_transaction_needs_its_name(harness: Harness) -> None:
+    refused = await produce(harness, sent(0), name="")
+    assert code(refused) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("data", [batch(3), sent(0, transactional=False), b"junk"])
+async def test_other_batches_are_nobodys_business(harness: Harness, data: bytes) -> None:
+    await produce(harness, data)
+    assert not harness.transactions.asked

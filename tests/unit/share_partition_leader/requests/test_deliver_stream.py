@@ -13,8 +13,10 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.requests import send_queue
+from sharebroker_server.share_partition_leader.requests import stream_messages
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
 from tests.testkit.waiting import eventually
 from tests.unit.share_partition_leader.harness import (
     ACCEPT,
@@ -109,7 +111,7 @@ async def test_partitions_take_turns() -> None:
 async def test_message_ends_at_its_size_limit(harness: Harness) -> None:
     for _ in range(6):
         await harness.publish(1, size=600_000)
-    with patch.object(send_queue, "MESSAGE_BYTES", 1_000_000):
+    with patch.object(stream_messages, "MESSAGE_BYTES", 1_000_000):
         async with stream(harness, credit=6) as consumer:
             await consumer.got_offsets(*range(6))
             assert [len(message.deliveries) for message in consumer.messages] == [2, 2, 2]
@@ -647,7 +649,7 @@ async def test_stream_end_leaves_no_listeners_or_tasks(harness: Harness, at: str
 
 async def test_client_that_does_not_read_is_not_read(harness: Harness) -> None:
     await harness.publish(10)
-    with patch.object(send_queue, "UNSENT_ENTRIES", 4):
+    with patch.object(stream_messages, "UNSENT_ENTRIES", 4):
         async with stream(harness, credit=10) as consumer:
             await consumer.got_offsets(*range(10))
             consumer.reading.clear()

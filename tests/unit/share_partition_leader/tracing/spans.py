@@ -9,8 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_protocol.tracing.limit import SpanLimit
-from sharebroker_protocol.tracing.sampling import Sampling
+from sharebroker_protocol.tracing.sampling import Sampling, SpanLimit
 from sharebroker_protocol.tracing.tracer import Tracer
 
 PARENT = TraceContext(1, 2, 1, "")

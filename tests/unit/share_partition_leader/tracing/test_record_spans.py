@@ -6,21 +6,19 @@ from collections.abc import Sequence
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.effects import (
+from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Acquire,
+    AcquireRequest,
     Event,
+    LoadedState,
     Retire,
+    SharePartitionSettings,
     TimerFired,
     UndoAcquire,
     WriteCompleted,
 )
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.values import (
-    AcquireRequest,
-    LoadedState,
-    SharePartitionSettings,
-)
+from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.tracing.partition_traces import LeaderTraces
 from sharebroker_server.share_partition_leader.tracing.record_spans import RecordSpans
 from tests.unit.share_partition_leader.tracing.spans import PARENT, FinishedSpans

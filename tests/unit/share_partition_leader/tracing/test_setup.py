@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from sharebroker_protocol.tracing import enabled
+from sharebroker_protocol import tracing
 from sharebroker_server.share_partition_leader.tracing.record_spans import RecordSpans
 from sharebroker_server.share_partition_leader.tracing.setup import leader_traces, record_spans
 from tests.unit.share_partition_leader.tracing.spans import FinishedSpans
 
 
 @pytest.fixture
-def tracing() -> Iterator[None]:
-    enabled.turn(FinishedSpans().tracer)
+def traced() -> Iterator[None]:
+    tracing.turn(FinishedSpans().tracer)
     yield
-    enabled.turn(None)
+    tracing.turn(None)
 
 
 def test_without_tracing_there_is_no_observer() -> None:
@@ -24,7 +24,7 @@ def test_without_tracing_there_is_no_observer() -> None:
     assert record_spans(None, "g") is None
 
 
-@pytest.mark.usefixtures("tracing")
+@pytest.mark.usefixtures("traced")
 def test_with_tracing_each_group_has_an_observer() -> None:
     traces = leader_traces()
     assert traces is not None

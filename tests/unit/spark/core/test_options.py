@@ -10,7 +10,9 @@ from sharebroker_spark.core.options import (
     NUMBERS,
     OptionError,
     Options,
+    StateOptions,
     read_options,
+    state_options,
     write_options,
 )
 from tests.architecture.sources import ROOT
@@ -167,3 +169,27 @@ def test_readme_lists_every_option_with_default_and_bounds() -> None:
         assert told[name] == (str(number), f"{low} to {high}")
     for name, choices in CHOICES.items():
         assert told[name] == (choices[0], ", ".join(choices))
+
+
+SERVER = {"bootstrap": "127.0.0.1:9090"}
+
+
+def test_options() -> None:
+    assert state_options(SERVER) == StateOptions("127.0.0.1:9090")
+    encrypted = "tls://127.0.0.1:9090?ca=/etc/ca.pem&cert=/etc/me.pem&key=/etc/me.key"
+    assert state_options({"bootstrap": encrypted}) == StateOptions(encrypted)
+    given = SERVER | {"groups": " a, b,a,", "topics": "t", "onUnavailable": "Wait", "path": "x"}
+    assert state_options(given) == StateOptions("127.0.0.1:9090", ("a", "b"), ("t",), waits=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({}, "option bootstrap is ''"),
+        (SERVER | {"grups": "a"}, "unknown option grups; the options are bootstrap, groups"),
+        (SERVER | {"onUnavailable": "perhaps"}, "it must be fail or wait"),
+    ],
+)
+def test_invalid_state_options_are_rejected(given: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        state_options(given)

@@ -9,11 +9,9 @@ from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition as Prot
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import to_proto
-from sharebroker_server.gateway.kafka.helpers.transactional import check_transactional_id, known_partitions
+from sharebroker_server.gateway.kafka.call import Api, Call, for_version, refusal
+from sharebroker_server.gateway.kafka.convert import to_proto
+from sharebroker_server.gateway.kafka.transactions import check_transactional_id, known_partitions
 from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn
 from sharebroker_server.kafka_wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.alter_configs import alter_resources
-from sharebroker_server.gateway.kafka.helpers.configs import replacements
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.configs import alter_resources, replacements
 from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, AlterConfigsResponse
 
 _Result = AlterConfigsResponse.AlterConfigsResourceResponse

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import alter_offsets
-from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
 from sharebroker_server.kafka_wire.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,

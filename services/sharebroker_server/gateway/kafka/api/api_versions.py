@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.features import SUPPORTED
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.idle.share_group_heartbeat import HEARTBEAT
+from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, refusal
+from sharebroker_server.gateway.kafka.idle import HEARTBEAT
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 _PRODUCE: Final = 0

@@ -7,8 +7,7 @@ retry indefinitely.
 from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
 from sharebroker_server.kafka_wire.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

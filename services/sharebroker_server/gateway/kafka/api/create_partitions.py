@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.topics import create_partitions
-from sharebroker_server.gateway.kafka.cluster_view.replica_placement import check_assignments
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.per_item import duplicate_check, each_item, error_fields
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.catalog_changes import (
+    check_assignments,
+    duplicate_check,
+    each_item,
+    error_fields,
+)
 from sharebroker_server.kafka_wire.messages import CreatePartitionsRequest, CreatePartitionsResponse
 
 _Topic = CreatePartitionsRequest.CreatePartitionsTopic

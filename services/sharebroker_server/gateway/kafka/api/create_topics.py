@@ -10,16 +10,17 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.config_views import ConfigEntry, describe_settings
 from sharebroker_server.catalog.records import ResourceType
 from sharebroker_server.gateway.admin.topics import create_topics
-from sharebroker_server.gateway.kafka.cluster_view.replica_placement import (
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.catalog_changes import (
     DEFAULT,
     REPLICAS,
     check_assignments,
     check_numbering,
     check_replication_factor,
+    duplicate_check,
+    each_item,
+    error_fields,
 )
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.per_item import duplicate_check, each_item, error_fields
 from sharebroker_server.kafka_wire.messages import CreateTopicsRequest, CreateTopicsResponse
 
 _Topic = CreateTopicsRequest.CreatableTopic

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import delete_groups
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto
-from sharebroker_server.gateway.kafka.helpers.coordinated_groups import each_group
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto
+from sharebroker_server.gateway.kafka.groups import each_group
 from sharebroker_server.kafka_wire.messages import DeleteGroupsRequest, DeleteGroupsResponse
 
 _Result = DeleteGroupsResponse.DeletableGroupResult

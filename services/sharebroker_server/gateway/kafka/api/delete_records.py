@@ -7,10 +7,9 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin.cluster import delete_records
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import to_proto
-from sharebroker_server.gateway.kafka.helpers.topics import Located, by_topic, each_partition, locate
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import to_proto
+from sharebroker_server.gateway.kafka.topics import Located, by_topic, each_partition, locate
 from sharebroker_server.kafka_wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
 _NONE: Final = -1

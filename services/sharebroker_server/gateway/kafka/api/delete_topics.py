@@ -8,10 +8,8 @@ from typing import NamedTuple
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.topics import delete_topics
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.per_item import duplicate_check, each_item
+from sharebroker_server.gateway.kafka.call import Api, Call, for_version, refusal
+from sharebroker_server.gateway.kafka.catalog_changes import duplicate_check, each_item
 from sharebroker_server.kafka_wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
 
 _Deleted = pb.DeleteTopicsResponse.Topic

@@ -6,9 +6,8 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.cluster import cluster_id
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers import authorized_operations
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.topics import cluster_operations
 from sharebroker_server.kafka_wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
 _BROKERS: Final = 1
@@ -33,7 +32,7 @@ async def handle(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
             )
             for broker in call.view.brokers.values()
         ],
-        cluster_authorized_operations=authorized_operations.of_cluster(
+        cluster_authorized_operations=cluster_operations(
             requested=call.request.include_cluster_authorized_operations
         ),
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.catalog.config_views import ConfigEntry, describe
 from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.configs import config_resource
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.configs import config_resource
 from sharebroker_server.kafka_wire.messages import DescribeConfigsRequest, DescribeConfigsResponse
 
 _Resource = DescribeConfigsRequest.DescribeConfigsResource

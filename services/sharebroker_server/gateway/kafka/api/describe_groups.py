@@ -8,12 +8,10 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers import authorized_operations
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto
-from sharebroker_server.gateway.kafka.helpers.coordinated_groups import each_group
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto
+from sharebroker_server.gateway.kafka.groups import call_coordinator, each_group
+from sharebroker_server.gateway.kafka.topics import group_operations
 from sharebroker_server.kafka_wire.messages import DescribeGroupsRequest, DescribeGroupsResponse
 
 _FIRST_WITH_ERRORS: Final = 6
@@ -48,7 +46,7 @@ async def _describe(call: Call[DescribeGroupsRequest], group_id: str) -> _Group:
         dead = _rejected(group_id, error) if call.version >= _FIRST_WITH_ERRORS else _Group(group_id=group_id)
         dead.group_state = "Dead"
         return dead
-    operations = authorized_operations.of_group(requested=call.request.include_authorized_operations)
+    operations = group_operations(requested=call.request.include_authorized_operations)
     return _group(found, group_id=group_id, authorized_operations=operations)
 
 

@@ -9,8 +9,7 @@ from typing import Final
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_server.gateway.admin.cluster import describe_logs
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
 from sharebroker_server.kafka_wire.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 _DIRECTORY: Final = "redis"

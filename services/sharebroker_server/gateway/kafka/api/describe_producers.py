@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto
-from sharebroker_server.gateway.kafka.helpers.topics import Rejected, is_internal, locate
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto
+from sharebroker_server.gateway.kafka.topics import Rejected, is_internal, locate
 from sharebroker_server.gateway.produce.transactions import Producers, describe_producers
 from sharebroker_server.kafka_wire.messages import DescribeProducersRequest, DescribeProducersResponse
 

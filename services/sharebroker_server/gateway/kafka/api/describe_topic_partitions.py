@@ -8,10 +8,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.core.paging import Position, page
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers import authorized_operations
-from sharebroker_server.gateway.kafka.helpers.topics import is_internal, topic_of, topics
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.topics import is_internal, topic_of, topic_operations, topics
 from sharebroker_server.kafka_wire.messages import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -71,7 +69,7 @@ def _topic(call: Call, name: str, topic: Topic | KafkaError, indices: range) -> 
         topic_id=topic.topic_id,
         is_internal=is_internal(topic),
         partitions=[_partition(call, topic, index) for index in indices],
-        topic_authorized_operations=authorized_operations.of_topic(requested=True),
+        topic_authorized_operations=topic_operations(requested=True),
     )
 
 

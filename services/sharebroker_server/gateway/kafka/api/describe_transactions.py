@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto
-from sharebroker_server.gateway.kafka.helpers.topics import topic_by_id
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto
+from sharebroker_server.gateway.kafka.topics import topic_by_id
 from sharebroker_server.gateway.produce.transactions import Described, describe_transactions
 from sharebroker_server.kafka_wire.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 

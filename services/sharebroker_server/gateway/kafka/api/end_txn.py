@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
-from sharebroker_server.gateway.kafka.helpers.transactional import check_transactional_id, transaction_version
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.transactions import check_transactional_id, transaction_version
 from sharebroker_server.gateway.produce.transactions import end_txn
 from sharebroker_server.kafka_wire.messages import EndTxnRequest, EndTxnResponse
 

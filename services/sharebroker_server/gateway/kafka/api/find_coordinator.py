@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
 from sharebroker_server.kafka_wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP: Final = 0

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator
-from sharebroker_server.gateway.kafka.helpers.convert import to_proto
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import to_proto
+from sharebroker_server.gateway.kafka.groups import call_coordinator
 from sharebroker_server.kafka_wire.messages import HeartbeatRequest, HeartbeatResponse
 
 _request = to_proto(HeartbeatRequest, pb.HeartbeatRequest)

@@ -6,10 +6,9 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
-from sharebroker_server.gateway.kafka.helpers.transactional import check_transactional_id
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.transactions import check_transactional_id
 from sharebroker_server.gateway.produce.transactions import init_producer_id
 from sharebroker_server.kafka_wire.messages import InitProducerIdRequest, InitProducerIdResponse
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.call import Api, Call
+from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.groups import call_coordinator
 from sharebroker_server.kafka_wire.messages import LeaveGroupRequest, LeaveGroupResponse
 
 _FIRST_WITH_SEVERAL: Final = 3

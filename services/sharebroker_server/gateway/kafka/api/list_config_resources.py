@@ -7,9 +7,8 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.topics import topics
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.topics import topics
 from sharebroker_server.kafka_wire.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 _BROKER_LOGGER: Final = 8

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import list_groups
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
-from sharebroker_server.gateway.kafka.helpers.coordinated_groups import coordinates
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.groups import coordinates
 from sharebroker_server.kafka_wire.messages import ListGroupsRequest, ListGroupsResponse
 
 _request = to_proto(ListGroupsRequest, pb.ListGroupsRequest)

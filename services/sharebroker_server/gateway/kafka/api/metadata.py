@@ -6,15 +6,18 @@ from dataclasses import replace
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.internal_topics import IDS
-from sharebroker_server.catalog.names import check_topic_name
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, check_topic_name
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin.cluster import cluster_id
 from sharebroker_server.gateway.admin.topics import create_on_demand
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers import authorized_operations
-from sharebroker_server.gateway.kafka.helpers.topics import is_internal, topic_of, topics
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.topics import (
+    cluster_operations,
+    is_internal,
+    topic_of,
+    topic_operations,
+    topics,
+)
 from sharebroker_server.kafka_wire.messages import MetadataRequest, MetadataResponse
 
 _BY_ID: Final = 12
@@ -37,7 +40,7 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
         cluster_id=await cluster_id(call.gateway, call.deadline()) or None,
         controller_id=min(call.view.brokers),
         topics=await _topics(call),
-        cluster_authorized_operations=authorized_operations.of_cluster(
+        cluster_authorized_operations=cluster_operations(
             requested=call.request.include_cluster_authorized_operations
         ),
     )
@@ -62,7 +65,7 @@ async def _find(call: Call[MetadataRequest], name: str | None, topic_id: str) ->
     try:
         if not topic_id:
             check_topic_name(name or "")
-            if name not in IDS and call.request.allow_auto_topic_creation:
+            if name not in INTERNAL_TOPIC_IDS and call.request.allow_auto_topic_creation:
                 await create_on_demand(call.gateway, name or "", call.deadline())
         return _topic(call, topic_of(call, name or "", topic_id))
     except KafkaError as error:
@@ -75,7 +78,7 @@ def _topic(call: Call[MetadataRequest], topic: Topic) -> _Topic:
         topic_id=topic.topic_id,
         is_internal=is_internal(topic),
         partitions=[_partition(call, topic, index) for index in range(topic.partitions)],
-        topic_authorized_operations=authorized_operations.of_topic(
+        topic_authorized_operations=topic_operations(
             requested=call.request.include_topic_authorized_operations
         ),
     )

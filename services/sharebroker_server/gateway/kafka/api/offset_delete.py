@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator, known_partition
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.groups import call_coordinator, known_partition
 from sharebroker_server.kafka_wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
 
 

@@ -8,10 +8,9 @@ from typing import Final, TypeVar
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator
-from sharebroker_server.gateway.kafka.helpers.topics import topic_by_id, topic_of
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.groups import call_coordinator
+from sharebroker_server.gateway.kafka.topics import topic_by_id, topic_of
 from sharebroker_server.kafka_wire.messages import OffsetFetchRequest, OffsetFetchResponse
 
 _NONE: Final = -1

@@ -9,9 +9,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin.cluster import list_offsets
 from sharebroker_server.gateway.admin.internal_topics import find_offset
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.topics import Located, by_topic, each_partition, locate
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.topics import Located, by_topic, each_partition, locate
 from sharebroker_server.kafka_wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 _LATEST: Final = -1

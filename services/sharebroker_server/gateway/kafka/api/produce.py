@@ -8,17 +8,15 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import check_not_internal
+from sharebroker_server.catalog.names import check_not_internal
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.kafka.cluster_view.leader_hints import current_leader, node_endpoints
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call, Coalescing
-from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.transactional import transaction_version
+from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, for_version, refusal
+from sharebroker_server.gateway.kafka.cluster_view import current_leader, node_endpoints
+from sharebroker_server.gateway.kafka.transactions import transaction_version
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
+from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of
-from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
 
 _ACKS: Final = (-1, 0, 1)
 _ZSTD: Final = 4

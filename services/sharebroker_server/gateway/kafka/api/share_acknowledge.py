@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
-    LED_ELSEWHERE,
-    current_leader,
-    node_endpoints,
-)
-from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.share_session import ack_batches, caller
+from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
+from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE, current_leader, node_endpoints
+from sharebroker_server.gateway.kafka.share_sessions import ack_batches, caller
 from sharebroker_server.gateway.share.acknowledge import AckResults, ShareAcknowledge, share_acknowledge
 from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 

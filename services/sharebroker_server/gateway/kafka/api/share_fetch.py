@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import acquire_mode
-from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
-    LED_ELSEWHERE,
-    current_leader,
-    node_endpoints,
-)
-from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.share_session import ack_batches, caller
-from sharebroker_server.gateway.kafka.idle.share_fetch import SHARE_FETCH, predict_fetch
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
+from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE, current_leader, node_endpoints
+from sharebroker_server.gateway.kafka.idle import SHARE_FETCH, predict_fetch
+from sharebroker_server.gateway.kafka.share_sessions import ack_batches, caller
 from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch, share_fetch
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import describe_groups
-from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers import authorized_operations
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto
-from sharebroker_server.gateway.kafka.helpers.coordinated_groups import each_group
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto
+from sharebroker_server.gateway.kafka.groups import each_group
+from sharebroker_server.gateway.kafka.topics import group_operations
 from sharebroker_server.kafka_wire.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 _Group = ShareGroupDescribeResponse.DescribedGroup
@@ -25,7 +24,7 @@ async def handle(call: Call[ShareGroupDescribeRequest]) -> ShareGroupDescribeRes
     async def serve(group_ids: Sequence[str]) -> Iterable[_Group]:
         request = pb.ShareGroupDescribeRequest(group_ids=group_ids)
         found = (await describe_groups(call.gateway, request, call.deadline())).groups
-        of_group = authorized_operations.of_group
+        of_group = group_operations
         return [
             _group(group, authorized_operations=of_group(requested=requested and not group.error_code))
             for group in found

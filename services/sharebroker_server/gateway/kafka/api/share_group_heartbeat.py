@@ -6,10 +6,9 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.core.validation import check_member_id
-from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
-from sharebroker_server.gateway.kafka.idle.share_group_heartbeat import HEARTBEAT, predict_heartbeat
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.idle import HEARTBEAT, predict_heartbeat
 from sharebroker_server.kafka_wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 _request = to_proto(

@@ -6,14 +6,13 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import (
+from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.groups import (
     LONGEST_REBALANCE_MS,
     call_coordinator,
     rebalance_deadline,
 )
-from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
 from sharebroker_server.kafka_wire.messages import SyncGroupRequest, SyncGroupResponse
 
 _REQUIRES_PROTOCOL: Final = 5

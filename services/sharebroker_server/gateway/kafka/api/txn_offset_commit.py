@@ -6,12 +6,10 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator, commit_offsets
-from sharebroker_server.gateway.kafka.helpers.convert import to_proto
-from sharebroker_server.gateway.kafka.helpers.transactional import transaction_version
+from sharebroker_server.gateway.kafka.call import Api, Call, for_version, refusal
+from sharebroker_server.gateway.kafka.convert import to_proto
+from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
+from sharebroker_server.gateway.kafka.transactions import transaction_version
 from sharebroker_server.kafka_wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _ADDS_GROUP: Final = 5

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.features import SUPPORTED
-from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, refusal
 from sharebroker_server.kafka_wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 

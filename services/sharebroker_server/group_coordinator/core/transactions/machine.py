@@ -33,7 +33,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.compaction.live_keys import LiveKeys
+from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision, Effect, SoftChange
 from sharebroker_server.group_coordinator.core.session_clocks import Deadlines
 from sharebroker_server.group_coordinator.core.transactions import commands as c

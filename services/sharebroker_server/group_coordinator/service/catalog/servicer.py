@@ -11,24 +11,30 @@ import structlog
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceServicer
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.codec import CatalogCodec
-from sharebroker_server.catalog.commands import (
+from sharebroker_server.catalog.machine import (
+    SHARD,
     AlterConfigs,
     CatalogCommand,
+    CatalogMachine,
+    CatalogReply,
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
     ListEdit,
     NameCluster,
 )
-from sharebroker_server.catalog.decide import CatalogReply
-from sharebroker_server.catalog.machine import SHARD, CatalogMachine
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.records import CatalogRecord, ConfigResource, ResourceType, Topic
-from sharebroker_server.catalog.topic_ids import new_topic_id
+from sharebroker_server.catalog.names import new_topic_id
+from sharebroker_server.catalog.records import (
+    CatalogCodec,
+    CatalogRecord,
+    ConfigResource,
+    ResourceType,
+    Topic,
+)
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.rpc.partition_errors import refusal
+from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.stream_log.port import StreamLog
 
 CatalogHost = ShardHost[CatalogCommand, CatalogRecord, CatalogReply]

@@ -7,7 +7,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.catalog.internal_topics import NAMES
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_NAMES
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
 from sharebroker_server.group_coordinator.core.records import Record
 from sharebroker_server.group_coordinator.core.view import ClusterView
@@ -53,8 +53,8 @@ class OffsetsLog:
         topic = self._view.topic_by_id(topic_id)
         if topic is not None:
             return topic.name
-        if topic_id in NAMES:
-            return NAMES[topic_id]
+        if topic_id in INTERNAL_TOPIC_NAMES:
+            return INTERNAL_TOPIC_NAMES[topic_id]
         if committed is not None and not self._view.is_deleted(topic_id):
             self._check_not_new(topic_id, committed.at_ms / 1000)
         return None

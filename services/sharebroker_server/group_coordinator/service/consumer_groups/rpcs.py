@@ -10,7 +10,6 @@ from uuid import uuid4
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.cluster.transaction_check import ADDING, Claim, TransactionCheck
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
     CommitOffsets,
@@ -37,7 +36,8 @@ from sharebroker_server.group_coordinator.service.consumer_groups.transaction_of
     TransactionOffsets,
 )
 from sharebroker_server.group_coordinator.service.shards import Shards
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.routing.transaction_check import ADDING, Claim, TransactionCheck
+from sharebroker_server.rpc.errors import wire
 
 _CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks whether a deferred reply can still arrive."""

@@ -9,8 +9,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID
-from sharebroker_server.cluster.transaction_check import Claim, TransactionCheck
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
     CompleteTransaction,
@@ -18,6 +17,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
 from sharebroker_server.group_coordinator.core.consumer_groups.pending import UnverifiedError
 from sharebroker_server.group_coordinator.service.shards import Shards
 from sharebroker_server.leases import names
+from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 
 _TRIES: Final = 3
 """A transaction that ends between confirmation and commit must be confirmed again."""

@@ -22,7 +22,7 @@ from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.service.shards import Shards
 from sharebroker_server.group_coordinator.service.share_groups.share_states import Failures, ShareStates
 from sharebroker_server.group_coordinator.service.shielded import shielded
-from sharebroker_server.rpc.partition_errors import refusal
+from sharebroker_server.rpc.errors import refusal
 
 _log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ from sharebroker_server.group_coordinator.core.share_groups.model import Assignm
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.service.shards import Shards
 from sharebroker_server.persister.port import Persister, StateSummary
-from sharebroker_server.rpc.partition_errors import refusal, wire
+from sharebroker_server.rpc.errors import refusal, wire
 
 _Partition = pb.DescribeShareGroupOffsetsResponse.Partition
 _Topic = pb.DescribeShareGroupOffsetsResponse.Topic

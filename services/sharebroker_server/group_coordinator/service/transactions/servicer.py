@@ -44,7 +44,7 @@ from sharebroker_server.group_coordinator.service.transactions.shards import (
     TransactionShards,
     expected,
 )
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 
 R = TypeVar("R")
 _STATES = {state.value: state for state in TransactionState}

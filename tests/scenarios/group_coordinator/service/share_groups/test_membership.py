@@ -11,8 +11,8 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.coordinator_runtime.hashing import shard_of
 from sharebroker_server.persister.port import StateSummary
-from sharebroker_server.stream_log.memory import Fault
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster
+from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 
 

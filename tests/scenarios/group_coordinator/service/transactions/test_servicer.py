@@ -8,8 +8,8 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.stream_log.memory import Fault
 from tests.scenarios.group_coordinator.transaction_harness import CONTEXT, Cluster, running
+from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 
 

@@ -20,21 +20,19 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
 from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
     TransactionCoordinatorServiceStub,
 )
-from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
-from sharebroker_server.cluster.router import GATEWAY, Router
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, ClusterView
-from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
-from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
-from sharebroker_server.gateway.kafka.dispatch.call import Call, Client, KafkaListener
-from sharebroker_server.gateway.kafka.dispatch.dispatch import decode, serve
-from sharebroker_server.gateway.kafka.dispatch.features import SUPPORTED
+from sharebroker_server.gateway.kafka.api_table import APIS
+from sharebroker_server.gateway.kafka.call import SUPPORTED, Call, Client, KafkaListener
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers
+from sharebroker_server.gateway.kafka.dispatch import decode, serve
 from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
 from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.schema import api_schema
-from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import GATEWAY, Router
+from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.unit.gateway.fakes import Ownership, catalog, member
 
 A = TypeVar("A", bound=Message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.share_calls.values import (
+from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,
     AcquireCall,
@@ -13,7 +13,7 @@ from sharebroker_server.share_calls.values import (
     ReconcileCall,
     ReconcileResult,
 )
-from sharebroker_server.share_partition_leader.requests.records_watch import LocalWatch
+from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
 
 
 class FakeShareCalls:

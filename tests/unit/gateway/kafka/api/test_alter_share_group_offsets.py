@@ -10,7 +10,7 @@ from sharebroker_server.kafka_wire.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
 )
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 

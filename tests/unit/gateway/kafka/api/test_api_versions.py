@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
+from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from tests.unit.gateway.kafka.api.harness import Harness
 

@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.kafka_wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 

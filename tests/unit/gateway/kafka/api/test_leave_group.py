@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.kafka_wire.messages import LeaveGroupRequest, LeaveGroupResponse
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.kafka.api.harness import Harness
 
 

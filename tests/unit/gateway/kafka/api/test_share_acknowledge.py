@@ -11,10 +11,10 @@ from sharebroker_protocol.model import AckBatch
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
-from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.gateway.kafka.dispatch import call
+from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.gateway.kafka import call
 from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
-from sharebroker_server.share_calls.values import AckResult
+from sharebroker_server.leader_calls.values import AckResult
 from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.kafka.api.harness import Harness, codes
 from tests.unit.gateway.kafka.api.share_calls import FakeShareCalls

@@ -11,9 +11,9 @@ from sharebroker_protocol.model import AcquiredRange
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
-from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
-from sharebroker_server.share_calls.values import AckResult, AcquireResult
+from sharebroker_server.leader_calls.values import AckResult, AcquireResult
 from tests.support.kafka_client import Batch, fetch_topics
 from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.kafka.api.harness import Harness

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.kafka_wire.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
-from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 

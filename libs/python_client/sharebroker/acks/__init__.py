@@ -1,1 +1,0 @@
-"""Acknowledgements: one per record in the application, ack batches on the wire."""

@@ -1,0 +1,386 @@
+"""Combines acknowledgements of records into ack batches, and splits their results into outcomes of records.
+
+Theory of operation ------------------- The application's thread appends acknowledgements to `_queue` and
+whole ranges to `_batches`. The stream's writer calls `drain`, which coalesces consecutive offsets of one
+acquisition with the same acknowledge type and detail into ack batches, numbers them and moves them to
+`_in_flight`. `resolve` matches a result to its batch by number. A result may cover a part of the batch, in
+which case `AckBatch.split` detaches that part.
+
+An acknowledgement is QUEUED, SENT, then DONE. It can be replaced only while it is QUEUED. The lock orders
+replacing against draining; everything else needs no lock, because `deque.append` and `popleft` are atomic.
+
+`_woken` limits wake-ups to one per drain. `drain` resets it before it reads the queues, so an acknowledgement
+that is queued during the drain is either drained or causes another wake-up.
+
+After `close` no task drains the queue. Acknowledgements then fail at once, in the thread that makes them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from sharebroker_protocol.errors import IllegalStateError, KafkaError
+from sharebroker_protocol.outcome import QUEUED, SENT
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Acquisition, Record, spans
+
+RENEW: Final = AcknowledgeType.RENEW
+RELEASE: Final = AcknowledgeType.RELEASE
+
+
+class AckBatch:
+    """Consecutive offsets of one acquisition with one acknowledge type: one entry on the wire.
+
+    `entries` are the acknowledgements that wait for its outcome. `reported` is whether the application
+    receives the outcome. `unseen` marks records that the application never received.
+    """
+
+    __slots__ = (
+        "_unconfirmed",
+        "acquisition",
+        "detail",
+        "done",
+        "entries",
+        "first",
+        "id",
+        "kind",
+        "last",
+        "reported",
+        "unseen",
+    )
+
+    def __init__(
+        self,
+        acquisition: Acquisition,
+        offsets: tuple[int, int],
+        kind: AcknowledgeType,
+        detail: int | str | None = None,
+    ) -> None:
+        """`offsets` is (first, last), last inclusive."""
+        self.id = 0
+        self.acquisition = acquisition
+        self.first, self.last = offsets
+        self.kind = kind
+        self.detail = detail
+        self.done = self.reported = self.unseen = False
+        self.entries: Sequence[Acknowledgement] = ()
+        self._unconfirmed = self.last - self.first + 1
+
+    @property
+    def unconfirmed_offsets(self) -> list[int]:
+        """The offsets without a known outcome."""
+        if self.entries or self.done:
+            return [ack.offset for ack in self.entries if not ack.done]
+        return list(range(self.first, self.last + 1))
+
+    def split(self, first: int, last: int) -> AckBatch:
+        """Detaches and returns the offsets first..last; returns the batch itself if they are all that
+        remains.
+        """
+        first, last = max(first, self.first), min(last, self.last)
+        if first > last:  # the result names no offset of this batch
+            return self
+        self._unconfirmed -= last - first + 1
+        if self._unconfirmed <= 0:
+            self.first, self.last = first, last
+            return self
+        part = AckBatch(self.acquisition, (first, last), self.kind, self.detail)
+        part.reported = self.reported
+        part.entries = [ack for ack in self.entries if first <= ack.offset <= last]
+        self.entries = [ack for ack in self.entries if not first <= ack.offset <= last]
+        return part
+
+    def complete(self, error: KafkaError | None) -> None:
+        """Sets the outcome of the batch and of its acknowledgements."""
+        self.done = True
+        for ack in self.entries:
+            ack.complete(error)
+
+
+Pending = Acknowledgement | AckBatch
+OnOutcome = Callable[[AckBatch, KafkaError | None], None]
+
+
+class Accumulator:
+    """The acknowledgements and acquisitions of one stream.
+
+    `wake` is called once per `drain` when acknowledgements are queued, `on_outcome` for each reported batch
+    with an outcome; both from the application's thread or the event loop. `acknowledge`, `queue` and
+    `queue_range` may be called from any thread, everything else from the event loop.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_closed",
+        "_explicit",
+        "_in_flight",
+        "_last_id",
+        "_lock",
+        "_on_outcome",
+        "_queue",
+        "_wake",
+        "_woken",
+        "held",
+        "unacknowledged",
+    )
+
+    def __init__(
+        self, wake: Callable[[], None], explicit: bool = True, on_outcome: OnOutcome | None = None
+    ) -> None:
+        self._wake = wake
+        self._on_outcome = on_outcome
+        self._explicit = explicit
+        self._woken = False
+        self._queue: deque[Acknowledgement] = deque()
+        self._batches: deque[AckBatch] = deque()
+        self._in_flight: dict[int, AckBatch] = {}
+        self._last_id = 0
+        self._closed: KafkaError | None = None
+        self._lock = threading.Lock()  # between replacing a queued acknowledgement and draining it
+        self.held: set[Acquisition] = set()
+        """Acquisitions with offsets that have no final acknowledgement sent."""
+        self.unacknowledged = 0
+        """The number of these offsets."""
+
+    def acknowledge(
+        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
+    ) -> Acknowledgement:
+        """Acknowledges for the application, as `queue`. Raises IllegalStateError in implicit mode."""
+        if not self._explicit:
+            raise IllegalStateError(
+                "with implicit acknowledgement the consumer accepts records automatically"
+            )
+        return self.queue(record, kind, detail)
+
+    def queue(
+        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
+    ) -> Acknowledgement:
+        """Queues an acknowledgement; it replaces one that is still queued or that failed.
+
+        Raises IllegalStateError if a final acknowledgement was already sent and did not fail.
+        """
+        if record.acknowledgement is not None:
+            changed = self._replace_queued(record, record.acknowledgement, kind, detail)
+            if changed is not None:
+                return changed
+        ack = record.acknowledgement = Acknowledgement(record, kind, detail)
+        self._queue.append(ack)
+        if not self._woken:
+            self._wake_once()
+        return ack
+
+    def queue_range(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
+        """Queues one acknowledge type for records that were not acknowledged before, as a single batch."""
+        batch = AckBatch(acquisition, (first, last), kind)
+        batch.reported = True
+        self._queue_batch(batch)
+
+    def _queue_batch(self, batch: AckBatch) -> None:
+        self._batches.append(batch)
+        self._wake_once()
+
+    def _wake_once(self) -> None:
+        if not self._woken:
+            self._woken = True
+            if self._closed is None:
+                self._wake()
+            else:
+                self.drain()  # no writer runs after close
+
+    def _replace_queued(
+        self, record: Record, present: Acknowledgement, kind: AcknowledgeType, detail: int | str | None
+    ) -> Acknowledgement | None:
+        """Changes and returns `present` if it is queued; returns None if a new one is permitted."""
+        with self._lock:
+            if present.progress is QUEUED:
+                present.kind = kind
+                present.detail = detail
+                return present
+        if present.kind is RENEW or present.error is not None:
+            return None
+        raise IllegalStateError(f"{record!r} was already acknowledged ({present.kind.name})")
+
+    def add_acquisition(self, acquisition: Acquisition) -> None:
+        """Adds an acquisition made for this stream."""
+        self.held.add(acquisition)
+        self.unacknowledged += acquisition.unacknowledged
+
+    def queue_internal(
+        self,
+        acquisition: Acquisition,
+        offsets: tuple[int, int],
+        kind: AcknowledgeType,
+        reason: str | None = None,
+    ) -> None:
+        """Queues an unreported acknowledgement: offsets without a record, renewals by the consumer."""
+        self._queue_batch(AckBatch(acquisition, offsets, kind, reason))
+
+    def undo(self, records: Sequence[Record]) -> None:
+        """Queues the undoing of acquisitions of records that the application never received."""
+        for acquisition, first, last in spans(records):
+            batch = AckBatch(acquisition, (first, last), RELEASE)
+            batch.unseen = True
+            acquisition.lost.append((first, last))
+            self._queue_batch(batch)
+
+    def drain(self) -> list[AckBatch]:
+        """Returns everything queued as ack batches, now in flight; after `close` it fails them instead."""
+        self._woken = False  # before the queues are read, see above
+        batches = [self._batches.popleft() for _ in range(len(self._batches))]
+        with self._lock:
+            groups = _grouped(self._queue)
+        for group in groups:
+            batches += _coalesced(group)
+        if self._closed is not None:
+            for batch in batches:
+                self._complete(batch, self._closed)
+            return []
+        for batch in batches:
+            self._last_id = batch.id = self._last_id + 1
+            self._in_flight[batch.id] = batch
+            if batch.kind is not RENEW:
+                self._count_acknowledged(batch.acquisition, batch.last - batch.first + 1)
+        return batches
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether an acknowledgement is queued or in flight."""
+        return bool(self._queue or self._batches or self._in_flight)
+
+    def resolve(
+        self, batch_id: int, error: KafkaError | None, deadline: float, offsets: tuple[int, int] | None = None
+    ) -> AckBatch | None:
+        """Completes a batch in flight, or its part in `offsets` (first, last), and returns it.
+
+        Returns None for an unknown batch. `deadline` is the new deadline of a renewal, in seconds since the
+        Unix epoch. The records of one batch can have different outcomes.
+        """
+        batch = self._in_flight.get(batch_id)
+        if batch is None:
+            return None
+        part = batch if offsets is None else batch.split(*offsets)
+        if part is batch:
+            del self._in_flight[batch_id]
+        if part.kind is RENEW and error is None:
+            part.acquisition.renew(part.first, part.last, deadline)
+        self._complete(part, error)
+        return part
+
+    def _complete(self, batch: AckBatch, error: KafkaError | None) -> None:
+        batch.complete(error)
+        if self._on_outcome is not None and batch.reported:
+            self._on_outcome(batch, error)
+
+    def pending(self) -> list[Pending]:
+        """Returns the reported acknowledgements without an outcome."""
+        batches = (*self._batches, *self._in_flight.values())
+        return [*self._queue, *(batch for batch in batches if batch.reported)]
+
+    def _count_acknowledged(self, acquisition: Acquisition, offsets: int) -> None:
+        offsets = min(offsets, acquisition.unacknowledged)  # an offset may be acknowledged and lost
+        acquisition.unacknowledged -= offsets
+        self.unacknowledged -= offsets
+        if acquisition.unacknowledged == 0:
+            self.held.discard(acquisition)
+
+    def note_lock_lost(self, topic_id: str, partition: int, offsets: tuple[int, int], token: int) -> None:
+        """Marks the locks on `offsets` (first, last) with this token as lost; token 0 matches any."""
+        first, last = offsets
+        for acquisition in list(self.held):
+            if (
+                (acquisition.topic_id, acquisition.partition) == (topic_id, partition)
+                and token in (0, acquisition.token)
+                and acquisition.first <= last
+                and first <= acquisition.last
+            ):
+                acquisition.lost.append((first, last))
+                self._count_acknowledged(
+                    acquisition, min(last, acquisition.last) - max(first, acquisition.first) + 1
+                )
+
+    def close(self, error: KafkaError) -> None:
+        """Fails everything queued or in flight, and every later acknowledgement, with `error`."""
+        self._closed = error
+        in_flight, self._in_flight = self._in_flight, {}
+        for batch in in_flight.values():
+            self._complete(batch, error)
+        self.drain()
+        for acquisition in self.held:
+            acquisition.lost.append((acquisition.first, acquisition.last))
+        self.held.clear()
+        self.unacknowledged = 0
+
+
+def _grouped(queue: deque[Acknowledgement]) -> Iterable[list[Acknowledgement]]:
+    """Empties `queue` into groups of equal acquisition, type and detail, and marks all as SENT."""
+    groups: dict[tuple[int, AcknowledgeType, int | str | None], list[Acknowledgement]] = {}
+    acquisition: Acquisition | None = None
+    kind: AcknowledgeType | None = None
+    detail: int | str | None = None
+    group: list[Acknowledgement] = []
+    for _ in range(len(queue)):
+        ack = queue.popleft()
+        ack.progress = SENT
+        if ack.acquisition is not acquisition or ack.kind is not kind or ack.detail != detail:
+            acquisition, kind, detail = ack.acquisition, ack.kind, ack.detail
+            group = groups.setdefault((id(acquisition), kind, detail), [])
+        group.append(ack)
+    return groups.values()
+
+
+def _coalesced(group: list[Acknowledgement]) -> Iterator[AckBatch]:
+    """Yields one batch per run of consecutive offsets in a group."""
+    offsets = [ack.offset for ack in group]
+    # Each offset occurs once, so these are consecutive in any order.
+    if max(offsets) - min(offsets) + 1 == len(offsets):
+        yield _ack_batch(group, min(offsets), max(offsets))
+        return
+    group.sort(key=lambda ack: ack.offset)
+    offsets.sort()
+    start = 0
+    for end in range(1, len(group) + 1):
+        if end == len(group) or offsets[end] != offsets[end - 1] + 1:
+            yield _ack_batch(group[start:end], offsets[start], offsets[end - 1])
+            start = end
+
+
+def _ack_batch(entries: list[Acknowledgement], first: int, last: int) -> AckBatch:
+    batch = AckBatch(entries[0].acquisition, (first, last), entries[0].kind, entries[0].detail)
+    batch.entries = entries
+    batch.reported = True
+    return batch
+
+
+class Renewal:
+    """Stores delivered records until they are acknowledged.
+
+    Times are the client's loop times of arrival, because the server's clock may differ.
+    """
+
+    def __init__(self) -> None:
+        self._batches: list[tuple[float, list[Record]]] = []
+
+    def watch(self, records: list[Record], now: float) -> None:
+        """Adds records that arrived at `now`."""
+        self._batches.append((now, records))
+
+    def renew(self, accumulator: Accumulator, now: float, every: float) -> None:
+        """Queues renewals of unacknowledged records whose lock began at least `every` seconds ago."""
+        remaining = []
+        for since, batch in self._batches:
+            unacknowledged = [record for record in batch if _is_unacknowledged(record, accumulator)]
+            due = now - since >= every
+            if due:
+                for acquisition, first, last in spans(unacknowledged):
+                    accumulator.queue_internal(acquisition, (first, last), AcknowledgeType.RENEW)
+            if unacknowledged:
+                remaining.append((now if due else since, unacknowledged))
+        self._batches = remaining
+
+
+def _is_unacknowledged(record: Record, accumulator: Accumulator) -> bool:
+    ack = record.acknowledgement
+    unanswered_ = ack is None or ack.kind is AcknowledgeType.RENEW
+    return unanswered_ and record.acquisition.sink is accumulator and not record.lock_lost

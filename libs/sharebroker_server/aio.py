@@ -1,0 +1,111 @@
+"""Helpers for asyncio: tasks with an owner, work in order per key, blocking work, pauses between attempts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from threading import Thread
+from typing import Any, TypeVar
+
+from sharebroker_protocol.cancellation import end
+
+T = TypeVar("T")
+
+
+class Tasks:
+    """Starts tasks and cancels them together; `failed` receives the exception of a task."""
+
+    __slots__ = ("_failed", "_running")
+
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+        self._failed = failed
+        self._running: set[asyncio.Task[None]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Starts `work` as a task."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    async def stop(self) -> None:
+        """Cancels all tasks and waits for them."""
+        await end(self._running)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)
+
+
+class SerialExecutor:
+    """Executes the work of each key in the order of `submit`.
+
+    `key in executor` is true while work is pending.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[str, asyncio.Task[Any]] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._last
+
+    def submit(self, key: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs `work` after the earlier work of its key, whether that succeeds or fails."""
+        task = asyncio.create_task(_run_after(self._last.get(key), work))
+        self._last[key] = task
+        task.add_done_callback(lambda done: self._remove(key, done))
+        return task
+
+    async def drain(self) -> None:
+        """Waits until no key has pending work."""
+        while self._last:
+            await asyncio.wait(list(self._last.values()))
+
+    def _remove(self, key: str, done: asyncio.Task[Any]) -> None:
+        if self._last.get(key) is done:
+            del self._last[key]
+
+
+async def _run_after(earlier: asyncio.Task[Any] | None, work: Coroutine[Any, Any, T]) -> T:
+    if earlier is not None:
+        await asyncio.wait([earlier])
+    return await work
+
+
+def run_in_daemon_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """Returns a future of the result of `work`.
+
+    asyncio's own threads would delay the shutdown of the process.
+    """
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        try:
+            outcome: T | Exception = work()
+        except Exception as error:  # raised by the future
+            outcome = error
+        with suppress(RuntimeError):  # the loop closed meanwhile
+            loop.call_soon_threadsafe(_resolve, result, outcome)
+
+    Thread(target=run, name=name, daemon=True).start()
+    return result
+
+
+def _resolve(result: asyncio.Future[T], outcome: T | Exception) -> None:
+    if result.done():  # cancelled
+        return
+    if isinstance(outcome, Exception):
+        result.set_exception(outcome)
+    else:
+        result.set_result(outcome)
+
+
+def doubling(first: float, longest: float) -> Iterator[float]:
+    """Returns pauses in seconds: `first`, then doubled for each attempt, up to `longest`."""
+    pause = first
+    while True:
+        yield pause
+        pause = min(pause * 2, longest)

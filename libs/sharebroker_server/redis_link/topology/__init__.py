@@ -1,1 +1,0 @@
-"""Redis URLs, Sentinel and Cluster."""

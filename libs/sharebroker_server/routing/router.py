@@ -1,0 +1,344 @@
+"""Finds the process that owns a shard or leads a partition, and returns a stub for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+
+import grpc
+
+from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceStub
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
+from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
+from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+    SharePartitionLeaderServiceStub,
+)
+from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
+    TransactionCoordinatorServiceStub,
+)
+from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.leader_calls.remote import RemoteLeader
+from sharebroker_server.leader_calls.values import LeaderCalls
+from sharebroker_server.leases import names
+from sharebroker_server.leases.port import LeasesUnavailable, Member
+from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, RemoteStub
+
+if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
+    from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
+    from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
+        GroupCoordinatorServiceAsyncStub,
+    )
+    from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
+        ShareCoordinatorServiceAsyncStub,
+    )
+    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+        SharePartitionLeaderServiceAsyncStub,
+    )
+    from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
+        TransactionCoordinatorServiceAsyncStub,
+    )
+
+S = TypeVar("S")
+
+GROUP_COORDINATOR = "group-coordinator"
+SHARE_COORDINATOR = "share-coordinator"
+TRANSACTIONS = names.TRANSACTIONS
+LEADER = "share-partition-leader"
+GATEWAY = "gateway"
+ROLES = (GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR)
+
+_CLOSE_GRACE = 60.0
+"""Seconds that calls in flight have to end after their channel was dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer(Generic[S]):
+    """A process of the cluster and a stub for one of its services."""
+
+    member: Member
+    stub: S
+
+
+if TYPE_CHECKING:
+    _LeaderPeer = Peer[SharePartitionLeaderServiceAsyncStub]
+else:
+    _LeaderPeer = Peer
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderPeer(_LeaderPeer):
+    """A process that leads partitions. `calls` needs no messages if it is this process."""
+
+    calls: LeaderCalls
+
+
+class Ownership(Protocol):
+    """The owners of resources (sharebroker_server.leases.holder.LeaseHolder)."""
+
+    async def owner_of(self, resource: str) -> Member | None:
+        """The owner, or the member that is to claim the resource; None if no process has the role."""
+
+    def known_owner(self, resource: str) -> Member | None:
+        """The cached owner; None if the store has to be queried."""
+
+    def forget(self, resource: str) -> None:
+        """Drops the cached owner."""
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The announced processes."""
+
+
+Dial = Callable[[str, Sequence[tuple[str, Any]]], grpc.aio.Channel]
+
+
+def in_the_clear(address: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
+    """A channel without TLS."""
+    return grpc.aio.insecure_channel(address, options=options)
+
+
+class Router:
+    """Finds owners through leases and calls this process's own services without a socket.
+
+    `dial` opens channels to other processes. Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or
+    LEADER_NOT_AVAILABLE if there is no owner.
+    """
+
+    def __init__(
+        self,
+        ownership: Ownership,
+        owner: str,
+        *,
+        group_shards: int = 50,
+        share_shards: int = 50,
+        transaction_shards: int = 50,
+        dial: Dial = in_the_clear,
+    ) -> None:
+        self._ownership = ownership
+        self._owner = owner
+        self._dial = dial
+        self._shards = {
+            GROUP_COORDINATOR: group_shards,
+            SHARE_COORDINATOR: share_shards,
+            TRANSACTIONS: transaction_shards,
+        }
+        self._local: dict[type, LocalStub] = {}
+        self._own: dict[type, Peer[Any]] = {}
+        self._calls: dict[type, Any] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._stubs: dict[tuple[type, str], RemoteStub] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def register_local(self, stub: type, servicer: object, calls: object | None = None) -> None:
+        """Makes calls to this process's own service direct.
+
+        `calls`: an object with the same operations on plain values; see `local_calls`.
+        """
+        self._local[stub] = LocalStub(servicer)
+        self._calls[stub] = calls
+
+    def local_calls(self, stub: type) -> Any:
+        """The object that this process's own service registered for calls without messages, or None."""
+        return self._calls.get(stub)
+
+    def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
+        """Applies an unchanged heartbeat at this process's group coordinator.
+
+        False: send a heartbeat message; nothing was applied.
+        """
+        members = self.local_calls(GroupCoordinatorServiceStub)
+        return members is not None and members.stays(group_id, member_id, member_epoch)
+
+    async def group_coordinator(self, shard: int) -> GroupCoordinatorServiceAsyncStub:
+        """The owner of a shard of groups."""
+        peer = await self._coordinator(names.shard(GROUP_COORDINATOR, shard), GroupCoordinatorServiceStub)
+        return cast("GroupCoordinatorServiceAsyncStub", peer.stub)
+
+    def group_coordinators(self) -> list[Peer[GroupCoordinatorServiceAsyncStub]]:
+        """The processes with the role, each once."""
+        return [
+            self._peer(member, GroupCoordinatorServiceStub) for member in self._with_role(GROUP_COORDINATOR)
+        ]
+
+    async def share_coordinator(self, shard: int) -> Peer[ShareCoordinatorServiceAsyncStub]:
+        """The owner of a shard of share state."""
+        return await self._coordinator(names.shard(SHARE_COORDINATOR, shard), ShareCoordinatorServiceStub)
+
+    def local_states(self, shard: int) -> Any:
+        """This process's share coordinator, if the cached owner of the shard is this process, else None."""
+        owner = self._ownership.known_owner(names.shard(SHARE_COORDINATOR, shard))
+        return (
+            None
+            if owner is None or owner.owner != self._owner
+            else self.local_calls(ShareCoordinatorServiceStub)
+        )
+
+    def share_coordinators(self) -> list[Peer[ShareCoordinatorServiceAsyncStub]]:
+        """The processes with the role, each once."""
+        return [
+            self._peer(member, ShareCoordinatorServiceStub) for member in self._with_role(SHARE_COORDINATOR)
+        ]
+
+    async def transaction_coordinator(self, transactional_id: str) -> TransactionCoordinatorServiceAsyncStub:
+        """The coordinator of a transactional id."""
+        resource = self._transaction_resource(transactional_id)
+        peer = await self._coordinator(resource, TransactionCoordinatorServiceStub)
+        return cast("TransactionCoordinatorServiceAsyncStub", peer.stub)
+
+    def transaction_coordinators(self) -> list[Peer[TransactionCoordinatorServiceAsyncStub]]:
+        """The processes with the role, each once."""
+        return [
+            self._peer(member, TransactionCoordinatorServiceStub)
+            for member in self._with_role(names.ROLES[TRANSACTIONS])
+        ]
+
+    async def catalog(self) -> ClusterServiceAsyncStub:
+        """The owner of the cluster's metadata."""
+        peer = await self._coordinator(names.CATALOG, ClusterServiceStub)
+        return cast("ClusterServiceAsyncStub", peer.stub)
+
+    async def leader(self, topic_id: str, partition: int) -> LeaderPeer:
+        """The leader of a partition; without one, the process that is to lead it."""
+        member = await self.owner_of(names.partition(topic_id, partition))
+        if member is None:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, "No share-partition leader is running.", retry_after=0.5
+            )
+        return self._leader_peer(member)
+
+    def known_leader(self, topic_id: str, partition: int) -> LeaderPeer | None:
+        """The cached leader of a partition."""
+        member = self._ownership.known_owner(names.partition(topic_id, partition))
+        return None if member is None else self._leader_peer(member)
+
+    def leaders(self) -> list[LeaderPeer]:
+        """The processes with the role, each once."""
+        return [self._leader_peer(member) for member in self._with_role(LEADER)]
+
+    def check_all_answered(self, role: str, shards: Iterable[int]) -> None:
+        """Raises COORDINATOR_NOT_AVAILABLE if a shard of a coordinator role is missing in `shards`."""
+        missing = {*range(self._shards[role])} - {*shards}
+        if missing:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{len(missing)} shards of the {role} have no owner now.",
+                metadata={"resource": names.shard(role, min(missing))},
+                retry_after=0.2,
+            )
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The processes of the cluster."""
+        return self._ownership.members
+
+    def is_self(self, member: Member) -> bool:
+        """Whether a member is this process."""
+        return member.owner == self._owner
+
+    async def owner_of(self, resource: str) -> Member | None:
+        """The owner of a resource, or the member that is to claim it.
+
+        Raises COORDINATOR_NOT_AVAILABLE while the lease store is unavailable.
+        """
+        try:
+            return await self._ownership.owner_of(resource)
+        except LeasesUnavailable as error:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"The owner cannot be looked up: {error}",
+                retry_after=0.2,
+            ) from error
+
+    def forget_leader(self, topic_id: str, partition: int) -> None:
+        """Drops the cached leader, after NOT_LEADER_OR_FOLLOWER."""
+        self._ownership.forget(names.partition(topic_id, partition))
+
+    def forget_group_coordinator(self, shard: int) -> None:
+        """Drops the cached owner, after NOT_COORDINATOR."""
+        self._ownership.forget(names.shard(GROUP_COORDINATOR, shard))
+
+    def forget_transaction_coordinator(self, transactional_id: str) -> None:
+        """Drops the cached owner, after NOT_COORDINATOR."""
+        self._ownership.forget(self._transaction_resource(transactional_id))
+
+    def forget_share_coordinator(self, shard: int) -> None:
+        """Drops the cached owner, after NOT_COORDINATOR."""
+        self._ownership.forget(names.shard(SHARE_COORDINATOR, shard))
+
+    def forget_catalog(self) -> None:
+        """Drops the cached owner, after NOT_COORDINATOR."""
+        self._ownership.forget(names.CATALOG)
+
+    def group_shard(self, group_id: str) -> int:
+        """The shard of a group."""
+        return shard_of(group_id, self._shards[GROUP_COORDINATOR])
+
+    def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
+        """The shard of a share-partition's state."""
+        return shard_of(f"{group_id}:{topic_id}:{partition}", self._shards[SHARE_COORDINATOR])
+
+    def redial(self) -> None:
+        """Opens new connections for further calls; calls in flight end on the old ones."""
+        for address in list(self._channels):
+            self._drop_channel(address)
+
+    async def close(self) -> None:
+        """Closes every channel."""
+        for task in self._closing:
+            task.cancel()
+        for channel in self._channels.values():
+            await channel.close()
+
+    def _transaction_resource(self, transactional_id: str) -> str:
+        return names.shard(TRANSACTIONS, shard_of(transactional_id, self._shards[TRANSACTIONS]))
+
+    async def _coordinator(self, resource: str, stub: type) -> Peer[Any]:
+        member = await self.owner_of(resource)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{resource} has no owner now.",
+                metadata={"resource": resource},
+                retry_after=0.2,
+            )
+        return self._peer(member, stub)
+
+    def _with_role(self, role: str) -> list[Member]:
+        return [member for member in self._ownership.members if role in member.roles]
+
+    def _peer(self, member: Member, stub: type) -> Peer[Any]:
+        if member.owner == self._owner and stub in self._local:
+            own = self._own.get(stub)
+            if own is None or own.member is not member:
+                own = self._own[stub] = Peer(member, self._local[stub])
+            return own
+        key = (stub, member.address)
+        if key not in self._stubs:
+            if member.address not in self._channels:
+                self._close_departed()
+                self._channels[member.address] = self._dial(member.address, CHANNEL_OPTIONS)
+            self._stubs[key] = RemoteStub(stub(self._channels[member.address]))
+        return Peer(member, self._stubs[key])
+
+    def _leader_peer(self, member: Member) -> LeaderPeer:
+        stub = self._peer(member, SharePartitionLeaderServiceStub).stub
+        local = self._calls.get(SharePartitionLeaderServiceStub)
+        calls = local if local is not None and member.owner == self._owner else RemoteLeader(stub)
+        return LeaderPeer(member, stub, calls)
+
+    def _close_departed(self) -> None:
+        """Closes the channels to processes that left, except those that are still connected."""
+        present = {member.address for member in self._ownership.members}
+        for address, channel in list(self._channels.items()):
+            if address not in present and channel.get_state() is not grpc.ChannelConnectivity.READY:
+                self._drop_channel(address)
+
+    def _drop_channel(self, address: str) -> None:
+        channel = self._channels.pop(address)
+        self._stubs = {key: stub for key, stub in self._stubs.items() if key[1] != address}
+        closing = asyncio.create_task(channel.close(_CLOSE_GRACE))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)

@@ -1,1 +1,0 @@
-"""Tracing within a server. `sharebroker_protocol.tracing` creates spans, for clients as well."""

@@ -1,0 +1,113 @@
+"""The connections of a broker to Redis, or to the embedded Valkey that it starts, and its restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import Tasks, doubling
+from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.redis_link.embedded import EmbeddedRedis
+from sharebroker_server.redis_link.link import LinkSettings, Replicas
+from sharebroker_server.redis_link.links import connect
+from sharebroker_server.redis_link.port import Link, RedisError
+from sharebroker_server.stream_log.port import LogUnavailable
+
+_log = structlog.get_logger()
+
+CONNECT_TIMEOUT: Final = 10.0
+"""Seconds to connect to the Redis of `--redis`."""
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 1.0
+
+VerifyState = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RedisConnections:
+    """The links for reads and for writes: the same link, unless writes wait for replicas."""
+
+    reads: Link
+    writes: Link
+
+    @property
+    def by_purpose(self) -> dict[str, Link]:
+        """The links by their label in metrics."""
+        return (
+            {"all": self.reads} if self.writes is self.reads else {"reads": self.reads, "writes": self.writes}
+        )
+
+
+async def open_redis(settings: ServeSettings, stack: AsyncExitStack) -> RedisConnections:
+    """Connects to Redis, or starts the embedded Valkey; `stack` closes both. Raises INVALID_CONFIG."""
+    replicas = _replicas(settings)
+    try:
+        url = settings.redis or await _start_embedded(settings, stack)
+        reads = await _open(url, stack)
+        writes = await _open(url, stack, replicas) if replicas else reads
+    except RedisError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return RedisConnections(reads, writes)
+
+
+async def _open(url: str, stack: AsyncExitStack, replicas: Replicas | None = None) -> Link:
+    link = await connect(url, timeout=CONNECT_TIMEOUT, settings=LinkSettings(replicas=replicas))
+    stack.push_async_callback(link.close)
+    return link
+
+
+def _replicas(settings: ServeSettings) -> Replicas | None:
+    """Returns the replicas that must have each write. Raises INVALID_CONFIG for the embedded Valkey."""
+    count = settings.config.redis_wait_replicas
+    if count and settings.redis is None:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "redis.wait.replicas needs --redis: the embedded Valkey has no replicas.",
+        )
+    return Replicas(count, settings.config.redis_wait_timeout_ms / 1000) if count else None
+
+
+async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> str:
+    server = EmbeddedRedis(settings.data / "valkey", fsync=settings.fsync)
+    await server.start()
+    stack.push_async_callback(server.stop)
+    return server.url
+
+
+class StateVerifier:
+    """Runs `checks` when a link detects a restart or a fail-over of Redis.
+
+    Redis may then lack its newest writes, which this process still has in memory. A check is retried until
+    Redis responds.
+    """
+
+    def __init__(self, links: Iterable[Link], checks: Sequence[VerifyState]) -> None:
+        self._checks = checks
+        self._tasks = Tasks(lambda error: _log.error("state verification failed", error=repr(error)))
+        for link in links:
+            link.on_new_server.append(self._start)
+
+    async def stop(self) -> None:
+        """Cancels running checks."""
+        await self._tasks.stop()
+
+    def _start(self) -> None:
+        _log.warning("Redis restarted or failed over; verifying in-memory state against it")
+        for check in self._checks:
+            self._tasks.spawn(_retry(check))
+
+
+async def _retry(check: VerifyState) -> None:
+    pauses = doubling(_FIRST_PAUSE, _LONGEST_PAUSE)
+    while True:
+        try:
+            return await check()
+        except LogUnavailable:
+            await asyncio.sleep(next(pauses))

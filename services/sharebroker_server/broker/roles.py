@@ -1,0 +1,286 @@
+"""The roles of a broker: the services that each role starts, on what all roles of a process share.
+
+This module and `process` are the composition root: no other module imports several services.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from sharebroker_protocol.cluster.v1 import cluster_pb2_grpc
+from sharebroker_protocol.gateway.v1 import admin_pb2_grpc, plan_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2_grpc
+from sharebroker_protocol.keda import externalscaler_pb2_grpc
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2_grpc
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc
+from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2_grpc
+from sharebroker_server.broker.cleanup import Cleanup
+from sharebroker_server.broker.observability import Observability
+from sharebroker_server.broker.redis import VerifyState
+from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.names import internal_partitions, partition_count
+from sharebroker_server.coordinator_runtime.metrics import AnyHost
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
+from sharebroker_server.gateway.grpc.servicers import AdminServicer, PlanServicer, ProduceServicer
+from sharebroker_server.gateway.grpc.share import ShareServicer
+from sharebroker_server.gateway.kafka.api_table import APIS
+from sharebroker_server.gateway.kafka.call import KafkaListener
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
+from sharebroker_server.gateway.kafka.listener import KafkaServer
+from sharebroker_server.gateway.metrics import gateway_families
+from sharebroker_server.gateway.share.acknowledge import SessionReaper
+from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
+from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
+from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
+from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
+from sharebroker_server.group_coordinator.service.catalog.servicer import CatalogServicer, make_catalog_host
+from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
+from sharebroker_server.group_coordinator.service.servicer import Ports as GroupPorts
+from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
+from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
+from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.membership import PortProbe
+from sharebroker_server.leases.port import LeaseStore
+from sharebroker_server.persister.default import DefaultPersister
+from sharebroker_server.persister.port import NoOpPersister
+from sharebroker_server.record_log.port import RecordStore
+from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR, Router
+from sharebroker_server.routing.transaction_check import CoordinatorCheck
+from sharebroker_server.rpc.server import Service
+from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
+from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
+from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
+from sharebroker_server.share_coordinator.service.servicer import make_host as make_share_host
+from sharebroker_server.share_partition_leader.leadership import Leadership
+from sharebroker_server.share_partition_leader.leadership import Ports as LeaderPorts
+from sharebroker_server.share_partition_leader.log.retention import RetentionTask
+from sharebroker_server.share_partition_leader.metrics.counters import ExhaustedRecordsLogger
+from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
+from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
+from sharebroker_server.stream_log.port import StreamLog
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """The stores of a broker under one key prefix of Redis."""
+
+    keys: Keys
+    log: StreamLog
+    records: RecordStore
+    leases: LeaseStore
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerContext:
+    """Shared by the roles of one process.
+
+    The callables in `drains` end streams before the server stops. Those in `rechecks` compare the memory with
+    a Redis that may have lost writes. `hosts` are the hosts of the coordinators' shards.
+    """
+
+    settings: ServeSettings
+    storage: Storage
+    holder: LeaseHolder
+    catalog: MetadataCache
+    router: Router
+    persister: DefaultPersister | NoOpPersister
+    kafka: KafkaServer | None
+    drains: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    rechecks: list[VerifyState] = field(default_factory=list)
+    observability: Observability = field(default_factory=Observability)
+    hosts: list[AnyHost] = field(default_factory=list)
+
+    def most_series(self) -> int:
+        """Returns the number of share-partitions with metrics of their own."""
+        return self.catalog.broker.metrics_max_share_partitions
+
+
+async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
+    """Starts the share coordinator."""
+    config = ShareCoordinatorConfig.of(base.settings.config)
+    host = make_share_host(base.storage.log, config)
+    base.hosts.append(host)
+    await host.start(base.holder)
+    base.rechecks.append(host.recheck)
+    stack.push_async_callback(host.stop)
+    interval = base.settings.config.share_coordinator_state_topic_prune_interval_ms / 1000
+    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval, config.write_timeout)
+    cleanup.start()
+    stack.push_async_callback(cleanup.stop)
+    servicer = ShareCoordinator(host, config, base.catalog.partition_exists, base.storage.keys.log)
+    base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
+    return [
+        Service(
+            "sharebroker.share_coordinator.v1.ShareCoordinatorService",
+            servicer,
+            share_coordinator_pb2_grpc.add_ShareCoordinatorServiceServicer_to_server,
+        )
+    ]
+
+
+async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
+    """Starts the group coordinator, the transaction coordinator and the catalog."""
+    config = GroupCoordinatorConfig.of(base.settings.config)
+    group_cleanup = Cleanup(base.router)
+    stack.push_async_callback(group_cleanup.stop)
+    base.catalog.add_observer(group_cleanup.metadata_changed)
+
+    host = make_group_host(base.storage.log, config, base.catalog)
+    ports = GroupPorts(
+        base.catalog,
+        base.persister,
+        LeaderLogEnds(base.router),
+        group_cleanup.member_left,
+        group_cleanup.state_changed,
+        CoordinatorCheck(base.router, base.catalog),
+    )
+    groups = GroupCoordinator(host, config, ports)
+    await host.start(base.holder, groups.perform)
+    stack.push_async_callback(host.stop)
+    stack.push_async_callback(groups.close)
+    metrics = groups.metrics(base.most_series)
+    base.observability.metrics.add(metrics.families)
+    base.observability.metrics.refreshes.append(metrics.refresh)
+    catalog_host = make_catalog_host(base.storage.log, config, base.catalog)
+    base.hosts.extend((host, catalog_host))
+    await catalog_host.start(base.holder)
+    base.rechecks.extend((host.recheck, catalog_host.recheck))
+    stack.push_async_callback(catalog_host.stop)
+    cluster = CatalogServicer(catalog_host, config, base.catalog)
+    group_cleanup.start(cluster.name_cluster())
+    base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups, groups)
+    base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
+    return [
+        await _transaction_coordinator(base, config, stack),
+        Service(
+            "sharebroker.group_coordinator.v1.GroupCoordinatorService",
+            groups,
+            group_coordinator_pb2_grpc.add_GroupCoordinatorServiceServicer_to_server,
+        ),
+        Service(
+            "sharebroker.cluster.v1.ClusterService",
+            cluster,
+            cluster_pb2_grpc.add_ClusterServiceServicer_to_server,
+        ),
+    ]
+
+
+async def _transaction_coordinator(
+    base: BrokerContext, config: GroupCoordinatorConfig, stack: AsyncExitStack
+) -> Service:
+    host = make_transaction_host(base.storage.log, config, base.catalog)
+    base.hosts.append(host)
+    markers = AllMarkers(LeaderMarkers(base.router, base.catalog), GroupMarkers(base.router))
+    coordinator = TransactionCoordinator(host, config, markers)
+    await host.start(base.holder, coordinator.perform)
+    base.rechecks.append(host.recheck)
+    stack.push_async_callback(host.stop)
+    stack.push_async_callback(coordinator.close)
+    base.router.register_local(
+        transaction_coordinator_pb2_grpc.TransactionCoordinatorServiceStub, coordinator
+    )
+    return Service(
+        "sharebroker.transaction_coordinator.v1.TransactionCoordinatorService",
+        coordinator,
+        transaction_coordinator_pb2_grpc.add_TransactionCoordinatorServiceServicer_to_server,
+    )
+
+
+async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
+    """Starts the share-partition leader."""
+    leadership = Leadership(LeaderPorts(base.holder, base.storage.records, base.persister, base.catalog))
+    stack.push_async_callback(leadership.close)
+    base.observability.metrics.add(LeaderMetrics(leadership, base.most_series).families)
+    base.rechecks.append(leadership.recheck)
+    exhausted_records = ExhaustedRecordsLogger(leadership.counters)
+    exhausted_records.start()
+    stack.push_async_callback(exhausted_records.stop)
+    interval = base.settings.config.log_retention_check_interval_ms / 1000
+    retention = RetentionTask(leadership, base.router, interval)
+    retention.start()
+    stack.push_async_callback(retention.stop)
+    base.catalog.add_observer(leadership.metadata_changed)
+    check = CoordinatorCheck(base.router, base.catalog)
+    servicer = SharePartitionLeaderServicer(leadership, base.catalog, check)
+    base.router.register_local(
+        share_partition_leader_pb2_grpc.SharePartitionLeaderServiceStub, servicer, servicer.calls
+    )
+    return [
+        Service(
+            "sharebroker.share_partition_leader.v1.SharePartitionLeaderService",
+            servicer,
+            share_partition_leader_pb2_grpc.add_SharePartitionLeaderServiceServicer_to_server,
+        )
+    ]
+
+
+async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
+    """Starts the gateway with its gRPC services and, if configured, the Kafka listener."""
+    context = Gateway(base.router, base.catalog, base.settings.config)
+    base.drains.append(context.stop)
+    base.observability.metrics.add(partial(gateway_families, context))
+    if base.kafka is not None:
+        _open_kafka(base, base.kafka, context)
+    reaper = SessionReaper(context)
+    reaper.start()
+    stack.push_async_callback(reaper.stop)
+    return [
+        Service(
+            "sharebroker.gateway.v1.ShareService",
+            ShareServicer(context),
+            share_pb2_grpc.add_ShareServiceServicer_to_server,
+        ),
+        Service(
+            "sharebroker.gateway.v1.ProduceService",
+            ProduceServicer(context),
+            produce_pb2_grpc.add_ProduceServiceServicer_to_server,
+        ),
+        Service(
+            "sharebroker.gateway.v1.PlanService",
+            PlanServicer(context),
+            plan_pb2_grpc.add_PlanServiceServicer_to_server,
+        ),
+        Service(
+            "externalscaler.ExternalScaler",
+            ScalerServicer(context),
+            externalscaler_pb2_grpc.add_ExternalScalerServicer_to_server,
+        ),
+        Service(
+            "sharebroker.gateway.v1.AdminService",
+            AdminServicer(context),
+            admin_pb2_grpc.add_AdminServiceServicer_to_server,
+        ),
+    ]
+
+
+def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> None:
+    # Each request reads the live members: the attribute is bound, so that this calls no Python function.
+    live_members = LiveMembers(partial(getattr, base.holder.membership, "live"), PortProbe().is_refused)
+    internal = internal_partitions(base.settings.config)
+    partitions = partial(partition_count, internal, base.catalog.partitions)
+    brokers = Brokers(
+        live_members, base.holder.member, base.storage.leases, base.router.group_shard, partitions
+    )
+    listener = KafkaListener(context, brokers, base.settings.features, APIS)
+    server.open(listener, base.settings.config)
+    base.observability.metrics.add(listener.families)
+    base.observability.metrics.add(server.families)
+
+
+Start = Callable[[BrokerContext, AsyncExitStack], Awaitable[list[Service]]]
+
+ORDER: Final[dict[str, Start]] = {
+    SHARE_COORDINATOR: share_coordinator,
+    GROUP_COORDINATOR: group_coordinator,
+    LEADER: share_partition_leader,
+    GATEWAY: gateway,
+}
+"""The start function of each role, in start order: roles that other roles call come first."""

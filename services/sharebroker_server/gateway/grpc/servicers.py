@@ -1,0 +1,180 @@
+"""The servicers of AdminService, ProduceService and PlanService, made from functions of the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, Final, Protocol, TypeVar, cast
+
+from typing_extensions import override
+
+from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.gateway.v1 import admin_pb2, plan_pb2, produce_pb2
+from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
+from sharebroker_protocol.gateway.v1.plan_pb2_grpc import PlanServiceServicer
+from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceServicer
+from sharebroker_server.gateway.admin.cluster import (
+    delete_records,
+    describe_configs,
+    find_coordinator,
+    inspect_records,
+    inspect_state,
+    list_offsets,
+    metadata,
+)
+from sharebroker_server.gateway.admin.groups import (
+    alter_offsets,
+    delete_groups,
+    delete_offsets,
+    describe_groups,
+    describe_offsets,
+    list_groups,
+)
+from sharebroker_server.gateway.admin.topics import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_topics,
+)
+from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.gateway.log_fetch import read_range
+from sharebroker_server.gateway.plan.planner import Planner
+from sharebroker_server.gateway.plan.sessions import open_session
+from sharebroker_server.gateway.produce.append import produce, produce_stream
+from sharebroker_server.gateway.produce.publish import publish
+from sharebroker_server.gateway.produce.transactions import end_txn, init_producer_id
+
+Q = TypeVar("Q")
+R = TypeVar("R")
+Q_contra = TypeVar("Q_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
+
+
+_RESERVE: Final = 0.1
+
+
+def deadline_of(context: Any) -> Deadline:
+    """Returns a deadline slightly before the caller's: the caller receives our error before its own."""
+    remaining = context.time_remaining()
+    if remaining is None:
+        return Deadline(REQUEST_TIMEOUT)
+    return Deadline(remaining - min(_RESERVE, remaining / 10))
+
+
+class GatewayServicer:
+    """The base of servicers with methods made by `rpc`."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+
+class Rpc(Protocol[Q_contra, R_co]):
+    """A bound method that serves a unary call."""
+
+    def __call__(self, request: Q_contra, context: Any) -> Coroutine[Any, Any, R_co]:
+        """Returns the response."""
+        ...
+
+
+def rpc(function: Callable[[Gateway, Q, Deadline], Awaitable[R]]) -> Rpc[Q, R]:
+    """Returns a method that calls `function` with the gateway, the request and the deadline of the call."""
+
+    async def serve(self: GatewayServicer, request: Q, context: Any) -> R:
+        return await function(self._gateway, request, deadline_of(context))
+
+    return cast("Rpc[Q, R]", serve)  # as the class binds it
+
+
+class AdminServicer(GatewayServicer, AdminServiceServicer):
+    """Translates requests to the functions of `gateway.admin`."""
+
+    @override
+    async def FindCoordinator(
+        self, request: admin_pb2.FindCoordinatorRequest, context: Any
+    ) -> admin_pb2.FindCoordinatorResponse:
+        return await find_coordinator(self._gateway, request)
+
+    @override
+    async def DescribeConfigs(
+        self, request: admin_pb2.DescribeConfigsRequest, context: Any
+    ) -> admin_pb2.DescribeConfigsResponse:
+        return describe_configs(self._gateway, request)
+
+    Metadata = rpc(metadata)
+    CreateTopics = rpc(create_topics)
+    DeleteTopics = rpc(delete_topics)
+    CreatePartitions = rpc(create_partitions)
+    IncrementalAlterConfigs = rpc(alter_configs)
+    ListOffsets = rpc(list_offsets)
+    DeleteRecords = rpc(delete_records)
+    ListGroups = rpc(list_groups)
+    ShareGroupDescribe = rpc(describe_groups)
+    DeleteGroups = rpc(delete_groups)
+    DescribeShareGroupOffsets = rpc(describe_offsets)
+    AlterShareGroupOffsets = rpc(alter_offsets)
+    DeleteShareGroupOffsets = rpc(delete_offsets)
+    InspectRecords = rpc(inspect_records)
+    InspectShareGroupState = rpc(inspect_state)
+
+
+class ProduceServicer(GatewayServicer, ProduceServiceServicer):
+    """Translates requests to the functions of `gateway.produce`."""
+
+    STREAMING: Final = ("ProduceStream",)
+
+    Publish = rpc(publish)
+    Produce = rpc(produce)
+    InitProducerId = rpc(init_producer_id)
+    EndTxn = rpc(end_txn)
+
+    @override
+    def ProduceStream(
+        self,
+        request_iterator: AsyncIterator[produce_pb2.ProduceStreamRequest],
+        context: Any,
+    ) -> AsyncIterator[produce_pb2.ProduceStreamResponse]:
+        return produce_stream(self._gateway, request_iterator)
+
+
+class PlanServicer(PlanServiceServicer):
+    """Translates requests to the planner."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._planner = Planner(gateway)
+
+    @override
+    async def OpenSession(
+        self, request: plan_pb2.OpenSessionRequest, context: Any
+    ) -> plan_pb2.OpenSessionResponse:
+        key = SessionKey(request.group_id, request.session_id)
+        epoch = await open_session(self._gateway, key, deadline_of(context))
+        lock_duration_ms = self._gateway.lock_timeout_ms(request.group_id)
+        return plan_pb2.OpenSessionResponse(epoch=epoch, lock_duration_ms=lock_duration_ms)
+
+    @override
+    async def Plan(self, request: plan_pb2.PlanRequest, context: Any) -> plan_pb2.PlanResponse:
+        return await self._planner.plan(request, deadline_of(context))
+
+    @override
+    async def Renew(self, request: plan_pb2.RenewRequest, context: Any) -> plan_pb2.RenewResponse:
+        return await self._planner.renew(request, deadline_of(context))
+
+    @override
+    async def Stage(self, request: plan_pb2.StageRequest, context: Any) -> plan_pb2.StageResponse:
+        await self._planner.stage(request, deadline_of(context))
+        return plan_pb2.StageResponse()
+
+    @override
+    async def Commit(self, request: plan_pb2.CommitRequest, context: Any) -> plan_pb2.CommitResponse:
+        return await self._planner.commit(request, deadline_of(context))
+
+    @override
+    async def Release(self, request: plan_pb2.ReleaseRequest, context: Any) -> plan_pb2.ReleaseResponse:
+        await self._planner.release(request, deadline_of(context))
+        return plan_pb2.ReleaseResponse()
+
+    @override
+    async def ReadRange(self, request: plan_pb2.ReadRangeRequest, context: Any) -> plan_pb2.ReadRangeResponse:
+        return await read_range(self._gateway, request)

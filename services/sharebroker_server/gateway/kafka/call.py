@@ -1,0 +1,303 @@
+"""What a handler receives (`Call`) and declares (`Api`), and how it refuses a request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Generic, Protocol
+
+from typing_extensions import TypeVar
+
+from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
+from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
+from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog, RequestMetrics
+from sharebroker_server.kafka_wire.message_classes import Message, message_class
+from sharebroker_server.kafka_wire.schema import Field, Struct
+from sharebroker_server.telemetry.metrics import Family, gauge
+
+SHARE: Final = "share.version"
+
+FETCH_MEMORY: Final = 64 * 1024 * 1024
+"""Bytes of records in responses under construction: each client may request 50 MB at the same time."""
+
+
+class FetchMemory:
+    """Divides FETCH_MEMORY among the fetches in flight."""
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+
+    @property
+    def max_bytes(self) -> int:
+        """The bytes that one fetch may return."""
+        return FETCH_MEMORY // max(self.in_flight, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaListener:
+    """The state that all connections of the Kafka listener share.
+
+    `apis` are the served APIs by key, `features` the finalized levels by name.
+    """
+
+    gateway: Gateway
+    brokers: Brokers
+    features: Mapping[str, int]
+    apis: Mapping[int, Api]
+    log: RateLimitedLog = field(default_factory=RateLimitedLog)
+    fetch_memory: FetchMemory = field(default_factory=FetchMemory)
+    metrics: RequestMetrics = field(default_factory=RequestMetrics)
+    timer: CoarseTimer = field(default_factory=CoarseTimer)
+
+    def is_enabled(self, api: Api) -> bool:
+        """Returns whether the feature that the API belongs to is enabled."""
+        return api.feature is None or self.features.get(api.feature, 0) > 0
+
+    def enabled_apis(self) -> list[Api]:
+        """Returns the APIs that no feature disables, by key."""
+        return sorted(filter(self.is_enabled, self.apis.values()), key=lambda api: api.key)
+
+    def families(self) -> Iterable[Family]:
+        """Yields the metrics of requests (see Collector)."""
+        yield from self.metrics.families()
+        yield gauge(
+            "sharebroker_kafka_quiet_requests_waiting",
+            "Requests of idle Kafka clients that wait in the response cache, nearly all of them for records.",
+            [((), len(self.timer))],
+        )
+
+
+@dataclass(slots=True)
+class Client:
+    """The client of a connection. `connection` names the connection; ApiVersions sets `software`."""
+
+    connection: str
+    host: str
+    software: str = ""
+
+    @property
+    def is_librdkafka(self) -> bool:
+        """Whether the client is librdkafka or a library that wraps it."""
+        return self.software.startswith(("librdkafka ", "confluent-kafka-"))
+
+
+Q = TypeVar("Q", bound=Message, covariant=True, default=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q]):
+    """One request. `view` is the cluster while the request is served.
+
+    `queued_for` is the time in seconds that the request already waited in the response cache.
+    """
+
+    listener: KafkaListener
+    client: Client
+    client_id: str
+    version: int
+    request: Q
+    view: ClusterView
+    queued_for: float = 0.0
+
+    @property
+    def gateway(self) -> Gateway:
+        """Sessions, and the routes to the other services."""
+        return self.listener.gateway
+
+    def limit_bytes(self, requested: int) -> int:
+        """Returns the bytes of records that a fetch may return, given the other fetches in flight."""
+        return min(requested, self.listener.fetch_memory.max_bytes)
+
+    def deadline(self, timeout_ms: int | None = None) -> Deadline:
+        """Returns the deadline of the request: its own timeout, at most `REQUEST_TIMEOUT`.
+
+        Clients send a timeout of 0 to skip the wait until a change is visible everywhere; the change is
+        still made.
+        """
+        if not timeout_ms or timeout_ms < 0:
+            return Deadline(REQUEST_TIMEOUT)
+        return Deadline(min(timeout_ms / 1000, REQUEST_TIMEOUT))
+
+
+@dataclass(frozen=True, slots=True)
+class Coalescing:
+    """Serves neighbouring requests of one connection in one step, in their order.
+
+    `fits` returns whether its first call may be served together with its second, earlier one.
+    """
+
+    handle: Callable[[Sequence[Call[Any]]], Awaitable[Sequence[Message | None]]]
+    fits: Callable[[Call[Any], Call[Any]], bool]
+
+
+Reply = Callable[[bytearray], None]
+"""Sends a response, with its length prefix."""
+
+Dispatch = Callable[[bytes, float], None]
+"""Serves a request, with its length prefix, like any other; the second argument is its time in the cache."""
+
+
+class PredictedRequest(Protocol):
+    """The next request of an idle client, and its response if nothing changes (see `idle/response_cache.py`).
+
+    It is made together with the last response. It sends the next response with a `Reply`, or has the request
+    served with a `Dispatch` after a change.
+    """
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the request has arrived and waits."""
+
+    def accept(self, data: bytes) -> bool:
+        """Accepts the bytes if they are the predicted request and nothing changed; returns whether they
+        are.
+        """
+
+    def dispatch(self) -> None:
+        """Has the waiting request served, if there is one."""
+
+    def cancel(self) -> None:
+        """Ends the prediction and discards a waiting request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """How one API key is served, in `versions` (first and last).
+
+    `handle` returns the response, or None to send none (Produce with acks=0). `refuse` returns the response
+    to a request that failed as a whole. The wait of an API that `waits` ends when its client disconnects.
+    `coalescing` replaces `handle` for APIs whose neighbouring requests are served together. `predict` returns
+    the request that will follow a served one, if it can be predicted.
+    """
+
+    key: int
+    versions: tuple[int, int]
+    handle: Callable[[Call[Any]], Awaitable[Message | None]]
+    refuse: Callable[[Call[Any], KafkaError], Message]
+    waits: bool = False
+    feature: str | None = None
+    coalescing: Coalescing | None = None
+    predict: Callable[[Call[Any], Any, Reply, Dispatch], PredictedRequest | None] | None = None
+
+
+A = TypeVar("A", bound=Message)
+
+_CODES: Final = frozenset({"error_code", "partition_error_code"})
+
+Echo = Mapping[str, str | Callable[[Any], Any]]
+"""Paths of response fields, and the request fields (or functions of them) that their values come from."""
+
+
+def refusal(
+    response: type[A], echo: Echo = MappingProxyType({}), **constants: Any
+) -> Callable[[Call[Any], KafkaError], A]:
+    """Returns the function that makes the refusal of an API.
+
+    Every error field of the response gets the error. `constants` are values of fields by name, at any depth.
+
+    Some APIs have an error per item and none for the whole request. `echo` names the arrays that are built
+    from arrays of the request, so that each item gets the error: {"responses": "resources"}. Nested arrays
+    are named by their path: {"topics": "topics", "topics.partitions": "partitions"}. Scalar fields of an
+    item are copied from the request's item by name; `echo` names the exceptions.
+    """
+
+    def refuse(call: Call[Any], error: KafkaError) -> A:
+        made = _Refusal(call.version, error, echo, constants).fill(response.struct, call.request, "")
+        assert isinstance(made, response)
+        return made
+
+    return refuse
+
+
+class _Refusal:
+    def __init__(self, version: int, error: KafkaError, echo: Echo, constants: Mapping[str, Any]) -> None:
+        self._version = version
+        self._error = error
+        self._echo = echo
+        self._constants = constants
+
+    def fill(self, struct: Struct, source: Any, path: str) -> Message:
+        """Returns the struct at `path`; `source` is the part of the request that it refers to."""
+        values: dict[str, Any] = {}
+        for member in struct.of(self._version):
+            if member.name in self._constants:
+                values[member.name] = self._constants[member.name]
+            elif member.name in _CODES:
+                values[member.name] = self._error.code
+            elif member.name == "error_message":
+                values[member.name] = self._error.message
+            else:
+                self._copy(member, source, path, values)
+        return message_class(struct)(**values)
+
+    def _copy(self, member: Field, source: Any, path: str, values: dict[str, Any]) -> None:
+        at = f"{path}{member.name}"
+        origin = self._echo.get(at)
+        if origin is None:
+            if not path or member.struct is not None or not hasattr(source, member.name):
+                return
+            origin = member.name
+        value = origin(source) if callable(origin) else getattr(source, origin)
+        if member.struct is not None:
+            value = [self.fill(member.struct, item, f"{at}.") for item in value or ()]
+        values[member.name] = value
+
+
+_PRODUCE: Final = 0
+_FETCH: Final = 1
+_DELETE_TOPICS: Final = 20
+_INIT_PRODUCER_ID: Final = 22
+_ADD_PARTITIONS_TO_TXN: Final = 24
+_ADD_OFFSETS_TO_TXN: Final = 25
+_END_TXN: Final = 26
+_TXN_OFFSET_COMMIT: Final = 28
+
+_REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
+    (_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    (_PRODUCE, ErrorCode.TRANSACTION_ABORTABLE): (11, ErrorCode.INVALID_TXN_STATE),
+    (_FETCH, ErrorCode.KAFKA_STORAGE_ERROR): (6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    (_DELETE_TOPICS, ErrorCode.TOPIC_DELETION_DISABLED): (3, ErrorCode.INVALID_REQUEST),
+    (_INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (_ADD_PARTITIONS_TO_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (_ADD_OFFSETS_TO_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (_TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS): (2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (_TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
+    (_END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+}
+"""The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments
+of its
+messages)."""
+
+
+def for_version(key: int, version: int, code: ErrorCode) -> ErrorCode:
+    """Returns the error code that a version of the API `key` has for an error."""
+    since, before = _REPLACED.get((key, code), (0, code))
+    return before if version < since else code
+
+
+SUPPORTED: Final = {"share.version": (0, 1), "transaction.version": (0, 2)}
+"""Lowest and highest level of each feature. The highest is the default; `--feature` sets another one."""
+
+
+def parse_features(assignments: Iterable[str]) -> dict[str, int]:
+    """Returns the levels: those of the `name=level` assignments, else the highest. Raises INVALID_CONFIG."""
+    levels = {name: highest for name, (_, highest) in SUPPORTED.items()}
+    for assignment in assignments:
+        name, _, level = assignment.partition("=")
+        if name not in SUPPORTED or not level.isdecimal():
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"--feature takes NAME=LEVEL with one of {', '.join(SUPPORTED)}; not {assignment!r}.",
+            )
+        lowest, highest = SUPPORTED[name]
+        if not lowest <= int(level) <= highest:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"The level of {name} is {lowest} to {highest}; not {level}."
+            )
+        levels[name] = int(level)
+    return levels

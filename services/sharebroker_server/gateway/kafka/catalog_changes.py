@@ -1,0 +1,119 @@
+"""Requests that change several topics or configs.
+
+Invalid items are rejected locally and the rest is forwarded in one call. Replica assignments are checked as
+in Kafka and have no effect, since Redis stores the copies.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+
+I = TypeVar("I")  # noqa: E741 - an item of a request
+P = TypeVar("P")
+
+
+class ItemResult(Protocol):
+    """A result with an error of its own."""
+
+    error_code: Any
+    error_message: str
+
+
+R = TypeVar("R", bound=ItemResult)
+
+
+async def each_item(
+    items: Iterable[I], translate: Callable[[I], P], send: Callable[[list[P]], Awaitable[Iterable[R]]]
+) -> list[R | KafkaError]:
+    """Returns the result of each item, in order.
+
+    `translate` converts an item, or rejects it with a KafkaError; `send` receives all others together.
+    """
+    translated = [_attempt(translate, item) for item in items]
+    valid = [item for item in translated if not isinstance(item, KafkaError)]
+    results = iter(await send(valid) if valid else ())
+    return [item if isinstance(item, KafkaError) else _outcome(next(results)) for item in translated]
+
+
+def duplicate_check(names: Iterable[Hashable], what: str) -> Callable[[Hashable], None]:
+    """Returns a check that raises INVALID_REQUEST for a name that is more than once among `names`."""
+    counted = Counter(names)
+
+    def check(name: Hashable) -> None:
+        if counted[name] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {what}: {name}.")
+
+    return check
+
+
+def error_fields(result: object) -> dict[str, Any]:
+    """Returns the error fields of a response for a KafkaError; none for any other result."""
+    if isinstance(result, KafkaError):
+        return {"error_code": result.code, "error_message": result.message}
+    return {}
+
+
+def _attempt(translate: Callable[[I], P], item: I) -> P | KafkaError:
+    try:
+        return translate(item)
+    except KafkaError as error:
+        return error
+
+
+def _outcome(result: R) -> R | KafkaError:
+    if result.error_code:
+        return KafkaError(ErrorCode(result.error_code), result.error_message)
+    return result
+
+
+DEFAULT: Final = -1
+"""Means the broker's default number of partitions or replicas."""
+
+REPLICAS: Final = 1
+"""The replicas of a partition in responses."""
+
+
+def check_replication_factor(factor: int, brokers: Collection[int]) -> None:
+    """Raises INVALID_REPLICATION_FACTOR if there are fewer brokers."""
+    if factor != DEFAULT and factor < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if factor > len(brokers):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} "
+            f"cannot be reached because only {len(brokers)} broker(s) are registered.",
+        )
+
+
+def check_assignments(assignments: Sequence[Sequence[int]], brokers: Collection[int]) -> None:
+    """Raises INVALID_REPLICA_ASSIGNMENT unless all assignments have equally many brokers, all of them
+    known.
+    """
+    for replicas in assignments:
+        if not replicas:
+            raise _invalid("The manual partition assignment includes an empty replica list.")
+        if len(set(replicas)) < len(replicas):
+            raise _invalid(f"The manual partition assignment names a broker twice: {list(replicas)}.")
+        if missing := set(replicas) - set(brokers):
+            raise _invalid(
+                f"The manual partition assignment includes broker {min(missing)}, which is not registered."
+            )
+    if len({len(replicas) for replicas in assignments}) > 1:
+        raise _invalid("The manual partition assignment has partitions with different numbers of replicas.")
+
+
+def check_numbering(partitions: Collection[int]) -> None:
+    """Raises INVALID_REPLICA_ASSIGNMENT unless the partitions are 0, 1, 2 and so on, each once."""
+    if sorted(partitions) != list(range(len(partitions))):
+        raise _invalid("Partitions should be a consecutive 0-based integer sequence.")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message)

@@ -1,1 +1,0 @@
-"""The cluster as Kafka clients see it: brokers, leaders, replicas."""

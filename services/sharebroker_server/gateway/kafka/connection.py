@@ -1,0 +1,304 @@
+"""One client's connection.
+
+Theory of operation. A connection serves its requests one after the other and sends the responses in the same
+order, as Kafka requires. Data flows
+
+    transport -> RequestBuffer (splits bytes into frames, bounds memory) -> `_serve_next` -> ResponseBuffer ->
+    transport
+
+with three independent kinds of back-pressure: the RequestBuffer pauses reading while requests wait or the
+memory budget is used up; `_serve_next` waits for the ResponseBuffer while the client does not read; `check`
+disconnects a client that stalls either of them.
+
+* There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance`
+  starts it and
+  is called after every event: bytes, end of file, loss, close, end of the task.
+* After each response the API may predict the next request (see idle/response_cache.py). Bytes go to the
+  prediction
+  first, but only while nothing else is pending, so that responses keep their order.
+* Closing has steps, each idempotent: `_closing` stops reading and cuts off waits; the running request is
+  finished;
+  then `hang_up` flushes and closes the transport, or the connection stays open until the listener closes it
+  (`_stays_open`); `connection_lost` ends the share sessions and calls `ended` exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Final, cast
+
+from sharebroker_server.gateway.kafka.buffers import (
+    MemoryBudget,
+    RequestBuffer,
+    ResponseBuffer,
+    UnreadResponses,
+)
+from sharebroker_server.gateway.kafka.call import Client, KafkaListener, PredictedRequest
+from sharebroker_server.gateway.kafka.cluster_view import ClusterView
+from sharebroker_server.gateway.kafka.dispatch import DecodedRequest, EncodedResponse, decode, serve
+from sharebroker_server.gateway.share.acknowledge import end_session
+from sharebroker_server.kafka_wire.decoder import BadMessage
+
+_numbers = count(1)
+
+FAIRNESS: Final = 16
+"""Requests of one client that are served before other clients are served."""
+
+MAX_COALESCED: Final = 32
+"""Requests that are served in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of connections. `stall_timeout` (seconds) applies to incomplete requests and to unread
+    responses.
+
+    `max_idle` (seconds) applies to clients without requests; None means no limit.
+    """
+
+    max_request_bytes: int
+    requests: MemoryBudget
+    responses: UnreadResponses
+    max_idle: float | None
+    stall_timeout: float = 30.0
+    tls: bool = False
+
+    @property
+    def quiet_period(self) -> float:
+        """Seconds after its last bytes in which a client without pending data cannot exceed any limit."""
+        return self.stall_timeout if self.max_idle is None else min(self.stall_timeout, self.max_idle)
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one client's transport. `ended` is called once, after the connection ended.
+
+    The listener calls `check` regularly.
+    """
+
+    def __init__(self, listener: KafkaListener, limits: Limits, ended: Callable[[Connection], None]) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._listener = listener
+        self._limits = limits
+        self._ended = ended
+        self._client = Client(f"kafka-{next(_numbers)}", "")
+        self._loop = asyncio.get_running_loop()
+        self._active_at = self._loop.time()
+        self._predicted: PredictedRequest | None = None
+        self._queued_for = 0.0
+        self._waiting = False
+        self._made = False
+        self._closing = False
+        self._stays_open = False
+        self._lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Starts to serve the client."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._requests = RequestBuffer(self._transport, self._limits.max_request_bytes, self._limits.requests)
+        self._responses = ResponseBuffer(self._transport, self._limits.responses, self._make_room)
+        peer = transport.get_extra_info("peername")
+        self._client.host = f"/{peer[0]}" if peer else "/unknown"
+        self._made = True
+        self._tls = transport.get_extra_info("sslcontext") is not None
+        if self._closing:
+            self._advance()
+
+    def data_received(self, data: bytes) -> None:
+        """Serves the requests that the bytes complete."""
+        if self._closing:
+            return
+        self._active_at = self._loop.time()
+        if self._predicted is not None and self._is_predicted(self._predicted, data):
+            return
+        try:
+            self._requests.add(data, self._active_at)
+        except BadMessage as error:
+            self._log_close(str(error))
+            self._closing = True
+        self._advance()
+
+    def eof_received(self) -> bool:
+        """Finishes the received requests and cuts off waits; without TLS the transport stays open for
+        responses.
+        """
+        self._closing = True
+        self._advance()
+        return not self._tls
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cuts off a wait; the running request is finished first."""
+        self._lost = True
+        self._responses.resume()
+        self.close()
+
+    def pause_writing(self) -> None:
+        """Stops serving: the client does not read its responses."""
+        self._responses.pause(self._loop.time())
+
+    def resume_writing(self) -> None:
+        """Continues serving: the client has read."""
+        self._responses.resume()
+
+    def close(self, *, hang_up: bool = True) -> None:
+        """Stops serving: cuts off a wait, finishes the running request, then hangs up if `hang_up` is set."""
+        self._closing = True
+        self._stays_open = not hang_up
+        if self._made:
+            self._requests.close()
+            self._advance()
+
+    def hang_up(self) -> None:
+        """Closes the transport after the responses are sent."""
+        if self._made:
+            self._responses.flush()
+            self._transport.close()
+        else:
+            self.close()
+
+    def check(self, now: float) -> None:
+        """Disconnects a stalled or idle client."""
+        limits = self._limits
+        if not self._made:  # the client is new, or in its TLS handshake
+            if limits.tls and now - self._active_at > limits.stall_timeout:
+                self._ended(self)  # the handshake failed: asyncio reports nothing further about this client
+            return
+        if now - self._active_at < limits.quiet_period and self._requests.empty and not self._responses.full:
+            return
+        if self._responses.stalled(now, limits.stall_timeout):
+            self._disconnect("its client does not read responses")
+        elif self._requests.stalled(now, limits.stall_timeout):
+            self._disconnect("the rest of a request did not arrive")
+        elif self._is_idle and limits.max_idle is not None and now - self._active_at > limits.max_idle:
+            self._disconnect("it was idle for too long")
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.task is None and not (self._predicted is not None and self._predicted.waiting)
+
+    def _is_predicted(self, predicted: PredictedRequest, data: bytes) -> bool:
+        """Passes the bytes to the prediction; returns whether it accepted them."""
+        if predicted.waiting:  # further bytes: the waiting request must be served before them
+            predicted.dispatch()
+            return False
+        return (
+            self.task is None and self._requests.empty and not self._responses.full and predicted.accept(data)
+        )
+
+    def _reply(self, content: bytearray) -> None:
+        self._active_at = self._loop.time()
+        self._responses.write(content, more=False)
+
+    def _dispatch(self, data: bytes, queued_for: float) -> None:
+        """Serves a predicted request after something changed."""
+        self._queued_for = queued_for
+        self._requests.add(data, self._loop.time())
+        self._advance()
+
+    def _advance(self) -> None:
+        """Takes the next step: starts the task, cuts off a wait, or closes."""
+        if self._closing and self._predicted is not None:
+            self._predicted.cancel()
+            self._predicted = None
+        if self.task is not None:
+            if self._closing and self._waiting:
+                self.task.cancel()
+        elif self._requests:
+            self.task = self._loop.create_task(self._serve())
+        elif self._lost:
+            self._end_sessions()
+            self._ended(self)
+        elif self._stays_open:
+            self._end_sessions()
+        elif self._closing:
+            self.hang_up()
+
+    async def _serve(self) -> None:
+        served = 0
+        try:
+            while self._requests:
+                await self._serve_next()
+                served += 1
+                if served % FAIRNESS == 0:
+                    await asyncio.sleep(0)
+        except BadMessage as error:
+            self._log_close(str(error))
+            self._closing = True
+            self._requests.close()
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:  # the following requests would fail as well
+            self._listener.log.log("kafka connection failed", failed=error, client=self._client.host)
+            self._closing = True
+            self._requests.close()
+        finally:
+            self.task = None
+            self._waiting = False
+            self._active_at = self._loop.time()
+            self._advance()
+
+    async def _serve_next(self) -> None:
+        """Serves the oldest request, and those that coalesce with it; a wait is skipped while closing."""
+        requests = self._next(await self._listener.brokers.view())
+        try:
+            self._waiting = requests[0].api.waits
+            if not (self._waiting and self._closing):
+                responses = await serve(requests)
+                self._waiting = False
+                self._predict(requests[0], responses[0])
+                self._write(responses)
+        finally:
+            self._requests.done(sum(request.size for request in requests))
+        await self._responses.drained()
+
+    def _next(self, view: ClusterView) -> list[DecodedRequest]:
+        """Removes the oldest request, and those after it that coalesce with it."""
+        requests = [self._decode(view, self._requests.pop())]
+        coalesces = requests[0].api.coalescing is not None
+        while coalesces and self._requests and len(requests) < MAX_COALESCED:
+            try:
+                following = self._decode(view, self._requests.first)
+            except BadMessage:  # it closes the connection when its turn comes
+                break
+            if not following.coalesces_with(requests[0]):
+                break
+            self._requests.pop()
+            requests.append(following)
+        return requests
+
+    def _decode(self, view: ClusterView, frame: bytes) -> DecodedRequest:
+        queued_for, self._queued_for = self._queued_for, 0.0
+        return decode(self._listener, self._client, view, frame, queued_for)
+
+    def _write(self, responses: list[EncodedResponse | None]) -> None:
+        for response in responses:
+            if response is not None and not self._transport.is_closing():
+                self._responses.write(response.content, more=bool(self._requests))
+
+    def _predict(self, request: DecodedRequest, response: EncodedResponse | None) -> None:
+        if self._predicted is not None:
+            self._predicted.cancel()
+            self._predicted = None
+        predict = request.api.predict
+        if predict is not None and response is not None:
+            self._predicted = predict(request.call, response.message, self._reply, self._dispatch)
+
+    def _disconnect(self, reason: str) -> None:
+        self._log_close(reason)
+        self._transport.abort()
+
+    def _make_room(self) -> None:
+        self._disconnect("its client does not read responses, and other clients need the memory")
+
+    def _log_close(self, reason: str) -> None:
+        self._listener.log.log(
+            "kafka connection closed", client=self._client.host, software=self._client.software, reason=reason
+        )
+
+    def _end_sessions(self) -> None:
+        """Ends the share sessions of the connection and releases their records, as Kafka does."""
+        gateway = self._listener.gateway
+        for session in gateway.sessions.disconnect(self._client.connection):
+            end_session(gateway, session)

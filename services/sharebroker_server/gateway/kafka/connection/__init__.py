@@ -1,1 +1,0 @@
-"""The Kafka listener: sockets, request and response buffers, bounds."""

@@ -1,0 +1,137 @@
+"""From the bytes of a request to the bytes of its response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.kafka.api import api_versions
+from sharebroker_server.gateway.kafka.call import Api, Call, Client, KafkaListener, for_version
+from sharebroker_server.gateway.kafka.cluster_view import ClusterView
+from sharebroker_server.kafka_wire.decoder import BadMessage
+from sharebroker_server.kafka_wire.frames import (
+    API_VERSIONS,
+    Codec,
+    RequestHeader,
+    codec_of,
+    read_header,
+    read_request,
+    response_frame,
+)
+from sharebroker_server.kafka_wire.message_classes import Message
+from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
+from sharebroker_server.kafka_wire.schema import api_schema
+
+
+class DecodedRequest(NamedTuple):
+    """A request of `size` bytes after decoding."""
+
+    size: int
+    header: RequestHeader
+    api: Api
+    codec: Codec
+    call: Call[Any]
+
+    def coalesces_with(self, earlier: DecodedRequest) -> bool:
+        """Returns whether this request may be served in one step with an earlier one."""
+        coalescing = self.api.coalescing
+        return coalescing is not None and self.api is earlier.api and coalescing.fits(self.call, earlier.call)
+
+
+class EncodedResponse(NamedTuple):
+    """A response, and its bytes with their length prefix."""
+
+    message: Message
+    content: bytearray
+
+
+def decode(
+    listener: KafkaListener, client: Client, view: ClusterView, frame: bytes, queued_for: float = 0.0
+) -> DecodedRequest:
+    """Decodes a request that was cached for `queued_for` seconds. Raises BadMessage: close the connection."""
+    header = read_header(frame)
+    api = listener.apis.get(header.api_key)
+    if api is None:
+        raise BadMessage(f"API key {header.api_key} is not served.")
+    first, last = api.versions
+    request: Message
+    if first <= header.version <= last:
+        codec = codec_of(header.api_key, header.version)
+        request = read_request(frame, header, codec)
+    elif header.api_key == API_VERSIONS:
+        api, codec, request = _UNKNOWN_VERSION, codec_of(API_VERSIONS, 0), ApiVersionsRequest()
+    else:
+        raise BadMessage(f"{api_schema(header.api_key).name} has no version {header.version} here.")
+    call = Call(listener, client, header.client_id or "", header.version, request, view, queued_for)
+    return DecodedRequest(len(frame), header, api, codec, call)
+
+
+async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | None]:
+    """Serves one request, or several that coalesce. Returns None for each without a response.
+
+    Raises BadMessage: close the connection.
+    """
+    api, listener = requests[0].api, requests[0].call.listener
+    listener.fetch_memory.in_flight += api.waits
+    listener.metrics.requests[api.key] += len(requests)
+    begun = perf_counter()
+    messages: Sequence[Message | None]
+    try:
+        try:
+            _check_enabled(listener, api)
+            if api.coalescing is None:
+                messages = [await api.handle(requests[0].call)]
+            else:
+                messages = await api.coalescing.handle([request.call for request in requests])
+        except KafkaError as error:
+            listener.metrics.failures[api.key] += len(requests)
+            messages = [_refused(api, request.call, error) for request in requests]
+        return [_encoded(request, message) for request, message in zip(requests, messages, strict=True)]
+    except BadMessage:
+        raise
+    except Exception as error:  # any failure: its client gets a response, and other clients are not affected
+        return _failed(requests, error)
+    finally:
+        listener.fetch_memory.in_flight -= api.waits
+        listener.metrics.seconds[api.key].add_seconds(perf_counter() - begun)
+
+
+def _check_enabled(listener: KafkaListener, api: Api) -> None:
+    if not listener.is_enabled(api):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0, which disables this API.")
+
+
+def _failed(requests: Sequence[DecodedRequest], error: Exception) -> list[EncodedResponse | None]:
+    api, listener = requests[0].api, requests[0].call.listener
+    listener.log.log(
+        "kafka request failed", failed=error, api=api_schema(api.key).name, version=requests[0].header.version
+    )
+    listener.metrics.failures[api.key] += len(requests)
+    failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; see its log for the cause.")
+    return [_encoded(request, _refused(api, request.call, failure)) for request in requests]
+
+
+def _refused(api: Api, call: Call[Any], error: KafkaError) -> Message:
+    code = for_version(api.key, call.version, error.code)
+    if code is not error.code:
+        error = KafkaError(code, error.message, metadata=error.metadata)
+    return api.refuse(call, error)
+
+
+def _encoded(request: DecodedRequest, message: Message | None) -> EncodedResponse | None:
+    if message is None:
+        return None
+    content = response_frame(request.header.correlation_id, request.codec, message)
+    return EncodedResponse(message, content)
+
+
+async def _supported_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
+    apis = call.listener.enabled_apis()
+    return api_versions.supported(apis, {}, 0, ErrorCode.UNSUPPORTED_VERSION)
+
+
+_UNKNOWN_VERSION: Final = Api(API_VERSIONS, (0, 0), _supported_versions, api_versions.API.refuse)
+"""Kafka answers an ApiVersions of an unknown version in version 0; for other APIs it closes the connection.
+"""

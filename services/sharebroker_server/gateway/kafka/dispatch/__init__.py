@@ -1,1 +1,0 @@
-"""From request bytes to a handler and from its response to bytes."""

@@ -1,1 +1,0 @@
-"""Response caches for the repeated requests of idle clients."""

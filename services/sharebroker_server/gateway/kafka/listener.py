@@ -1,0 +1,192 @@
+"""Listens for Kafka clients."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.gateway.kafka.buffers import MemoryBudget, UnreadResponses
+from sharebroker_server.gateway.kafka.call import KafkaListener
+from sharebroker_server.gateway.kafka.connection import Connection, Limits
+from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog
+from sharebroker_server.telemetry.metrics import Family, gauge
+
+_BACKLOG: Final = 1024
+_CHECKS: Final = 10
+"""Checks of connections in the shortest time after which a client may exceed a limit."""
+
+_MIN_INTERVAL: Final = 0.1
+"""Seconds between two checks, at least."""
+
+_HANDSHAKE_TIMEOUT: Final = 10.0
+_SHUTDOWN_TIMEOUT: Final = 1.0
+"""Seconds for the handshake and for the shutdown of TLS."""
+
+_RESERVED_FILES: Final = 256
+"""File descriptors that are reserved for Redis, gRPC and logs."""
+
+
+class KafkaServer:
+    """The listening socket: `bind`, `open`, `start`, `stop`. `address` is where clients reach it."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self.address = ""
+        self._tls = tls
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._connect: Callable[[], asyncio.Protocol] | None = None
+        self._connections: set[Connection] = set()
+        self._log = RateLimitedLog()
+        self._checking: asyncio.Task[None] | None = None
+
+    def bind(self, host: str, port: int) -> int:
+        """Binds the port before its address is announced. Raises KafkaError INVALID_CONFIG."""
+        try:
+            family, kind, proto, _, address = socket.getaddrinfo(
+                host.strip("[]"), port, type=socket.SOCK_STREAM
+            )[0]
+            self._socket = socket.socket(family, kind, proto)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind(address)
+        except OSError as error:
+            self.close()
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Kafka clients cannot be served on {host}:{port}: {error.strerror}. "
+                "Use another --kafka HOST:PORT, or --kafka none.",
+            ) from error
+        return int(self._socket.getsockname()[1])
+
+    def open(self, listener: KafkaListener, config: BrokerConfig) -> None:
+        """Sets the state that connections share, and their limits."""
+        max_connections = min(config.max_connections, _available_files())
+        self._limits = limits = Limits(
+            config.socket_request_max_bytes,
+            MemoryBudget(config.queued_max_request_bytes),
+            UnreadResponses(config.queued_max_request_bytes),
+            config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms >= 0 else None,
+            tls=self._tls is not None,
+        )
+        rejecting = _Rejecting(listener.log, max_connections)
+
+        def connect() -> asyncio.Protocol:
+            if len(self._connections) >= max_connections:
+                return rejecting
+            connection = Connection(listener, limits, self._connections.discard)
+            self._connections.add(connection)
+            return connection
+
+        self._connect = connect
+        self._log = listener.log
+
+    async def start(self) -> None:
+        """Accepts clients."""
+        assert self._connect is not None, "open it first"
+        assert self._socket is not None, "bind it first"
+        if self._tls is not None:
+            self._tls.sslobject_class = _logged_handshakes(self._log)
+        self._server = await asyncio.get_running_loop().create_server(
+            self._connect,
+            sock=self._socket,
+            backlog=_BACKLOG,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_TIMEOUT,
+            ssl_shutdown_timeout=None if self._tls is None else _SHUTDOWN_TIMEOUT,
+        )
+        interval = max(self._limits.quiet_period / _CHECKS, _MIN_INTERVAL)
+        self._checking = asyncio.create_task(self._check_regularly(interval), name="Kafka connections")
+
+    def close(self) -> None:
+        """Closes the socket and hangs up all connections."""
+        if self._socket is not None:
+            self._socket.close()
+        for connection in list(self._connections):
+            connection.hang_up()
+
+    async def stop(self, grace: float, *, hang_up: bool = True) -> None:
+        """Accepts no further clients and requests; requests in flight have `grace` seconds to finish.
+
+        Without `hang_up` clients stay connected until `close`: a client that is disconnected requests the
+        leaders at once, and would receive the old ones until the leases of this broker are handed over.
+        """
+        if self._server is None:
+            return
+        self._server.close()
+        if self._checking is not None:
+            self._checking.cancel()
+        for connection in list(self._connections):
+            connection.close(hang_up=hang_up)
+        tasks = {connection.task for connection in self._connections if connection.task is not None}
+        if tasks:
+            _, unfinished = await asyncio.wait(tasks, timeout=grace)
+            for task in unfinished:
+                task.cancel()
+
+    def families(self) -> Iterable[Family]:
+        """Yields the metrics of connections (see Collector)."""
+        yield gauge(
+            "sharebroker_kafka_connections",
+            "Connections of Kafka clients.",
+            [((), len(self._connections))],
+        )
+
+    def check(self, now: float) -> None:
+        """Disconnects stalled and idle clients; `now` in seconds of the loop's clock."""
+        for connection in list(self._connections):
+            connection.check(now)
+        self._log.log_dropped()
+
+    async def _check_regularly(self, interval: float) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(interval)
+            self.check(loop.time())
+
+
+class _Rejecting(asyncio.Protocol):
+    """Closes the connections of clients beyond the limit."""
+
+    def __init__(self, log: RateLimitedLog, max_connections: int) -> None:
+        self._log = log
+        self._max_connections = max_connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Closes the connection without a response."""
+        self._log.log("kafka connection rejected", max_connections=self._max_connections)
+        transport.close()
+
+
+def _logged_handshakes(log: RateLimitedLog) -> type[ssl.SSLObject]:
+    """Returns the class that asyncio uses for each client's TLS; it logs why a handshake failed, asyncio
+    does not.
+    """
+
+    class Handshake(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as failure:
+                reason = (failure.reason or "it ended early").lower().replace("_", " ")
+                log.log("kafka connection rejected", reason=f"TLS: {reason}")
+                raise
+
+    return Handshake
+
+
+def _available_files() -> int:
+    """Returns the number of connections that the operating system permits, after raising the soft limit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return 1 << 30 if soft == resource.RLIM_INFINITY else max(soft - _RESERVED_FILES, soft // 2)

@@ -1,0 +1,311 @@
+"""What goes into a share-partition (events) and what comes out (effects, counts), with their values.
+
+Offsets are ints, times are seconds as float. An event and its effects are created on every fetch and
+acknowledgement, and cost about as much as the calls that they replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, AcquireMode, RecordState, StateBatch
+from sharebroker_server.leader_calls.values import Left
+
+if TYPE_CHECKING:
+    from sharebroker_server.share_partition_leader.core.in_flight import Transition
+
+LogBatch = tuple[int, int]
+"""Base offset and last offset of a record batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartitionSettings:
+    """Limits of one share-partition; a `Configure` event replaces them at run time."""
+
+    delivery_count_limit: int = 5
+    """`share.delivery.count.limit`: deliveries after which a record is archived."""
+    lock_duration: float = 30.0
+    """`share.record.lock.duration.ms`, in seconds; read at each acquisition and renewal."""
+    max_record_locks: int = 2000
+    """`share.partition.max.record.locks`: most offsets from start to end offset."""
+    renew_enabled: bool = True
+    """`share.renew.acknowledge.enable`."""
+    read_committed: bool = False
+    """`share.isolation.level`."""
+
+    @property
+    def throttle_limit(self) -> int:
+        """Delivery count from which failing records are acquired in ever smaller portions."""
+        return max(2, (self.delivery_count_limit + 1) // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedState:
+    """The stored state, with the start offset resolved (never -1)."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    batches: tuple[StateBatch, ...] = ()
+
+
+class AcquireRequest(NamedTuple):
+    """A request for records of one member.
+
+    `batch_size` is the size of acquired ranges (Kafka: BatchSize, from 1). `with_markers` includes
+    transaction markers. `session` is the share session that the records are acquired for.
+    """
+
+    member: str
+    max_records: int
+    batch_size: int
+    mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
+    with_markers: bool = False
+    session: str = ""
+
+
+class Completed(NamedTuple):
+    """What a completed write changed, in offsets. `fetchable`: records may have become available."""
+
+    fetchable: bool
+    acknowledged: int
+    released: int
+    archived: int
+
+
+class LostLock(NamedTuple):
+    """A range whose lock ended; `state` is AVAILABLE, or ARCHIVED at the delivery limit."""
+
+    member: str
+    token: int
+    first: int
+    last: int
+    delivery_count: int
+    state: RecordState
+
+
+Reply = Callable[[KafkaError | None], None]
+"""Receives the outcome of a request: None once it is durable, or the error."""
+
+
+class Loaded(NamedTuple):
+    """The state was loaded and the share-partition is in service."""
+
+
+class Acquire(NamedTuple):
+    """Records were read from the log at `offset`: acquire them for a member.
+
+    `log_batches` are (base, last) of the record batches read, ascending. `hidden` are those of them that no
+    member may get: markers, and records of aborted transactions. They are archived.
+    """
+
+    request: AcquireRequest
+    offset: int
+    log_batches: Sequence[LogBatch]
+    hidden: Sequence[LogBatch] = ()
+
+
+class Acknowledge(NamedTuple):
+    """A member acknowledges records it holds: all batches or none. `delay` (seconds) is for releases only."""
+
+    member: str
+    batches: Sequence[AckBatch]
+    reply: Reply
+    delay: float = 0.0
+
+
+class Reconcile(NamedTuple):
+    """A member commits offsets of a planned batch, held or not; the log has `log_start` up to `log_end`."""
+
+    member: str
+    batches: Sequence[AckBatch]
+    log_start: int
+    log_end: int
+    reply: Reply
+
+
+class RenewAll(NamedTuple):
+    """Renew every lock of a member."""
+
+    member: str
+
+
+class UndoAcquire(NamedTuple):
+    """A member returns records that the application never received: all batches or none."""
+
+    member: str
+    batches: Sequence[AckBatch]
+
+
+class MembersLeft(NamedTuple):
+    """Members are gone: release what they hold, or what one share `session` of them acquired.
+
+    `undo`: the application never received the records, so that this does not count as a delivery.
+    """
+
+    members: Sequence[str]
+    session: str = ""
+    undo: bool = False
+
+
+class Configure(NamedTuple):
+    """The group's configuration changed."""
+
+    settings: SharePartitionSettings
+
+
+class TimerFired(NamedTuple):
+    """The deadline of the last effects is reached, or may be."""
+
+
+class WriteCompleted(NamedTuple):
+    """The state write that `next_write` returned is durable, or failed with `error`."""
+
+    error: KafkaError | None
+
+
+class Stop(NamedTuple):
+    """Accept no more requests; write what waits, retries included."""
+
+
+class Retire(NamedTuple):
+    """End now: locks are lost and changes whose write was not sent are rejected."""
+
+
+Event = (
+    Loaded
+    | Acquire
+    | Acknowledge
+    | Reconcile
+    | RenewAll
+    | UndoAcquire
+    | MembersLeft
+    | Configure
+    | TimerFired
+    | WriteCompleted
+    | Stop
+    | Retire
+)
+
+
+class Effects:
+    """What the shell does after an event, in this order.
+
+    `acquired` and `left` answer the event itself. `transitions` were queued for a state write by this event;
+    `write_due` asks for a call of `next_write` at the end of this turn of the event loop.
+    `replies` are requests that are decided, `lost` are locks that ended before their holder acknowledged.
+    `deadline` is the time of the next `TimerFired`, if it may have become earlier. `wake`: records may have
+    become available. `retire`: the stored state belongs to another leader or epoch. `unused`: members left,
+    and neither a lock nor a write remains.
+    """
+
+    __slots__ = (
+        "acquired",
+        "deadline",
+        "left",
+        "lost",
+        "replies",
+        "retire",
+        "transitions",
+        "unused",
+        "wake",
+        "write_due",
+    )
+
+    def __init__(self) -> None:
+        self.acquired: Sequence[AcquiredRange] = ()
+        self.left: Sequence[Left] = ()
+        self.transitions: Sequence[Transition] = ()
+        self.write_due = False
+        self.replies: Sequence[tuple[Reply, KafkaError | None]] = ()
+        self.lost: Sequence[LostLock] = ()
+        self.deadline: float | None = None
+        self.wake = False
+        self.retire = False
+        self.unused = False
+
+
+_COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
+
+
+class Counts:
+    """Shared by the share-partitions of a group and a topic.
+
+    `acknowledged` counts by AckType. Archived records are counted by reason: `rejected`; `exhausted`, which
+    reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers.
+    `fetches` counts the share-partitions in fetches, `fetches_with_records` those that returned records.
+    """
+
+    __slots__ = (
+        "aborted",
+        "acknowledged",
+        "acquired",
+        "exhausted",
+        "fetches",
+        "fetches_with_records",
+        "gaps",
+        "lost",
+        "redelivered",
+        "rejected",
+        "unseen",
+    )
+
+    def __init__(self) -> None:
+        self.fetches = 0
+        self.fetches_with_records = 0
+        self.acquired = 0
+        self.redelivered = 0
+        self.unseen = 0
+        self.lost = 0
+        self.acknowledged = [0] * len(AckType)
+        self.rejected = 0
+        self.exhausted = 0
+        self.gaps = 0
+        self.aborted = 0
+
+    def acquire(self, acquired: Sequence[AcquiredRange]) -> None:
+        """Counts acquired records."""
+        for item in acquired:
+            size = item.last - item.first + 1
+            self.acquired += size
+            if item.delivery_count > 1:
+                self.redelivered += size
+
+    def acknowledge(self, batches: Sequence[AckBatch]) -> None:
+        """Counts acknowledgements that were applied."""
+        counts = self.acknowledged
+        for first, last, types, _ in batches:
+            if len(types) == 1:
+                counts[types[0]] += last - first + 1
+            else:
+                for kind in _COUNTED_TYPES:
+                    counts[kind] += types.count(kind)
+
+    def complete(self, transitions: Collection[Transition], completed: Completed) -> None:
+        """Counts what committed transitions archived, without records that the log deleted meanwhile."""
+        exhausted = completed.archived
+        for transition in transitions:
+            self.rejected += transition.rejected
+            self.gaps += transition.gaps
+            exhausted -= transition.rejected + transition.gaps
+        self.exhausted += max(exhausted, 0)
+
+    def lose(self, lost: Sequence[LostLock]) -> None:
+        """Counts lock timeouts."""
+        for lock in lost:
+            size = lock.last - lock.first + 1
+            self.lost += size
+            if lock.state is RecordState.ARCHIVED:
+                self.exhausted += size
+
+    def merge(self, other: Counts) -> None:
+        """Adds the counts of another object, which is not used any more."""
+        self.acknowledged = [
+            mine + its for mine, its in zip(self.acknowledged, other.acknowledged, strict=True)
+        ]
+        for name in self.__slots__:
+            if name != "acknowledged":
+                setattr(self, name, getattr(self, name) + getattr(other, name))

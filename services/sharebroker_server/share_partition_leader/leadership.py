@@ -1,0 +1,452 @@
+"""The partitions that this process leads: claimed, opened, loaded for share groups, and relinquished.
+
+A partition is claimed at its first use, or when the lease holder assigns it. While the lease is held the
+partition has one log and, per group, at most one share-partition. `groups` holds the tasks that load them,
+`ready` those that are loaded and not retired. A share-partition that retires is removed from both; the next
+use loads the stored state again. On a hand-over the lease is kept until all share-partitions have stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
+
+from sharebroker_protocol.cancellation import end
+from sharebroker_protocol.clock import monotonic
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.records import (
+    CatalogRecord,
+    ConfigRecord,
+    ConfigResource,
+    PartitionsRecord,
+    ResourceType,
+    Topic,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.leases import names
+from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
+from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.persister.port import Persister
+from sharebroker_server.persister.write_batcher import WriteBatcher
+from sharebroker_server.record_log.core.producers import Verified
+from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.port import RecordStore
+from sharebroker_server.record_log.record_validation import LogSettings
+from sharebroker_server.share_partition_leader.config import (
+    CATALOG_LAG,
+    LONGEST_RETRY_DELAY,
+    share_partition_settings,
+)
+from sharebroker_server.share_partition_leader.core.in_flight import tokens_of
+from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from sharebroker_server.share_partition_leader.metrics.counters import CounterRegistry
+from sharebroker_server.share_partition_leader.share_partition.reading import (
+    is_changed,
+    load_state,
+    share_key,
+)
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+    Surroundings,
+)
+from sharebroker_server.share_partition_leader.tracing.setup import leader_traces, record_spans
+from sharebroker_server.stream_log.port import LogError
+from sharebroker_server.telemetry.metrics import Histogram
+
+if TYPE_CHECKING:
+    from sharebroker_server.share_partition_leader.tracing.partition_traces import PartitionTraces
+
+
+_log = structlog.get_logger()
+
+T = TypeVar("T")
+
+MOST_ENDED_SESSIONS: Final = 10_000
+"""The most ended sessions that are stored: enough for the longest wait of a fetch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Collaborators of the leadership."""
+
+    holder: LeaseHolder
+    store: RecordStore
+    persister: Persister
+    catalog: MetadataCache
+
+
+class EndedSessions:
+    """Share sessions that ended recently: a fetch in flight must not acquire records for them."""
+
+    __slots__ = ("_ids",)
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._ids
+
+    def add(self, session_id: str) -> None:
+        """Adds a session; beyond the limit the oldest one is evicted."""
+        if len(self._ids) >= MOST_ENDED_SESSIONS:
+            del self._ids[next(iter(self._ids))]
+        self._ids[session_id] = None
+
+
+class Leadership:
+    """The led partitions by resource; a callback of the lease holder adds and removes them."""
+
+    def __init__(self, ports: Ports) -> None:
+        self.ended_sessions = EndedSessions()
+        self._ports = ports
+        self._led: dict[str, LedPartition] = {}
+        self._removals: set[asyncio.Task[None]] = set()
+        self._room = 0
+        self.counters = CounterRegistry(lambda: self.broker.metrics_max_share_partitions)
+        self.load_time = Histogram()
+        self._writes = WriteBatcher(ports.persister)
+        self._traces = leader_traces()
+        ports.holder.register("partition", tuple, "share-partition-leader", self._acquired, self._lost)
+
+    async def led(self, topic_id: str, partition: int) -> LedPartition:
+        """Returns the partition, claimed and opened if necessary.
+
+        Raises KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
+        LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
+        """
+        resource = names.partition(topic_id, partition)
+        if self._ports.holder.holds(resource) is not None and resource in self._led:
+            return self._led[resource]
+        topic = await self._topic(topic_id)
+        if not 0 <= partition < topic.partitions:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Topic {topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}.",
+            )
+        try:
+            lease = await self._ports.holder.acquire(resource)
+        except LeasesUnavailable as error:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"The lease cannot be claimed: {error}", retry_after=0.5
+            ) from error
+        if lease.owner != self._ports.holder.member.owner or resource not in self._led:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Partition {partition} of {topic.name} is led by another process.",
+                metadata={"leader": lease.owner},
+            )
+        return self._led[resource]
+
+    def loaded(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition | None:
+        """Returns the share-partition if it is loaded; it cannot retire before the next `await`."""
+        resource = names.partition(topic_id, partition)
+        led = self._led.get(resource)
+        if led is None or self._ports.holder.holds(resource) is None:
+            return None
+        return led.ready.get(group_id)
+
+    async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
+        """Returns a group's share-partition, loaded; it cannot retire before the next `await`.
+
+        Raises KafkaError, as `led` and the persister do.
+        """
+        while True:
+            led = await self.led(topic_id, partition)
+            task = led.groups.get(group_id)
+            if task is None or task.cancelled():
+                self._check_room()
+                task = led.groups[group_id] = asyncio.create_task(self._load(led, group_id))
+                task.add_done_callback(partial(self._loaded, led, group_id))
+            if not task.done():
+                # Loading is not cancelled with this caller: others may wait for it.
+                await asyncio.wait([task])
+            if not task.cancelled() and not task.result().retired:
+                return task.result()
+
+    def release_member(
+        self, group_id: str, member_id: str, partitions: Set[tuple[str, int]], session_id: str = ""
+    ) -> int:
+        """Releases what a member, or one of its sessions, holds here; returns in how many partitions.
+
+        No partitions: all of them.
+        """
+        if session_id:
+            self.ended_sessions.add(session_id)  # first: the release wakes fetches of this session
+        found = [
+            loaded
+            for led in self._named(partitions)
+            for loaded in led.loaded()
+            if loaded.group_id == group_id
+        ]
+        for share_partition in found:
+            share_partition.release_member(member_id, session_id)
+        return len(found)
+
+    async def forget_group(self, group_id: str, partitions: Set[tuple[str, int]]) -> int:
+        """Retires a group's share-partitions whose stored state changed; returns how many were loaded.
+
+        The request may be late: a share-partition that was loaded after the change keeps its locks.
+        """
+        loaded = [led for led in self._named(partitions) if group_id in led.groups]
+        await asyncio.gather(*(self._forget_changed(led, led.groups[group_id], group_id) for led in loaded))
+        return len(loaded)
+
+    async def _forget_changed(
+        self, led: LedPartition, task: asyncio.Task[ShareGroupPartition], group_id: str
+    ) -> None:
+        if not _succeeded(task):
+            task.cancel()
+            return
+        loaded, key = task.result(), share_key(group_id, led.log)
+        if await is_changed(self._ports.persister, key, loaded.core.loaded_under):
+            loaded.retire()
+
+    def metadata_changed(self, record: CatalogRecord) -> None:
+        """Applies a catalog record: changed configs, and deleted topics, whose logs are removed."""
+        if isinstance(record, TopicDeletedRecord):
+            task = asyncio.create_task(self._remove(record))
+            self._removals.add(task)
+            task.add_done_callback(self._removals.discard)
+            return
+        if isinstance(record, TopicRecord):
+            self._topic_changed(record.topic)
+        elif isinstance(record, PartitionsRecord):
+            self._topic_changed(self._ports.catalog.topic_by_id(record.topic_id))
+        elif isinstance(record, ConfigRecord):
+            self._settings_changed(record.resource)
+
+    async def recheck(self) -> None:
+        """Verifies every log against the store. Raises LogUnavailable."""
+        await asyncio.gather(*(led.log.recheck() for led in self.partitions()))
+
+    def partitions(self) -> list[LedPartition]:
+        """All led partitions."""
+        return list(self._led.values())
+
+    async def remove_leftovers(self) -> None:
+        """Removes logs of topics that were deleted while their leader was down."""
+        try:
+            kept = await self._ports.store.partitions()
+        except LogError as error:
+            _log.info("removal of deleted topics postponed", reason=str(error))
+            return
+        for resource in kept:
+            topic_id, _ = names.topic_partition(resource)
+            if self._ports.catalog.is_deleted(topic_id):
+                await self._removed(resource)
+
+    @property
+    def broker(self) -> BrokerConfig:
+        """The effective broker config."""
+        return self._ports.catalog.broker
+
+    def drop_unused(self) -> None:
+        """Retires share-partitions without members, locks and pending writes."""
+        for share_partition in self._loaded_everywhere():
+            share_partition.drop_unused()
+
+    async def close(self) -> None:
+        """Relinquishes every partition, after its writes."""
+        for task in self._removals:
+            task.cancel()
+        await asyncio.gather(*self._removals, *map(self._lost, self._led), return_exceptions=True)
+
+    def _named(self, partitions: Set[tuple[str, int]]) -> list[LedPartition]:
+        if not partitions:
+            return self.partitions()
+        named = (self._led.get(names.partition(*partition)) for partition in partitions)
+        return [led for led in named if led is not None]
+
+    def _loaded_everywhere(self) -> list[ShareGroupPartition]:
+        return [loaded for led in self._led.values() for loaded in led.loaded()]
+
+    # Leases
+
+    async def _acquired(self, resource: str, epoch: int) -> None:
+        topic_id, _ = names.topic_partition(resource)
+        topic = await self._topic(topic_id)
+        lease = LeaseOwnership(self._ports.holder, resource)
+        log = await PartitionLog.open(resource, epoch, self._ports.store, lease, self._log_settings(topic))
+        topic = await self._topic(topic_id)  # it may have been changed or deleted meanwhile
+        log.settings = self._log_settings(topic)
+        led = LedPartition(topic, log, tokens_of(epoch))
+        if self._traces is not None:
+            led.traces = self._traces.of(topic.name, led.partition, log.log_end_offset)
+        log.on_append.append(led.wake)
+        self._led[resource] = led
+
+    async def _lost(self, resource: str) -> None:
+        """Ends the work on a partition; on a hand-over the lease is kept until this returns."""
+        led = self._led.pop(resource, None)
+        if led is None:
+            return
+        loading = [*(task for task in led.groups.values() if not task.done()), *led.verifications.values()]
+        stopping = [loaded.stop() for loaded in led.loaded()]
+        await asyncio.gather(end(loading), *stopping, return_exceptions=True)
+        await led.log.close()
+        led.wake_readers()
+
+    # Topics
+
+    async def _topic(self, topic_id: str) -> Topic:
+        """Returns the topic; waits for one that the metadata cache does not have yet."""
+        catalog = self._ports.catalog
+        if catalog.topic_by_id(topic_id) is None and not catalog.is_deleted(topic_id):
+            with contextlib.suppress(KafkaError):
+                await catalog.wait_for(lambda seen: seen.topic_by_id(topic_id) is not None, CATALOG_LAG)
+        topic = catalog.topic_by_id(topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic_id}.")
+        return topic
+
+    def _topic_changed(self, topic: Topic | None) -> None:
+        if topic is None:  # deleted since
+            return
+        settings = self._log_settings(topic)
+        for index in range(topic.partitions):
+            led = self._led.get(names.partition(topic.topic_id, index))
+            if led is not None:
+                led.topic, led.log.settings = topic, settings
+
+    def _settings_changed(self, resource: ConfigResource) -> None:
+        if resource.type is ResourceType.TOPIC:
+            self._topic_changed(self._ports.catalog.topic(resource.name))
+            return
+        defaults = resource.type is ResourceType.BROKER
+        for led in self._led.values() if defaults else ():
+            led.log.settings = self._log_settings(led.topic)
+        for share_partition in self._loaded_everywhere():
+            if defaults or share_partition.group_id == resource.name:
+                config = self._ports.catalog.group_config(share_partition.group_id)
+                share_partition.configure(share_partition_settings(config))
+
+    def _log_settings(self, topic: Topic) -> LogSettings:
+        return LogSettings.of_topic(self._ports.catalog.topic_config(topic))
+
+    async def _remove(self, deleted: TopicDeletedRecord) -> None:
+        remaining = [names.partition(deleted.topic_id, index) for index in range(deleted.partitions)]
+        while True:
+            remaining = [resource for resource in remaining if not await self._removed(resource)]
+            if not remaining:
+                return
+            await asyncio.sleep(LONGEST_RETRY_DELAY)
+
+    async def _removed(self, resource: str) -> bool:
+        """Removes a log if this process leads it; returns False if that has to be retried."""
+        holder = self._ports.holder
+        try:
+            owner = await holder.owner_of(resource)
+            if owner is None:  # its last owner died, and the lease has not expired
+                return False
+            if owner.owner == holder.member.owner:
+                await self._lost(resource)
+                await self._ports.store.delete(resource)
+                await holder.drop(resource)
+        except (LeasesUnavailable, LogError) as error:
+            _log.info("removal of a deleted topic's log postponed", log=resource, reason=str(error))
+            return False
+        return True
+
+    # Share-partitions
+
+    def _check_room(self) -> None:
+        """Enforces `group.share.max.share.partitions`.
+
+        Counts them only when as many were loaded as there was room for: others may have retired since.
+        """
+        if self._room <= 0:
+            most = self.broker.group_share_max_share_partitions
+            self.drop_unused()
+            self._room = most - sum(len(led.groups) for led in self._led.values())
+            if self._room <= 0:
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"This broker has {most} share-partitions loaded, the most that are allowed.",
+                )
+        self._room -= 1
+
+    async def _load(self, led: LedPartition, group_id: str) -> ShareGroupPartition:
+        started = monotonic()
+        catalog, persister = self._ports.catalog, self._ports.persister
+        try:
+            state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
+            # Read again: the config may have changed while the state was read.
+            settings = share_partition_settings(catalog.group_config(group_id))
+            counts = self.counters.get(group_id, led.topic.name, self._loaded_everywhere)
+            core = SharePartition(settings, state, led.tokens, counts)
+        except KafkaError:
+            raise
+        except Exception as error:
+            _log.exception("stored share state is invalid", group=group_id, log=led.log.partition)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+        surroundings = Surroundings(
+            led.log,
+            self._writes,
+            partial(self._forget, led),
+            persister.shard(share_key(group_id, led.log)),
+            record_spans(led.traces, group_id),
+        )
+        made = ShareGroupPartition(group_id, led.topic.name, core, surroundings)
+        led.ready[group_id] = made
+        self.load_time.add_seconds(monotonic() - started)
+        return made
+
+    def _loaded(self, led: LedPartition, group_id: str, task: asyncio.Task[ShareGroupPartition]) -> None:
+        if not _succeeded(task) and led.groups.get(group_id) is task:
+            del led.groups[group_id]
+
+    def _forget(self, led: LedPartition, share_partition: ShareGroupPartition) -> None:
+        led.groups.pop(share_partition.group_id, None)
+        led.ready.pop(share_partition.group_id, None)
+
+
+def _succeeded(task: asyncio.Task[T]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+@dataclass(slots=True)
+class LedPartition:
+    """A partition's log and its share-partitions.
+
+    `groups` are the tasks that load share-partitions, by group; `ready` are those that are loaded and not
+    retired. `readers` are long polls without a group. `verifications` are requests to transaction
+    coordinators, by producer id and epoch. `traces` is None if this process does not trace.
+    """
+
+    topic: Topic
+    log: PartitionLog
+    tokens: Iterator[int]
+    groups: dict[str, asyncio.Task[ShareGroupPartition]] = field(default_factory=dict)
+    ready: dict[str, ShareGroupPartition] = field(default_factory=dict)
+    readers: set[asyncio.Event] = field(default_factory=set)
+    verifications: dict[tuple[int, int], asyncio.Task[Verified]] = field(default_factory=dict)
+    traces: PartitionTraces | None = None
+
+    @property
+    def partition(self) -> int:
+        """The partition number."""
+        return names.topic_partition(self.log.partition)[1]
+
+    def loaded(self) -> list[ShareGroupPartition]:
+        """The share-partitions that are ready."""
+        return list(self.ready.values())
+
+    def wake(self) -> None:
+        """Notifies listeners and long polls that records were appended or deleted."""
+        for share_partition in self.loaded():
+            share_partition.wake()
+        self.wake_readers()
+
+    def wake_readers(self) -> None:
+        """Notifies long polls that the log has grown, or was relinquished."""
+        for reader in self.readers:
+            reader.set()

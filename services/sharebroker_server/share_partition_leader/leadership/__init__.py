@@ -1,1 +1,0 @@
-"""The partitions that this process leads."""

@@ -1,0 +1,169 @@
+"""Loads the stored state of a share-partition, and translates the share coordinator's errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+from sharebroker_protocol.clock import now
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AcquiredRange, SharePartitionKey
+from sharebroker_server.config.group import GroupConfig
+from sharebroker_server.leases import names
+from sharebroker_server.persister.port import Persister
+from sharebroker_server.record_log.core.batch import StoredBatch, header_of
+from sharebroker_server.record_log.core.transactions import aborted_spans
+from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.share_partition_leader.core.events import LoadedState
+
+_SEEN_BY_CONSUMERS = {
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""Errors of the share coordinator as consumers see them (Kafka: SharePartition.fetchPersisterError)."""
+
+
+class NoStateError(KafkaError):
+    """The group coordinator has not initialised the state, or deleted it: no member holds records."""
+
+
+async def load_state(
+    persister: Persister, log: PartitionLog, group_id: str, config: GroupConfig
+) -> LoadedState:
+    """Reads the state, and resolves `share.auto.offset.reset` if no start offset is set.
+
+    Raises NoStateError with LEADER_NOT_AVAILABLE if the state is not initialised yet; other KafkaErrors:
+    OFFSET_NOT_AVAILABLE if all records are older than `by_duration`, and the persister's errors.
+    """
+    try:
+        state = await persister.read(share_key(group_id, log), log.epoch)
+    except KafkaError as error:
+        raise translated(error, ErrorCode.LEADER_NOT_AVAILABLE) from error
+    start = state.start_offset if state.start_offset >= 0 else await _reset(log, config)
+    return LoadedState(state.state_epoch, log.epoch, start, state.batches)
+
+
+async def is_changed(persister: Persister, key: SharePartitionKey, loaded_under: tuple[int, int]) -> bool:
+    """Whether the stored state differs from the one loaded under this state epoch and leader epoch.
+
+    No leader has loaded a state that was initialised again. False if the coordinator cannot be reached:
+    writes to an old state are fenced.
+    """
+    try:
+        stored = await persister.read_summary(key)
+    except KafkaError as error:
+        return error.code is ErrorCode.INVALID_REQUEST
+    state_epoch, leader_epoch = loaded_under
+    return stored.state_epoch != state_epoch or stored.leader_epoch < leader_epoch
+
+
+def share_key(group_id: str, log: PartitionLog) -> SharePartitionKey:
+    """The key of a group's state of a partition."""
+    return SharePartitionKey(group_id, *names.topic_partition(log.partition))
+
+
+async def _reset(log: PartitionLog, config: GroupConfig) -> int:
+    reset = config.offset_reset
+    if reset.strategy == "earliest":
+        return log.log_start_offset
+    if reset.strategy == "latest":
+        return log.log_end_offset
+    found = await log.offset_for_timestamp(int(now() * 1000) - reset.duration_ms)
+    if found is None:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as young as {config.share_auto_offset_reset} asks."
+        )
+    return found.offset
+
+
+def translated(
+    error: KafkaError, uninitialised: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+) -> KafkaError:
+    """Returns a share coordinator's error as consumers may see it.
+
+    INVALID_REQUEST means that the state is not initialised or was deleted: `uninitialised`.
+    """
+    if error.code is ErrorCode.INVALID_REQUEST:
+        return NoStateError(
+            uninitialised, "The group has no state of this partition.", metadata=error.metadata
+        )
+    code = _SEEN_BY_CONSUMERS.get(error.code, error.code)
+    return KafkaError(code, error.message, metadata=error.metadata, retry_after=error.retry_after)
+
+
+Span = tuple[int, int]
+"""First and last offset of a record batch."""
+
+
+def visible_end(log: PartitionLog, *, committed: bool) -> int:
+    """The offset after the last record that the group may read."""
+    return log.last_stable_offset if committed else log.log_end_offset
+
+
+def hidden_spans(
+    log: PartitionLog, batches: Sequence[StoredBatch], committed: bool, *, with_markers: bool
+) -> list[Span]:
+    """Of batches below the visible end, those that no member gets, in order."""
+    hidden: list[Span] = (
+        [] if with_markers else [(batch.base_offset, batch.last_offset) for batch in batches if batch.control]
+    )
+    if committed and batches:
+        hidden += _aborted(log, batches)
+        hidden.sort()
+    return hidden
+
+
+def _aborted(log: PartitionLog, batches: Sequence[StoredBatch]) -> list[Span]:
+    aborted = log.transactions.aborted_in(batches[0].base_offset, batches[-1].last_offset + 1)
+    if not aborted:
+        return []
+    headers = (header_of(batch.data) for batch in batches if not batch.control)
+    spans = ((h.producer_id, h.base_offset, h.last_offset) for h in headers if h.transactional)
+    return list(aborted_spans(spans, aborted))
+
+
+class Fetched(NamedTuple):
+    """Ranges that a member acquired, and the record batches that hold them."""
+
+    acquired: Sequence[AcquiredRange]
+    records: bytes
+
+    @property
+    def offsets(self) -> int:
+        """The number of acquired offsets."""
+        return sum(item.last - item.first + 1 for item in self.acquired)
+
+
+class NotFetched(Enum):
+    """Why nothing was acquired."""
+
+    NO_RECORDS = auto()
+    """No record is available; an availability listener is notified when that may have changed."""
+    NOT_CACHED = auto()
+    """The records are not in the hot cache; `acquire_uncached` reads them from the store."""
+
+
+def bytes_of(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> bytes:
+    """Returns the record batches that have a record in the acquired ranges; both ascend."""
+    if len(acquired) == 1:
+        first, last = acquired[0][:2]
+        needed = [b.data for b in batches if b.last_offset >= first and b.base_offset <= last]
+    else:
+        needed = list(_needed(batches, acquired))
+    return needed[0] if len(needed) == 1 else b"".join(needed)
+
+
+def _needed(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> Iterator[bytes]:
+    ranges = iter(acquired)
+    current = next(ranges)
+    for batch in batches:
+        while current.last < batch.base_offset:
+            following = next(ranges, None)
+            if following is None:
+                return
+            current = following
+        if current.first <= batch.last_offset:
+            yield batch.data

@@ -1,0 +1,378 @@
+"""The shell of a share-partition: reads the log, keeps the timer, and performs the effects of the core."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final, NamedTuple, Protocol
+
+from sharebroker_protocol.clock import now
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateWrite
+from sharebroker_server.leader_calls.values import Left
+from sharebroker_server.leases import names
+from sharebroker_server.persister.write_batcher import WriteBatcher
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
+from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
+    Acquire,
+    AcquireRequest,
+    Configure,
+    Effects,
+    Event,
+    Loaded,
+    LostLock,
+    MembersLeft,
+    Reconcile,
+    RenewAll,
+    Reply,
+    Retire,
+    SharePartitionSettings,
+    Stop,
+    TimerFired,
+    UndoAcquire,
+    WriteCompleted,
+)
+from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from sharebroker_server.share_partition_leader.share_partition.reading import (
+    Fetched,
+    NotFetched,
+    bytes_of,
+    hidden_spans,
+    translated,
+    visible_end,
+)
+
+_WRITTEN: Final = WriteCompleted(None)
+
+
+class Surroundings(NamedTuple):
+    """Collaborators of a share-partition; `on_retired` is called when it ends."""
+
+    log: PartitionLog
+    writes: WriteBatcher
+    on_retired: Callable[[ShareGroupPartition], None]
+    shard: int = 0
+    observer: Observer | None = None
+
+
+class ShareGroupPartition:
+    """One group's share-partition on a led partition; a `WriteSource`.
+
+    Once `retired` it rejects requests with NOT_LEADER_OR_FOLLOWER; a lookup then finds its successor.
+    """
+
+    def __init__(self, group_id: str, topic: str, core: SharePartition, around: Surroundings) -> None:
+        self.key = SharePartitionKey(group_id, *names.topic_partition(around.log.partition))
+        self.group_id, self.topic_id, self.partition = self.key
+        self.topic = topic
+        self.core = core
+        self.retired = False
+        self.shard = around.shard
+        self.write_span: object = None
+        self._around = around
+        self._log = around.log
+        self._observer = around.observer
+        self._reading = False
+        self._lock_listeners: dict[str, LockListener] = {}
+        self._availability_listeners: dict[AvailabilityListener, None] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline = 0.0
+        self._written_all: asyncio.Future[None] | None = None
+        self._handle(Loaded())
+
+    # Listeners
+
+    def join(self, listener: LockListener) -> None:
+        """Registers a stream, which is notified of the locks it loses."""
+        self._lock_listeners[listener.holder] = listener
+
+    def leave(self, listener: LockListener, *, undo: bool = False) -> None:
+        """Ends a stream: releases what it holds; with `undo` this does not count as a delivery."""
+        self._lock_listeners.pop(listener.holder, None)
+        self.remove_listener(listener)
+        self._handle(MembersLeft((listener.holder,), undo=undo))
+
+    def release_member(self, member_id: str, session_id: str = "") -> None:
+        """Releases what a member holds, also through its streams, or what one share session acquired."""
+        holders = {held.member for held in self.core.held()}
+        self._handle(MembersLeft([h for h in holders if member_of(h) == member_id], session_id))
+
+    def add_listener(self, listener: AvailabilityListener) -> None:
+        """Requests one notification when records may have become available."""
+        self._availability_listeners[listener] = None
+
+    def remove_listener(self, listener: AvailabilityListener) -> None:
+        """Cancels `add_listener`."""
+        self._availability_listeners.pop(listener, None)
+
+    def wake(self) -> None:
+        """Notifies the listeners, in the order in which they registered."""
+        listeners, self._availability_listeners = self._availability_listeners, {}
+        for listener in listeners:
+            listener.records_available(self)
+
+    def configure(self, settings: SharePartitionSettings) -> None:
+        """Applies a change of the group's configuration."""
+        self._handle(Configure(settings))
+
+    # Requests
+
+    def acquire(self, request: AcquireRequest, max_bytes: int = 0) -> Fetched | NotFetched:
+        """Acquires records of the hot cache: one batch, and more up to `max_bytes` (0: DELIVERY_BYTES).
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
+        """
+        while (offset := self._fetch_offset()) is not None:
+            batches = self._log.read_hot(offset, _limit(max_bytes))
+            if batches is None:
+                return NotFetched.NOT_CACHED
+            acquired = self._handle(self._acquire_event(request, offset, batches)).acquired
+            if acquired:
+                return Fetched(acquired, bytes_of(batches, acquired))
+            if self._fetch_offset() == offset:
+                break
+        return NotFetched.NO_RECORDS
+
+    async def acquire_uncached(self, request: AcquireRequest, max_bytes: int = 0) -> Fetched | NotFetched:
+        """Acquires records, read from the store if necessary; one read at a time.
+
+        Raises KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
+        """
+        offset = self._fetch_offset()
+        if offset is None:
+            return NotFetched.NO_RECORDS
+        self._reading = True
+        try:
+            batches = await self._log.read(offset, _limit(max_bytes))
+        finally:
+            self._reading = False
+            self.wake()
+        if not (batches or self.core.stopping):
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The store has no records from offset {offset} on."
+            )
+        acquired = self._handle(self._acquire_event(request, offset, batches)).acquired
+        if acquired:
+            return Fetched(acquired, bytes_of(batches, acquired))
+        return self.acquire(request, max_bytes)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing can be acquired now; a listener is notified when that may have changed."""
+        return not self.core.stopping and self._fetch_offset() is None
+
+    def acknowledge(self, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0) -> None:
+        """Applies acknowledgements, all or none; `reply` is called once they are durable, or failed.
+
+        Raises KafkaError if they cannot be applied; then `reply` is not called.
+        """
+        self._handle(Acknowledge(holder, batches, reply, delay))
+
+    def undo_acquire(self, holder: str, batches: Sequence[AckBatch]) -> None:
+        """Undoes, all or none, acquisitions of records that the application never received; at once.
+
+        Raises KafkaError if that is not possible.
+        """
+        self._handle(UndoAcquire(holder, batches))
+
+    def reconcile(self, holder: str, batches: Sequence[AckBatch], reply: Reply) -> Sequence[Left]:
+        """Applies what can be applied of a planned batch's offsets; returns what was left unchanged.
+
+        `reply` is called once the rest is durable. Raises KafkaError if nothing can be applied.
+        """
+        end = visible_end(self._log, committed=self.core.settings.read_committed)
+        return self._handle(Reconcile(holder, batches, self._log.log_start_offset, end, reply)).left
+
+    def renew_all(self, holder: str) -> None:
+        """Renews every lock of a holder."""
+        self._handle(RenewAll(holder))
+
+    def is_throttled(self, fetched: Fetched) -> bool:
+        """Whether acquired records failed so often that their member gets no others beside them."""
+        return fetched.acquired[0].delivery_count > self.core.settings.throttle_limit
+
+    def renewed_deadline(self) -> float:
+        """The deadline of a lock that is renewed now."""
+        return now() + self.core.settings.lock_duration
+
+    # Writes (WriteSource)
+
+    def next_write(self) -> StateWrite | None:
+        """Returns the state write of everything that waits; None if it was rejected meanwhile."""
+        write = self.core.next_write()
+        if write is None:
+            self._check_written()
+        elif self._observer is not None:
+            self.write_span = self._observer.write_started()
+        return write
+
+    def written(self, error: KafkaError | None) -> None:
+        """The write that `next_write` returned is durable, or failed."""
+        self._handle(_WRITTEN if error is None else WriteCompleted(translated(error)))
+        if self._written_all is not None:
+            self._check_written()
+
+    # The end
+
+    async def stop(self) -> None:
+        """Accepts no more requests, waits up to STOP_TIMEOUT seconds for its writes, and retires."""
+        self._handle(Stop())
+        if self.core.writing:
+            self._written_all = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._written_all], timeout=STOP_TIMEOUT)
+        self.retire()
+
+    def retire(self) -> None:
+        """Ends now: locks are lost, changes whose write was not sent are rejected."""
+        if self.retired:
+            return
+        self.retired = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._around.on_retired(self)
+        self._handle(Retire())
+        lock_listeners, waiting = self._lock_listeners, self._availability_listeners
+        self._lock_listeners, self._availability_listeners = {}, {}
+        for listener in dict.fromkeys((*lock_listeners.values(), *waiting)):
+            listener.retired(self)
+
+    def drop_unused(self) -> None:
+        """Retires if nothing is held, waits or is written; the next use loads the state again.
+
+        So an altered start offset takes effect, and deleted groups use no memory (Kafka: with the last
+        session).
+        """
+        listeners = self._lock_listeners or self._availability_listeners
+        if not (listeners or self._reading) and self.core.unused:
+            self.retire()
+
+    def _check_written(self) -> None:
+        if self._written_all is not None and not self.core.writing and not self._written_all.done():
+            self._written_all.set_result(None)
+
+    # Reading
+
+    def _fetch_offset(self) -> int | None:
+        """Where to read next; None if nothing can be acquired, or a read is in progress."""
+        if self._reading:
+            return None
+        end = visible_end(self._log, committed=self.core.settings.read_committed)
+        return self.core.fetch_offset(self._log.log_start_offset, end)
+
+    def _acquire_event(self, request: AcquireRequest, offset: int, batches: Sequence[StoredBatch]) -> Acquire:
+        """Returns the event that acquires records of `batches`, which were read at `offset`."""
+        committed = self.core.settings.read_committed
+        if committed:
+            batches = [batch for batch in batches if batch.last_offset < self._log.last_stable_offset]
+        spans = [(batch.base_offset, batch.last_offset) for batch in batches]
+        hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
+        if self._observer is not None:
+            self._observer.fetched(batches)
+        return Acquire(request, offset, spans, hidden)
+
+    # Effects
+
+    def _handle(self, event: Event) -> Effects:
+        """Applies an event and performs its effects. Raises KafkaError if the event is rejected."""
+        try:
+            effects = self.core.handle(event, now())
+        except KafkaError as error:
+            if self._observer is not None:
+                self._observer.rejected(event, error)
+            raise
+        if self._observer is not None:
+            self._observer.observe(event, effects)
+        self._perform(effects)
+        return effects
+
+    def _perform(self, effects: Effects) -> None:
+        if effects.write_due:
+            self._around.writes.add(self)
+        for reply, error in effects.replies:
+            reply(error)
+        for lost in effects.lost:
+            listener = self._lock_listeners.get(lost.member)
+            if listener is not None:
+                listener.lock_lost(self, lost)
+        if effects.deadline is not None:
+            self._arm(effects.deadline)
+        if effects.wake:
+            self.wake()
+        if effects.retire:
+            self.retire()
+        elif effects.unused:
+            self.drop_unused()
+
+    def _arm(self, deadline: float) -> None:
+        """Keeps one timer, for the next deadline; a timer that fires early does no harm."""
+        if self._timer is not None:
+            if deadline >= self._timer_deadline:
+                return
+            self._timer.cancel()
+        if not self.retired:
+            self._timer_deadline = deadline
+            self._timer = asyncio.get_running_loop().call_later(deadline - now(), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._handle(TimerFired())
+
+
+def _limit(max_bytes: int) -> int:
+    return min(max_bytes or DELIVERY_BYTES, DELIVERY_BYTES)
+
+
+class AvailabilityListener(Protocol):
+    """A stream, fetch or watch that found no records."""
+
+    def records_available(self, share_partition: ShareGroupPartition) -> None:
+        """Records may have become available; called once per registration."""
+
+    def retired(self, share_partition: ShareGroupPartition) -> None:
+        """This object is no longer in service; locks acquired through it are lost."""
+
+
+class LockListener(AvailabilityListener, Protocol):
+    """A stream, which acquires records under a name of its own."""
+
+    holder: str
+
+    def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
+        """A lock of this stream ended before its records were acknowledged."""
+
+
+class Observer(Protocol):
+    """Observes what a share-partition does, for tracing; a process without tracing has none."""
+
+    def fetched(self, batches: Sequence[StoredBatch]) -> None:
+        """Record batches were read; called before the `Acquire` of them."""
+
+    def observe(self, event: Event, effects: Effects) -> None:
+        """An event was applied."""
+
+    def rejected(self, event: Event, error: KafkaError) -> None:
+        """An event was rejected."""
+
+    def write_started(self) -> object:
+        """Everything queued so far is part of a write that is sent now; returns its span, or None."""
+
+
+_streams: Final = count(1)
+
+
+def member_holder(member_id: str) -> str:
+    """The holder of records that a member acquires by single calls."""
+    return f"@{member_id}"
+
+
+def new_stream_holder(member_id: str) -> str:
+    """A new holder, for a stream of a member."""
+    return f"{next(_streams)}@{member_id}"
+
+
+def member_of(holder: str) -> str:
+    """The member id of a holder; empty for DELAYED_RELEASE."""
+    return holder.partition("@")[2]

@@ -1,0 +1,313 @@
+"""The catalog's rules, command by command: what is written, what is answered, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.machine import (
+    AlterConfigs,
+    CatalogCommand,
+    CatalogMachine,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ListEdit,
+    NameCluster,
+)
+from sharebroker_server.catalog.records import (
+    CatalogRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ConfigResource,
+    PartitionsRecord,
+    ResourceType,
+    Topic,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.config.broker import BrokerConfig
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "orders")
+GROUP = ConfigResource(ResourceType.GROUP, "g")
+BROKERS = ConfigResource(ResourceType.BROKER, "")
+
+
+class Catalog:
+    """A machine that is told what to do and takes its records in at once."""
+
+    def __init__(self, *settings: str) -> None:
+        self.machine = CatalogMachine(BrokerConfig.parse(settings))
+        self.position = 0
+
+    def __call__(self, command: CatalogCommand, now: float = 1.5) -> tuple[tuple[CatalogRecord, ...], object]:
+        records, reply, *_ = self.machine.decide(command, now)
+        for record in records:
+            self.position += 1
+            self.machine.apply(record, self.position)
+        return records, reply
+
+    def refuses(self, command: CatalogCommand) -> KafkaError:
+        before = self.position
+        with pytest.raises(KafkaError) as caught:
+            self(command)
+        assert self.position == before
+        return caught.value
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    catalog = Catalog()
+    catalog(CreateTopic("orders", "T1", 4))
+    return catalog
+
+
+def test_created_topic_is_known_by_name_and_id() -> None:
+    catalog = Catalog()
+    topic = Topic("T9", "flights", 8, {"retention.ms": "1000"}, created_ms=1500)
+    assert catalog(CreateTopic("flights", "T9", 8, {"retention.ms": "1000"})) == (
+        (TopicRecord(topic),),
+        topic,
+    )
+    assert catalog.machine.catalog.topic("flights") == catalog.machine.catalog.topic_by_id("T9") == topic
+
+
+@pytest.mark.parametrize("asked", [0, -1])
+def test_topic_without_a_number_of_partitions_takes_the_default(asked: int) -> None:
+    _, topic = Catalog("num.partitions=7")(CreateTopic("a", "T1", asked))
+    assert isinstance(topic, Topic)
+    assert topic.partitions == 7
+
+
+def test_default_number_of_partitions_can_be_changed_for_the_cluster() -> None:
+    catalog = Catalog("num.partitions=7")
+    catalog(AlterConfigs(BROKERS, {"num.partitions": "9"}))
+    _, topic = catalog(CreateTopic("a", "T1"))
+    assert isinstance(topic, Topic)
+    assert topic.partitions == 9
+
+
+@pytest.mark.parametrize("asked", [1, 10_000])
+def test_legal_number_of_partitions(asked: int) -> None:
+    assert Catalog()(CreateTopic("a", "T1", asked))[0]
+
+
+@pytest.mark.parametrize("asked", [-2, 10_001])
+def test_illegal_number_of_partitions(asked: int) -> None:
+    assert Catalog().refuses(CreateTopic("a", "T1", asked)).code is ErrorCode.INVALID_PARTITIONS
+
+
+def test_partitions_of_all_topics_are_limited() -> None:
+    catalog = Catalog("cluster.max.partitions=10")
+    catalog(CreateTopic("a", "T1", 4))
+    assert catalog.refuses(CreateTopic("b", "T2", 7)).code is ErrorCode.POLICY_VIOLATION
+    catalog(CreateTopic("b", "T2", 5))
+    assert catalog.refuses(CreatePartitions("a", 6)).code is ErrorCode.POLICY_VIOLATION
+    catalog(CreatePartitions("a", 5))
+    assert catalog.refuses(CreateTopic("c", "T3", 1)).code is ErrorCode.POLICY_VIOLATION
+    catalog(DeleteTopic("b"))
+    catalog(AlterConfigs(BROKERS, {"cluster.max.partitions": "11"}))
+    catalog(CreateTopic("b", "T4", 6))
+    assert catalog.machine.catalog.partitions == 11
+
+
+def test_number_of_groups_with_configs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sharebroker_server.catalog.machine.MAX_CONFIGURED", 1)
+    catalog = Catalog()
+    other = ConfigResource(ResourceType.GROUP, "other")
+    catalog(AlterConfigs(GROUP, {"share.session.timeout.ms": "50000"}))
+    catalog(AlterConfigs(GROUP, {"share.session.timeout.ms": "51000"}))
+    assert catalog.refuses(AlterConfigs(other, {"share.session.timeout.ms": "50000"})).code is (
+        ErrorCode.POLICY_VIOLATION
+    )
+    catalog(AlterConfigs(GROUP, {"share.session.timeout.ms": None}))
+    catalog(AlterConfigs(other, {"share.session.timeout.ms": "50000"}))
+
+
+@pytest.mark.parametrize("name", ["a", "A.b", "a_b", "a-b", "0", "...", "x" * 249])
+def test_legal_name(name: str) -> None:
+    assert Catalog()(CreateTopic(name, "T1"))[0]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a:b"])
+def test_illegal_name(name: str) -> None:
+    error = Catalog().refuses(CreateTopic(name, "T1"))
+    assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert error.violations[0].field == "name"
+
+
+def test_existing_name_is_rejected(catalog: Catalog) -> None:
+    error = catalog.refuses(CreateTopic("orders", "T2"))
+    assert (error.code, error.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.")
+
+
+def test_names_equal_in_metrics_collide() -> None:
+    catalog = Catalog()
+    catalog(CreateTopic("a.b_c", "T1"))
+    error = catalog.refuses(CreateTopic("a_b.c", "T2"))
+    assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "collides with existing topic: a.b_c" in error.message
+    catalog(DeleteTopic("a.b_c"))
+    assert catalog(CreateTopic("a_b.c", "T2"))[0]
+
+
+def test_bad_setting_refuses_the_topic() -> None:
+    error = Catalog().refuses(CreateTopic("a", "T1", 1, {"cleanup.policy": "compact"}))
+    assert error.code is ErrorCode.INVALID_CONFIG
+
+
+def test_validating_only_writes_nothing(catalog: Catalog) -> None:
+    assert catalog(CreateTopic("b", "T2", 3, validate_only=True))[0] == ()
+    assert catalog(CreatePartitions("orders", 5, validate_only=True))[0] == ()
+    assert catalog(AlterConfigs(TOPIC, {"retention.ms": "5"}, validate_only=True)) == (
+        (),
+        {"retention.ms": "5"},
+    )
+    assert catalog.refuses(CreateTopic("orders", "T2", 3, validate_only=True)).code is (
+        ErrorCode.TOPIC_ALREADY_EXISTS
+    )
+
+
+@pytest.mark.parametrize("command", [DeleteTopic(name="orders"), DeleteTopic(topic_id="T1")])
+def test_deleted_topic_is_listed_as_deleted(catalog: Catalog, command: DeleteTopic) -> None:
+    records, topic = catalog(command)
+    assert records == (TopicDeletedRecord("T1", 4),)
+    assert isinstance(topic, Topic)
+    state = catalog.machine.catalog
+    assert state.topic("orders") is state.topic_by_id("T1") is None
+    assert state.is_deleted("T1")
+    assert not state.is_deleted("T2")
+    assert catalog(CreateTopic("orders", "T2"))[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (DeleteTopic(name="nope"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (DeleteTopic(topic_id="T9"), ErrorCode.UNKNOWN_TOPIC_ID),
+        (DeleteTopic(), ErrorCode.INVALID_REQUEST),
+        (DeleteTopic(name="orders", topic_id="T1"), ErrorCode.INVALID_REQUEST),
+        (CreatePartitions("nope", 5), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (CreatePartitions("orders", 4), ErrorCode.INVALID_PARTITIONS),
+        (CreatePartitions("orders", 3), ErrorCode.INVALID_PARTITIONS),
+        (CreatePartitions("orders", 10_001), ErrorCode.INVALID_PARTITIONS),
+        (AlterConfigs(ConfigResource(ResourceType.TOPIC, "nope"), {}), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (AlterConfigs(TOPIC, {"retention.ms": "x"}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(TOPIC, {"nope": None}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(TOPIC, {"nope": ListEdit("1")}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(TOPIC, {"retention.ms": ListEdit("1")}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(GROUP, {"nope": "1"}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(GROUP, {"share.auto.offset.reset": "by_duration:-PT1H"}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(ConfigResource(ResourceType.GROUP, ""), {}), ErrorCode.INVALID_REQUEST),
+        (AlterConfigs(ConfigResource(ResourceType.GROUP, "x" * 32_768), {}), ErrorCode.INVALID_REQUEST),
+        (AlterConfigs(ConfigResource(ResourceType.BROKER, "x"), {}), ErrorCode.INVALID_REQUEST),
+        (AlterConfigs(BROKERS, {"node.id": "3"}), ErrorCode.INVALID_REQUEST),
+        (AlterConfigs(BROKERS, {"nope": "3"}), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_refusals(catalog: Catalog, command: CatalogCommand, code: ErrorCode) -> None:
+    assert catalog.refuses(command).code is code
+
+
+def test_deletion_can_be_forbidden() -> None:
+    catalog = Catalog("delete.topic.enable=false")
+    catalog(CreateTopic("a", "T1"))
+    assert catalog.refuses(DeleteTopic("a")).code is ErrorCode.TOPIC_DELETION_DISABLED
+
+
+def test_partitions_are_added(catalog: Catalog) -> None:
+    assert catalog(CreatePartitions("orders", 6))[0] == (PartitionsRecord("T1", 6),)
+    topic = catalog.machine.catalog.topic("orders")
+    assert topic is not None
+    assert topic.partitions == 6
+
+
+def test_fingerprint_covers_what_assignments_depend_on() -> None:
+    prints = {
+        Topic("T1", "a", 1).fingerprint,
+        Topic("T2", "a", 1).fingerprint,
+        Topic("T1", "b", 1).fingerprint,
+        Topic("T1", "a", 2).fingerprint,
+    }
+    assert len(prints) == 4
+    assert Topic("T1", "a", 1, {"retention.ms": "1"}).fingerprint in prints
+
+
+@pytest.mark.parametrize(
+    ("resource", "key", "value"),
+    [
+        (TOPIC, "retention.ms", "1000"),
+        (GROUP, "share.auto.offset.reset", "earliest"),
+        (BROKERS, "num.partitions", "3"),
+        (ConfigResource(ResourceType.BROKER, "1"), "num.partitions", "4"),
+    ],
+)
+def test_settings_are_set_kept_and_put_back(
+    catalog: Catalog, resource: ConfigResource, key: str, value: str
+) -> None:
+    state = catalog.machine.catalog
+    record = ConfigRecord(resource, key, value)
+    assert catalog(AlterConfigs(resource, {key: value})) == ((record,), {key: value})
+    assert state.configs(resource) == {key: value}
+    assert catalog(AlterConfigs(resource, {key: value}))[0] == ()
+    assert catalog(AlterConfigs(resource, {key: None}))[0] == (ConfigRecord(resource, key, None),)
+    assert catalog(AlterConfigs(resource, {key: None}))[0] == ()
+    assert state.configs(resource) == {}
+
+
+def test_lists_are_edited_in_their_current_state(catalog: Catalog) -> None:
+    name, state = "leader.replication.throttled.replicas", catalog.machine.catalog
+    assert catalog(AlterConfigs(TOPIC, {name: ListEdit("0:1,1:2")}))[1] == {name: "0:1,1:2"}
+    assert catalog(AlterConfigs(TOPIC, {name: ListEdit("1:2,2:3")}))[1] == {name: "0:1,1:2,2:3"}
+    assert catalog(AlterConfigs(TOPIC, {name: ListEdit("0:1,7:7", subtract=True)}))[1] == {name: "1:2,2:3"}
+    assert state.configs(TOPIC) == {name: "1:2,2:3"}
+    assert catalog(AlterConfigs(TOPIC, {"cleanup.policy": ListEdit("delete")}))[1] == {
+        "cleanup.policy": "delete"
+    }
+
+
+def test_replace_resets_other_configs(catalog: Catalog) -> None:
+    catalog(AlterConfigs(TOPIC, {"retention.ms": "5", "segment.ms": "6", "flush.ms": "7"}))
+    records, now = catalog(AlterConfigs(TOPIC, {"segment.ms": "6", "flush.ms": "8"}, replaces=True))
+    assert now == {"retention.ms": None, "segment.ms": "6", "flush.ms": "8"}
+    assert set(records) == {ConfigRecord(TOPIC, "retention.ms", None), ConfigRecord(TOPIC, "flush.ms", "8")}
+    assert catalog.machine.catalog.configs(TOPIC) == {"segment.ms": "6", "flush.ms": "8"}
+
+
+def test_configured_resources_are_listed_by_kind(catalog: Catalog) -> None:
+    catalog(AlterConfigs(GROUP, {"share.auto.offset.reset": "earliest"}))
+    catalog(AlterConfigs(BROKERS, {"num.partitions": "3"}))
+    assert catalog.machine.catalog.configured(ResourceType.GROUP) == ["g"]
+    assert catalog.machine.catalog.configured(ResourceType.BROKER) == [""]
+
+
+def test_settings_of_a_group_are_checked_together(catalog: Catalog) -> None:
+    catalog(AlterConfigs(BROKERS, {"group.share.max.size": "100"}))
+    catalog(AlterConfigs(GROUP, {"share.session.timeout.ms": "45000"}))
+    assert catalog.refuses(AlterConfigs(GROUP, {"share.heartbeat.interval.ms": "20000"})).code is (
+        ErrorCode.INVALID_CONFIG
+    )
+
+
+def test_settings_go_with_their_topic(catalog: Catalog) -> None:
+    catalog(AlterConfigs(TOPIC, {"retention.ms": "1000"}))
+    catalog(DeleteTopic("orders"))
+    assert catalog.machine.catalog.configs(TOPIC) == {}
+    catalog(CreateTopic("orders", "T2"))
+    assert catalog.machine.catalog.configs(TOPIC) == {}
+
+
+def test_cluster_is_named_once() -> None:
+    catalog = Catalog()
+    assert catalog(NameCluster("one")) == ((ClusterRecord("one"),), ClusterRecord("one"))
+    assert catalog(NameCluster("two")) == ((), ClusterRecord("one"))
+
+
+def test_topics_are_listed_by_name(catalog: Catalog) -> None:
+    catalog(CreateTopic("a", "T2"))
+    assert [topic.name for topic in catalog.machine.catalog.topics()] == ["a", "orders"]
+
+
+def test_nothing_happens_by_time(catalog: Catalog) -> None:
+    assert catalog.machine.next_deadline() is None
+    assert catalog.machine.on_deadline(10.0) == ((), None, (), ())

@@ -1,0 +1,57 @@
+""""""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.grpc.keda_scaler import Trigger, trigger_of
+
+
+def test_only_the_group_is_needed() -> None:
+    assert trigger_of({"group": "g", "scalerAddress": "gateway:9090"}) == Trigger("g", "", 100, 0)
+
+
+def test_what_is_said_to_keda_itself_is_passed_over() -> None:
+    tls = ("enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
+    kedas = dict.fromkeys((*tls, "caCertFromEnv", "scalerAddress"), "true")
+    assert trigger_of({"group": "g"} | kedas) == Trigger("g", "", 100, 0)
+
+
+def test_all_that_can_be_said() -> None:
+    said = {"group": "g", "topic": "t", "lagPerWorker": "5", "activationLag": "7"}
+    assert trigger_of(said) == Trigger("g", "t", 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({}, "group"),
+        ({"group": ""}, "group"),
+        ({"group": "g", "lagPerWorker": "0"}, "lagPerWorker"),
+        ({"group": "g", "lagPerWorker": "many"}, "lagPerWorker"),
+        ({"group": "g", "lagPerWorker": "9" * 19}, "lagPerWorker"),
+        ({"group": "g", "lagPerWorker": str(2**63 // 1000 + 1)}, "lagPerWorker"),
+        ({"group": "g" * 2**15}, "group"),
+        ({"group": "g", "lagPerWorkr": "5"}, "lagPerWorkr"),
+        ({"group": "g", "topicFromEnv": "TOPIC"}, "topicFromEnv"),
+        ({"group": "g", "activationLag": "-1"}, "activationLag"),
+        ({"group": "g", "activationLag": "٣"}, "activationLag"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_name(said: dict[str, str], field: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        trigger_of(said)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert [violation.field for violation in refused.value.violations] == [f"scalerMetadata.{field}"]
+
+
+def test_a_metric_s_name_is_one_that_kubernetes_takes() -> None:
+    assert trigger_of({"group": "My group/1"}).metric == "sharebroker-my-group-1"
+
+
+def test_a_topic_s_name_is_one_that_a_topic_can_have() -> None:
+    with pytest.raises(KafkaError) as refused:
+        trigger_of({"group": "g", "topic": "no such/topic"})
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert [violation.field for violation in refused.value.violations] == ["scalerMetadata.topic"]

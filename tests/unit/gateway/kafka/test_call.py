@@ -1,0 +1,165 @@
+"""Calls, clients, the memory of fetches, refusals, error codes of versions, and features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.kafka.api.fetch import failed
+from sharebroker_server.gateway.kafka.api_table import APIS
+from sharebroker_server.gateway.kafka.call import (
+    FETCH_MEMORY,
+    SUPPORTED,
+    Client,
+    for_version,
+    parse_features,
+    refusal,
+)
+from sharebroker_server.kafka_wire.messages import (
+    ApiVersionsRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
+from tests.unit.gateway.kafka.api.harness import Harness
+
+
+@pytest.fixture
+async def harness(request: pytest.FixtureRequest) -> Any:
+    harness = Harness(getattr(request, "param", None))
+    yield harness
+    await harness.close()
+
+
+def test_fetches_in_flight_share_their_memory(harness: Harness) -> None:
+    call = harness.call_of(ApiVersionsRequest())
+    assert call.limit_bytes(FETCH_MEMORY * 2) == FETCH_MEMORY
+    harness.listener.fetch_memory.in_flight = 4
+    assert call.limit_bytes(FETCH_MEMORY) == FETCH_MEMORY // 4
+    assert call.limit_bytes(1000) == 1000
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "seconds"),
+    [
+        (None, REQUEST_TIMEOUT),
+        (0, REQUEST_TIMEOUT),
+        (-1, REQUEST_TIMEOUT),
+        (500, 0.5),
+        (10**9, REQUEST_TIMEOUT),
+    ],
+)
+def test_the_deadline_is_bounded(harness: Harness, timeout_ms: int | None, seconds: float) -> None:
+    call = harness.call_of(ApiVersionsRequest())
+    assert call.deadline(timeout_ms).remaining() == pytest.approx(seconds, abs=0.4)
+
+
+@pytest.mark.parametrize(
+    ("software", "expected"),
+    [
+        ("librdkafka 2.12.0", True),
+        ("confluent-kafka-python 2.12.0", True),
+        ("apache-kafka-java 4.1.0", False),
+    ],
+)
+def test_wrappers_of_librdkafka_are_recognised(software: str, expected: bool) -> None:
+    assert Client("kafka-1", "/host", software).is_librdkafka is expected
+
+
+@pytest.mark.parametrize("harness", [{"share.version": 0}], indirect=True)
+def test_a_feature_disables_its_apis(harness: Harness) -> None:
+    assert not harness.listener.is_enabled(APIS[78])
+    keys = [api.key for api in harness.listener.enabled_apis()]
+    assert keys == sorted(APIS.keys() - {76, 77, 78, 79, 90, 91, 92})
+
+
+def test_waiting_idle_requests_are_a_gauge(harness: Harness) -> None:
+    names = [family.name for family in harness.listener.families()]
+    assert "sharebroker_kafka_quiet_requests_waiting" in names
+
+
+ERROR = KafkaError(ErrorCode.INVALID_REQUEST, "no")
+
+
+def test_the_error_of_the_request(harness: Harness) -> None:
+    refused = refusal(HeartbeatResponse)(harness.call_of(HeartbeatRequest(group_id="g")), ERROR)
+    assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
+
+
+def test_the_message_and_constants(harness: Harness) -> None:
+    refuse = refusal(ConsumerGroupHeartbeatResponse, member_epoch=-1)
+    refused = refuse(harness.call_of(ConsumerGroupHeartbeatRequest(member_id="m", member_epoch=7)), ERROR)
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "no")
+    assert (refused.member_id, refused.member_epoch) == (None, -1), "fields of the response are not echoed"
+
+
+def test_nested_items_are_echoed_by_name(harness: Harness) -> None:
+    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=3, offset=70)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(name="t", partitions=[partition])
+    echo = {"topics": "topics", "topics.partitions": "partitions"}
+    refuse = refusal(DeleteRecordsResponse, echo, low_watermark=-1)
+    (result,) = refuse(harness.call_of(DeleteRecordsRequest(topics=[topic])), ERROR).topics
+    assert result.name == "t"
+    (failed,) = result.partitions
+    assert (failed.partition_index, failed.low_watermark) == (3, -1)
+    assert failed.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_scalar_items_are_echoed_by_a_function(harness: Harness) -> None:
+    refuse = refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})
+    refused = refuse(harness.call_of(DeleteGroupsRequest(groups_names=["a", "b"])), ERROR)
+    assert [(one.group_id, one.error_code) for one in refused.results] == [("a", 42), ("b", 42)]
+
+
+PRODUCE, FETCH, DELETE_TOPICS, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 1, 20, 22, 24, 26
+
+
+@pytest.mark.parametrize(
+    ("key", "since", "error", "before"),
+    [
+        (PRODUCE, 4, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (PRODUCE, 11, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
+        (FETCH, 6, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (DELETE_TOPICS, 3, ErrorCode.TOPIC_DELETION_DISABLED, ErrorCode.INVALID_REQUEST),
+        (INIT_PRODUCER_ID, 4, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ADD_PARTITIONS_TO_TXN, 2, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (END_TXN, 2, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+    ],
+)
+def test_older_versions_receive_the_replaced_error_code(
+    key: int, since: int, error: ErrorCode, before: ErrorCode
+) -> None:
+    assert for_version(key, since - 1, error) is before
+    assert for_version(key, since, error) is error
+    assert for_version(key, 0, ErrorCode.INVALID_RECORD) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
+)
+def test_fetch_partitions_have_the_error_code_of_the_version(version: int, code: ErrorCode) -> None:
+    answer: Any = failed(0, ErrorCode.KAFKA_STORAGE_ERROR, version)
+    assert answer.error_code == code
+
+
+def test_features_default_to_their_highest_level() -> None:
+    highest = {name: last for name, (_, last) in SUPPORTED.items()}
+    assert parse_features(()) == highest
+    assert parse_features(["share.version=0"]) == {**highest, "share.version": 0}
+
+
+@pytest.mark.parametrize(
+    "assignment", ["share.version", "share.version=", "share.version=-1", "share.version=99", "x=1"]
+)
+def test_invalid_feature_levels_are_rejected(assignment: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        parse_features([assignment])
+    assert refused.value.code is ErrorCode.INVALID_CONFIG

@@ -1,0 +1,98 @@
+"""Batch requests: invalid items are rejected, the rest is forwarded together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.kafka.catalog_changes import (
+    check_assignments,
+    check_numbering,
+    check_replication_factor,
+    duplicate_check,
+    each_item,
+    error_fields,
+)
+
+
+@dataclass
+class Result:
+    name: str
+    error_code: int = 0
+    error_message: str = ""
+
+
+def translate(name: str) -> str:
+    if name == "invalid":
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    return name.upper()
+
+
+async def test_results_keep_the_order_of_items() -> None:
+    sent = []
+
+    async def send(names: list[str]) -> list[Result]:
+        sent.append(names)
+        return [Result(name, error_code=ErrorCode.POLICY_VIOLATION if name == "B" else 0) for name in names]
+
+    first, second, third = await each_item(["a", "invalid", "b"], translate, send)
+    assert sent == [["A", "B"]]
+    assert isinstance(first, Result)
+    assert first.name == "A"
+    assert isinstance(second, KafkaError)
+    assert second.code is ErrorCode.INVALID_REQUEST
+    assert isinstance(third, KafkaError)
+    assert third.code is ErrorCode.POLICY_VIOLATION
+
+
+async def test_nothing_is_sent_without_a_valid_item() -> None:
+    async def send(names: list[str]) -> list[Result]:
+        raise NotImplementedError
+
+    (only,) = await each_item(["invalid"], translate, send)
+    assert isinstance(only, KafkaError)
+
+
+def test_duplicates_are_rejected() -> None:
+    check = duplicate_check(["a", "b", "b"], "topic name")
+    check("a")
+    with pytest.raises(KafkaError, match="Duplicate topic name: b"):
+        check("b")
+
+
+def test_error_fields_of_errors_only() -> None:
+    error = KafkaError(ErrorCode.INVALID_REQUEST, "no")
+    assert error_fields(error) == {"error_code": ErrorCode.INVALID_REQUEST, "error_message": "no"}
+    assert error_fields(Result("a")) == {}
+
+
+def test_valid_placements() -> None:
+    check_replication_factor(-1, [1])
+    check_replication_factor(2, [1, 2])
+    check_assignments([[1, 2], [2, 1]], [1, 2])
+    check_numbering([1, 0, 2])
+
+
+@pytest.mark.parametrize("factor", [0, -2, 3])
+def test_invalid_replication_factors(factor: int) -> None:
+    with pytest.raises(KafkaError) as error:
+        check_replication_factor(factor, [1, 2])
+    assert error.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+@pytest.mark.parametrize(
+    "assignments", [[[]], [[1, 1]], [[3]], [[1], [1, 2]]], ids=["empty", "twice", "unknown", "uneven"]
+)
+def test_invalid_assignments(assignments: list[list[int]]) -> None:
+    with pytest.raises(KafkaError) as error:
+        check_assignments(assignments, [1, 2])
+    assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+@pytest.mark.parametrize("partitions", [[1], [0, 2], [0, 0]])
+def test_partitions_are_numbered_without_gaps(partitions: list[int]) -> None:
+    with pytest.raises(KafkaError) as error:
+        check_numbering(partitions)
+    assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

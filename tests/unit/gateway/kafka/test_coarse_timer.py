@@ -1,0 +1,48 @@
+"""Many waits that end together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sharebroker_server.gateway.kafka.coarse_timer import TICK, CoarseTimer
+
+
+async def test_a_wait_ends_no_earlier_than_it_should_and_within_its_tick() -> None:
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    begun = loop.time()
+    tick = CoarseTimer().call_at(begun + 0.02, over.set)
+    assert begun + 0.02 <= tick * TICK <= loop.time() + 0.02 + TICK
+    await over.wait()
+    assert loop.time() >= begun + 0.02 - 0.002  # uvloop's timers count milliseconds
+
+
+async def test_one_that_is_over_may_cancel_another_of_its_tick() -> None:
+    loop = asyncio.get_running_loop()
+    ticks = CoarseTimer()
+    called: list[str] = []
+    tick = 0
+
+    def first() -> None:
+        called.append("first")
+        ticks.cancel(tick, second)
+
+    def second() -> None:
+        called.append("second")
+        ticks.cancel(tick, first)
+
+    while (tick := ticks.call_at(loop.time() + 0.01, first)) != ticks.call_at(loop.time() + 0.01, second):
+        ticks.cancel(tick, first)
+        ticks.cancel(tick + 1, second)
+    assert len(ticks) == 2
+    await asyncio.sleep(0.03)
+    assert (len(called), len(ticks)) == (1, 0)
+
+
+async def test_what_is_over_or_was_never_there_can_be_cancelled() -> None:
+    ticks = CoarseTimer()
+    ticks.cancel(5, print)
+    over = asyncio.Event()
+    tick = ticks.call_at(asyncio.get_running_loop().time(), over.set)
+    await over.wait()
+    ticks.cancel(tick, over.set)

@@ -1,0 +1,82 @@
+"""Calls of the group coordinator, and offsets by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.kafka.call import Call
+from sharebroker_server.gateway.kafka.groups import (
+    LONGEST_REBALANCE_MS,
+    call_coordinator,
+    commit_offsets,
+    coordinates,
+    each_group,
+    known_partition,
+    rebalance_deadline,
+)
+from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, OffsetCommitRequest
+from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.kafka.api.harness import Harness
+
+
+def test_the_wait_for_a_rebalance_is_bounded() -> None:
+    assert rebalance_deadline(60_000).remaining() == pytest.approx(60 + REQUEST_TIMEOUT, abs=1)
+    longest = LONGEST_REBALANCE_MS / 1000 + REQUEST_TIMEOUT
+    assert rebalance_deadline(LONGEST_REBALANCE_MS * 10).remaining() == pytest.approx(longest, abs=1)
+
+
+async def test_the_coordinator_of_another_broker_is_not_called(api_harness: Harness, call: Call) -> None:
+    api_harness.services.reply("Heartbeat", pb.HeartbeatResponse())
+    deadline = call.deadline()
+    await call_coordinator(call, "g", lambda stub: stub.Heartbeat, pb.HeartbeatRequest(), deadline)
+    with pytest.raises(KafkaError) as error:
+        await call_coordinator(call, "", lambda stub: stub.Heartbeat, pb.HeartbeatRequest(), deadline)
+    assert error.value.code is ErrorCode.INVALID_GROUP_ID
+    assert len(api_harness.services.requests["Heartbeat"]) == 1
+
+
+async def test_a_partition_named_twice_has_one_result(api_harness: Harness) -> None:
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=1, committed_offset=4)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC.name, partitions=[partition, partition])
+    request = pb.OffsetCommitRequest()
+
+    async def send() -> pb.OffsetCommitResponse:
+        done = pb.OffsetCommitResponse.Partition(topic_id=TOPIC.topic_id, partition=1)
+        return pb.OffsetCommitResponse(partitions=[done])
+
+    call = api_harness.call_of(OffsetCommitRequest(topics=[topic]))
+    assert await commit_offsets(call, request, send) == [(topic, [(1, 0), (1, 0)])]
+
+
+def test_known_partitions(call: Call) -> None:
+    assert known_partition(call, TOPIC.name, "", 1) == TOPIC.topic_id
+    with pytest.raises(KafkaError) as error:
+        known_partition(call, TOPIC.name, "", 2)
+    assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def serve(group_ids: Sequence[str]) -> list[str]:
+    return [f"served {group_id}" for group_id in group_ids]
+
+
+def rejected(group_id: str, error: KafkaError) -> str:
+    assert error.code is ErrorCode.NOT_COORDINATOR
+    return f"rejected {group_id}"
+
+
+async def test_own_groups_are_served_once_each(api_harness: Harness) -> None:
+    call = api_harness.call_of(ApiVersionsRequest())
+    assert coordinates(call, "a")
+    assert await each_group(call, ["b", "a", "b"], serve, rejected) == ["served b", "served a"]
+
+
+async def test_other_groups_are_rejected(api_harness: Harness) -> None:
+    api_harness.lead_elsewhere()
+    call = api_harness.call_of(ApiVersionsRequest())
+    assert not coordinates(call, "a")
+    assert await each_group(call, ["a"], serve, rejected) == ["rejected a"]

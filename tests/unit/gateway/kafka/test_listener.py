@@ -1,0 +1,66 @@
+"""Taking a port, and how many clients there may be."""
+
+from __future__ import annotations
+
+import resource
+import socket
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.kafka import listener
+from sharebroker_server.gateway.kafka.listener import KafkaServer
+
+
+async def test_a_port_in_use_is_a_config_error() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(
+            KafkaError, match=f"Kafka clients cannot be served on 127.0.0.1:{port}"
+        ) as refused:
+            KafkaServer().bind("127.0.0.1", port)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+async def test_an_unknown_host_is_a_config_error() -> None:
+    with pytest.raises(KafkaError, match=r"cannot be served on no\.such\.host\.invalid:0"):
+        KafkaServer().bind("no.such.host.invalid", 0)
+
+
+async def test_a_server_that_was_not_started_can_stop() -> None:
+    kafka = KafkaServer()
+    kafka.bind("[::1]", 0) if socket.has_ipv6 else kafka.bind("127.0.0.1", 0)
+    await kafka.stop(1.0)
+    kafka.close()
+
+
+NO_LIMIT = resource.RLIM_INFINITY
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "may", "room"),
+    [
+        (1024, 5000, True, 4744),
+        (5000, 5000, True, 4744),
+        (1024, 5000, False, 768),
+        (100, 100, True, 50),
+        (1024, NO_LIMIT, True, 1 << 30),
+        (1024, NO_LIMIT, False, 768),
+    ],
+)
+def test_connections_are_bounded_by_file_descriptors(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, may: bool, room: int
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def ask(_: int, limits: tuple[int, int]) -> None:
+        asked.append(limits)
+        if not may:
+            raise ValueError("not allowed to raise maximum limit")
+
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", ask)
+    assert listener._available_files() == room
+    assert asked == ([] if soft == hard else [(hard, hard)])

@@ -1,0 +1,57 @@
+"""Every state with every event."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from sharebroker_protocol.model import AckType, RecordState
+from sharebroker_server.share_partition_leader.core.transitions import (
+    EVENT_OF_ACK,
+    TRANSITIONS,
+    RecordEvent,
+    after_failed_delivery,
+)
+
+LEGAL = {
+    ("AVAILABLE", "ACQUIRE"): "ACQUIRED",
+    ("AVAILABLE", "COMPACT"): "ARCHIVED",
+    ("ACQUIRED", "GAP"): "ARCHIVED",
+    ("ACQUIRED", "ACCEPT"): "ACKNOWLEDGED",
+    ("ACQUIRED", "RELEASE"): "AVAILABLE",
+    ("ACQUIRED", "REJECT"): "ARCHIVED",
+    ("ACQUIRED", "RENEW"): "ACQUIRED",
+    ("ACQUIRED", "UNDO"): "AVAILABLE",
+    ("ACQUIRED", "LOCK_TIMEOUT"): "AVAILABLE",
+    ("ACQUIRED", "EXHAUST"): "ARCHIVED",
+    ("ACQUIRED", "ABORT"): "ARCHIVED",
+}
+
+
+@pytest.mark.parametrize(("state", "event"), [*product(RecordState, RecordEvent)])
+def test_every_pair_is_in_the_table_or_illegal(state: RecordState, event: RecordEvent) -> None:
+    after = TRANSITIONS.get((state, event))
+    assert (after.name if after is not None else None) == LEGAL.get((state.name, event.name))
+
+
+@pytest.mark.parametrize(
+    ("state", "wire_id"), [("AVAILABLE", 0), ("ACQUIRED", 1), ("ACKNOWLEDGED", 2), ("ARCHIVED", 4)]
+)
+def test_states_have_kafkas_ids(state: str, wire_id: int) -> None:
+    assert RecordState[state] == wire_id
+
+
+@pytest.mark.parametrize(
+    ("kind", "wire_id"), [("GAP", 0), ("ACCEPT", 1), ("RELEASE", 2), ("REJECT", 3), ("RENEW", 4)]
+)
+def test_acknowledge_types_have_kafkas_ids_and_their_own_event(kind: str, wire_id: int) -> None:
+    assert AckType[kind] == wire_id
+    assert EVENT_OF_ACK[wire_id] is RecordEvent[kind]
+
+
+@pytest.mark.parametrize("event", [RecordEvent.RELEASE, RecordEvent.LOCK_TIMEOUT])
+@pytest.mark.parametrize(("count", "limit"), [*product(range(1, 7), (2, 3, 5))])
+def test_the_last_attempt_ends_in_the_archive(event: RecordEvent, count: int, limit: int) -> None:
+    expected = RecordState.ARCHIVED if count >= limit else RecordState.AVAILABLE
+    assert after_failed_delivery(event, count, limit) is expected

@@ -1,0 +1,552 @@
+"""AcquireRecords: one fetch, from what is there or what comes in time."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.leader_calls.messages import await_request
+from sharebroker_server.leader_calls.values import (
+    AcknowledgeCall,
+    AckPart,
+    AckResult,
+    AcquireCall,
+    AppendCall,
+    AppendPart,
+    DeliverInput,
+    DeliverOpen,
+)
+from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
+from tests.testkit.waiting import eventually
+from tests.unit.record_log.batches import batch
+from tests.unit.share_partition_leader.harness import (
+    ACCEPT,
+    GROUP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    TOPIC,
+    Harness,
+    code,
+)
+from tests.unit.share_partition_leader.harness import harness as started
+from tests.unit.share_partition_leader.virtual_time import settle
+
+
+def acquired(answer: pb.AcquireRecordsResponse.Partition) -> list[tuple[int, int, int]]:
+    return [(run.first_offset, run.last_offset, run.delivery_count) for run in answer.acquired]
+
+
+async def waiting(harness: Harness, task: asyncio.Task[object]) -> None:
+    """Until a fetch waits in the share-partition."""
+    share_partition = await harness.share_partition()
+    await eventually(lambda: share_partition._availability_listeners)
+    assert not task.done()
+
+
+async def test_fetch_returns_records_with_their_lock(harness: Harness) -> None:
+    await harness.publish(10)
+    (answer,) = await harness.acquire()
+    assert acquired(answer) == [(0, 9, 1)]
+    lock = answer.acquired[0]
+    assert lock.lock_deadline_ms == round((asyncio.get_running_loop().time() + 30) * 1000)
+    done = await harness.acknowledge((0, 9, ACCEPT), token=lock.lock_token)
+    assert not done.error_code
+    assert await harness.start_offset() == 10
+
+
+async def test_response_has_the_lock_duration_of_the_group(harness: Harness) -> None:
+    await harness.configure("share.record.lock.duration.ms", "15000")
+    request = pb.AcquireRecordsRequest(group_id="g", member_id="m")
+    assert (await harness.stub.AcquireRecords(request)).acquisition_lock_timeout_ms == 15_000
+
+
+async def test_fetch_without_wait_is_empty_without_records(harness: Harness) -> None:
+    before = asyncio.get_running_loop().time()
+    (answer,) = await harness.acquire()
+    assert (answer.topic_id, answer.partition, answer.error_code, acquired(answer)) == (TOPIC, 0, 0, [])
+    assert asyncio.get_running_loop().time() == before
+
+
+async def test_partitions_are_counted_once_per_fetch(harness: Harness) -> None:
+    await harness.acquire()  # it has to be loaded
+    task = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
+    await waiting(harness, task)
+    await harness.publish(3)
+    await task
+    counts = (await harness.share_partition()).core.counts
+    assert (counts.fetches, counts.fetches_with_records) == (2, 1)
+
+
+async def test_fetch_waits_for_published_records(harness: Harness) -> None:
+    task = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
+    await waiting(harness, task)
+    await harness.publish(3)
+    (answer,) = await task
+    assert acquired(answer) == [(0, 2, 1)]
+
+
+async def test_fetch_waits_for_released_records(harness: Harness) -> None:
+    await harness.publish(3)
+    await harness.acquire()
+    task = asyncio.create_task(harness.acquire(member="m2", max_wait_ms=60_000))
+    await waiting(harness, task)
+    await harness.acknowledge((1, 1, RELEASE))
+    (answer,) = await task
+    assert acquired(answer) == [(1, 1, 2)]
+
+
+async def test_expired_fetch_leaves_no_listener(harness: Harness) -> None:
+    for _ in range(5):
+        assert acquired(*await harness.acquire(max_wait_ms=500)) == []
+    assert not (await harness.share_partition())._availability_listeners
+
+
+async def test_cancelled_fetch_leaves_no_listener(harness: Harness) -> None:
+    task = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
+    await waiting(harness, task)
+    task.cancel()
+    await asyncio.wait([task])
+    assert not (await harness.share_partition())._availability_listeners
+
+
+async def test_fewer_than_min_bytes_are_returned_at_the_end_of_the_wait(harness: Harness) -> None:
+    task = asyncio.create_task(harness.acquire(max_wait_ms=1000, min_bytes=100_000))
+    await harness.publish(3)
+    await settle()
+    await harness.publish(2)
+    (answer,) = await task
+    assert acquired(answer) == [(0, 2, 1), (3, 4, 1)]
+
+
+async def test_fetch_completes_with_min_bytes(harness: Harness) -> None:
+    task = asyncio.create_task(harness.acquire(max_wait_ms=60_000, min_bytes=150))
+    await waiting(harness, task)
+    before = asyncio.get_running_loop().time()
+    await harness.publish(3, size=200)
+    assert acquired(*await task) == [(0, 2, 1)]
+    assert asyncio.get_running_loop().time() - before < 1
+
+
+async def test_first_loaded_partition_with_min_bytes_completes_the_fetch() -> None:
+    async with started() as harness:
+        await harness.create_topic(partitions=2)
+        for partition in range(2):
+            await harness.publish(3, partition)
+        first = await harness.acquire(partitions=range(2), min_bytes=1)
+        assert [acquired(answer) for answer in first] == [[(0, 2, 1)], []]
+        await harness.publish(2)
+        both = await harness.acquire(partitions=range(2), min_bytes=1)
+        assert [acquired(answer) for answer in both] == [[(3, 4, 1)], [(0, 2, 1)]]
+
+
+async def test_limits_apply_to_all_partitions_together() -> None:
+    async with started() as harness:
+        await harness.create_topic(partitions=3)
+        for partition in range(3):
+            await harness.publish(10, partition)
+        first, second, third = await harness.acquire(15, partitions=range(3), acquire_mode=1)
+        assert [len(acquired(a)) and acquired(a)[0][:2] for a in (first, second, third)] == [
+            (0, 9),
+            (0, 4),
+            0,
+        ]
+        again = await harness.acquire(100, partitions=range(3), max_bytes=1)
+        assert [acquired(answer) for answer in again] == [[], [(5, 9, 1)], []]
+
+
+async def test_fetch_without_room_returns_no_records(harness: Harness) -> None:
+    await harness.publish(3)
+    assert acquired(*await harness.acquire(0)) == []
+
+
+async def test_error_of_one_partition_completes_the_fetch(
+    harness: Harness,
+) -> None:
+    await harness.publish(3)
+    before = asyncio.get_running_loop().time()
+    fine, bad = await harness.acquire(partitions=(0, 7), max_wait_ms=60_000)
+    assert acquired(fine) == [(0, 2, 1)]
+    assert (code(bad), acquired(bad)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
+    idle, bad = await harness.acquire(partitions=(0, 7), max_wait_ms=60_000)
+    assert (code(idle), code(bad)) == (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert asyncio.get_running_loop().time() == before
+
+
+async def test_fetch_without_wait_reads_from_the_store(harness: Harness) -> None:
+    await harness.publish(2)
+    await harness.evict_hot_cache()
+    assert acquired(*await harness.acquire()) == [(0, 1, 1)]
+    await harness.publish(1)
+    assert acquired(*await harness.acquire()) == [(2, 2, 1)]
+
+
+async def test_read_failure_is_an_error_of_the_partition(harness: Harness) -> None:
+    await harness.publish(1)
+    await harness.evict_hot_cache()
+    harness.records.away = True
+    (answer,) = await harness.acquire(max_wait_ms=60_000)
+    assert code(answer) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.records.away = False
+    assert acquired(*await harness.acquire()) == [(0, 0, 1)]
+
+
+async def test_acquired_records_are_returned_despite_a_later_error(harness: Harness) -> None:
+    task = asyncio.create_task(harness.acquire(max_wait_ms=60_000, min_bytes=100_000))
+    await harness.publish(3)
+    await eventually(harness.leadership.partitions()[0].loaded)
+    await waiting(harness, task)
+    await harness.hand_over()
+    (answer,) = await task
+    assert (acquired(answer), answer.error_code) == ([(0, 2, 1)], 0)
+
+
+async def test_waiting_fetch_uses_the_reloaded_share_partition(
+    harness: Harness,
+) -> None:
+    task = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
+    await waiting(harness, task)
+    former = await harness.share_partition()
+    former.retire()
+    await eventually(lambda: harness.leadership.partitions()[0].loaded() not in ([], [former]))
+    await harness.publish(1)
+    assert acquired(*await task) == [(0, 0, 1)]
+
+
+async def test_fetch_from_another_leaders_partition_has_its_error(harness: Harness) -> None:
+    await harness.share_partition()
+    await harness.hand_over()
+    (answer,) = await harness.acquire(max_wait_ms=60_000)
+    assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_unknown_mode_is_rejected(harness: Harness) -> None:
+    with pytest.raises(KafkaError) as refused:
+        await harness.acquire(acquire_mode=7)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert refused.value.violations[0].field == "acquire_mode"
+
+
+async def test_ended_session_acquires_nothing_in_a_waiting_fetch(harness: Harness) -> None:
+    await harness.publish(3)
+    assert acquired((await harness.acquire(session_id="s"))[0])
+    late = asyncio.create_task(harness.acquire(session_id="s", max_wait_ms=5000))
+    await waiting(harness, late)
+    await harness.stub.ReleaseMember(
+        pb.ReleaseMemberRequest(group_id=GROUP, member_id="m1", session_id="s")  # it wakes the fetch
+    )
+    assert acquired((await late)[0]) == []
+    assert acquired((await harness.acquire(member="m2"))[0]) == [(0, 2, 2)]
+
+
+PART = TopicIdPartition(TOPIC, 0)
+
+
+async def test_appended_records_are_acquired_and_acknowledged(harness: Harness) -> None:
+    (appended,) = await harness.local.append(AppendCall([AppendPart(*PART, batch(3))]), 5.0)
+    assert (appended.base_offset, appended.last_offset) == (0, 2)
+    (fetched,) = await harness.local.acquire(AcquireCall(GROUP, "m", [PART], 0.0, 10))
+    assert [(run.first, run.last) for run in fetched.acquired] == [(0, 2)]
+    acks = [AckPart(*PART, [AckBatch(0, 2, (ACCEPT,))])]
+    assert await harness.local.acknowledge(AcknowledgeCall(GROUP, "m", acks), 5.0) == [AckResult(*PART)]
+    assert await harness.start_offset() == 3
+
+
+async def test_append_to_an_unknown_partition_has_its_error(harness: Harness) -> None:
+    parts = [AppendPart(TOPIC, 9, batch(1)), AppendPart(*PART, batch(1))]
+    unknown, appended = await harness.local.append(AppendCall(parts), 5.0)
+    assert unknown.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (appended.error_code, appended.base_offset) == (ErrorCode.NONE, 0)
+
+
+async def test_closed_stream_releases_its_records(harness: Harness) -> None:
+    await harness.publish(3)
+    stream = harness.local.deliver(DeliverOpen(GROUP, "m"))
+    await stream.send(DeliverInput(frozenset({PART}), credit=10))
+    outputs = stream.outputs()
+    (delivered,) = (await anext(outputs)).deliveries
+    assert (delivered.topic_id, [(run.first, run.last) for run in delivered.acquired]) == (TOPIC, [(0, 2)])
+    assert stream.unanswered() == ()
+    await outputs.aclose()
+    stream.close()
+    await settle()
+    (fetched,) = await harness.local.acquire(AcquireCall(GROUP, "other", [PART], 0.0, 10))
+    assert [(run.first, run.last) for run in fetched.acquired] == [(0, 2)]
+
+
+async def test_stream_that_never_ran_is_closed_without_its_outputs(harness: Harness) -> None:
+    await harness.publish(3)
+    stream = harness.local.deliver(DeliverOpen(GROUP, "m"))
+    await stream.send(DeliverInput(frozenset({PART}), credit=10))
+    await settle()
+    stream.close()
+    await settle()
+    (fetched,) = await harness.local.acquire(AcquireCall(GROUP, "other", [PART], 0.0, 10))
+    assert [(run.first, run.last) for run in fetched.acquired] == [(0, 2)]
+
+
+async def _held(harness: Harness, records: int = 10, member: str = "m1") -> int:
+    """The token of records that a member acquired."""
+    await harness.publish(records)
+    (answer,) = await harness.acquire(member=member)
+    return answer.acquired[0].lock_token
+
+
+async def test_several_batches_are_applied_in_one_write(harness: Harness) -> None:
+    await _held(harness)
+    assert not (await harness.acknowledge((0, 4, ACCEPT), (5, 5, REJECT), (6, 9, RELEASE))).error_code
+    assert len(harness.persister.writes) == 1
+    assert await harness.start_offset() == 6
+
+
+async def test_rejected_batch_fails_its_partition_only() -> None:
+    async with started() as harness:
+        await harness.create_topic(partitions=2)
+        for partition in range(2):
+            await harness.publish(4, partition)
+        await harness.acquire(partitions=(0, 1))
+        request = pb.AcknowledgeRecordsRequest(group_id="g", member_id="m1")
+        for partition, last in ((0, 9), (1, 3)):
+            part = request.partitions.add(topic_id=TOPIC, partition=partition)
+            part.batches.add(first_offset=0, last_offset=1, acknowledge_types=[ACCEPT])
+            part.batches.add(first_offset=2, last_offset=last, acknowledge_types=[ACCEPT])
+        response = await harness.stub.AcknowledgeRecords(request)
+        assert [code(answer) for answer in response.partitions] == [
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.NONE,
+        ]
+        assert response.acquisition_lock_timeout_ms == 30_000
+        assert [await harness.start_offset(partition) for partition in (0, 1)] == [0, 4]
+
+
+async def test_a_type_for_each_offset(harness: Harness) -> None:
+    await _held(harness, 3)
+    request = pb.AcknowledgeRecordsRequest(group_id="g", member_id="m1")
+    part = request.partitions.add(topic_id=TOPIC, partition=0)
+    part.batches.add(first_offset=0, last_offset=2, acknowledge_types=[ACCEPT, 0, RELEASE])
+    (answer,) = (await harness.stub.AcknowledgeRecords(request)).partitions
+    assert not answer.error_code
+    assert await harness.start_offset() == 2
+
+
+async def test_ack_below_the_start_offset_needs_no_token(harness: Harness) -> None:
+    token = await _held(harness)
+    await harness.acknowledge((0, 4, ACCEPT))
+    assert not (await harness.acknowledge((0, 4, RELEASE))).error_code
+    refused = await harness.acknowledge((0, 4, RELEASE), token=token)
+    assert code(refused) is ErrorCode.INVALID_RECORD_STATE
+
+
+@pytest.mark.parametrize("member", ["m2", "@m1", ""])
+async def test_records_of_another_member_are_rejected(harness: Harness, member: str) -> None:
+    await _held(harness)
+    refused = await harness.acknowledge((0, 9, ACCEPT), member=member)
+    assert code(refused) is ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_renew_must_be_allowed_by_the_request(harness: Harness) -> None:
+    await _held(harness)
+    assert code(await harness.acknowledge((0, 9, RENEW), renew=False)) is ErrorCode.INVALID_REQUEST
+    assert not (await harness.acknowledge((0, 9, RENEW))).error_code
+    assert not harness.persister.writes
+
+
+async def test_delayed_release_is_redelivered_after_its_delay(harness: Harness) -> None:
+    await _held(harness, 1)
+    assert not (await harness.acknowledge((0, 0, RELEASE), delay_ms=5000)).error_code
+    before = asyncio.get_running_loop().time()
+    (answer,) = await harness.acquire(max_wait_ms=60_000)
+    assert answer.acquired[0].delivery_count == 2
+    assert 5 <= asyncio.get_running_loop().time() - before < 5.1
+
+
+async def test_only_releases_can_be_delayed(harness: Harness) -> None:
+    await _held(harness)
+    refused = await harness.acknowledge((0, 4, RELEASE), (5, 9, ACCEPT), delay_ms=5000)
+    assert code(refused) is ErrorCode.INVALID_REQUEST
+    assert not (await harness.acknowledge((0, 9, ACCEPT))).error_code
+
+
+async def test_failed_write_is_the_result(harness: Harness) -> None:
+    await _held(harness)
+    harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "away"))
+    refused = await harness.acknowledge((0, 9, ACCEPT))
+    assert (code(refused), refused.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")
+
+
+async def test_cancelled_call_does_not_cancel_its_acknowledgement(harness: Harness) -> None:
+    await _held(harness)
+    harness.persister.open.clear()
+    calls = [
+        asyncio.create_task(harness.acknowledge((0, 4, ACCEPT))),
+        asyncio.create_task(harness.acknowledge((5, 9, ACCEPT))),
+    ]
+    await eventually(lambda: harness.persister.writes)
+    await settle()
+    calls[0].cancel()
+    harness.persister.open.set()
+    assert not (await calls[1]).error_code
+    assert await harness.start_offset() == 10
+
+
+async def test_unknown_partition_has_its_error(harness: Harness) -> None:
+    refused = await harness.acknowledge((0, 9, ACCEPT), partition=3)
+    assert code(refused) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_missing_state_is_a_final_error(harness: Harness) -> None:
+    request = pb.AcknowledgeRecordsRequest(group_id="new", member_id="m1")
+    part = request.partitions.add(topic_id=TOPIC, partition=0)
+    part.batches.add(first_offset=0, last_offset=1, acknowledge_types=[ACCEPT])
+    (refused,) = (await harness.stub.AcknowledgeRecords(request)).partitions
+    assert code(refused) is ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_local_call_times_out(harness: Harness) -> None:
+    await _held(harness, 3)
+    harness.persister.open.clear()
+    calls = harness.local
+    part = AckPart(TOPIC, 0, [AckBatch(0, 2, (ACCEPT,))])
+    with pytest.raises(KafkaError) as late:
+        await calls.acknowledge(AcknowledgeCall("g", "m1", [part]), timeout=5.0)
+    assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
+    harness.persister.open.set()
+
+
+async def test_unexpected_error_is_the_result_of_its_partition(harness: Harness) -> None:
+    async def fail(group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
+        raise RuntimeError("a fault")
+
+    harness.leadership.share_partition = fail  # type: ignore[method-assign]  # for once
+    part = AckPart(TOPIC, 0, [AckBatch(0, 2, (ACCEPT,))])
+    (outcome,) = await harness.local.acknowledge(AcknowledgeCall("g", "m1", [part]), 5.0)
+    assert outcome.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def watched(harness: Harness) -> LocalWatch:
+    watch = harness.local.watch(GROUP, [PART])
+    assert watch is not None
+    assert watch.quiet
+    return watch
+
+
+async def test_watch_lasts_while_nothing_changes(harness: Harness) -> None:
+    await harness.share_partition()
+    watch = watched(harness)
+    assert not await watch.changes(5.0)
+    assert watch.quiet
+
+
+async def test_available_records_end_the_watch(harness: Harness) -> None:
+    await harness.share_partition()
+    watch = watched(harness)
+    waiting = [asyncio.create_task(watch.changes(1000.0)) for _ in range(2)]
+    await settle()
+    await harness.publish(1)
+    assert await asyncio.gather(*waiting) == [True, True]
+    assert not watch.quiet
+    assert await watch.changes(1000.0)
+
+
+async def test_unload_ends_the_watch(harness: Harness) -> None:
+    share_partition = await harness.share_partition()
+    watch = watched(harness)
+    share_partition.retire()
+    assert not watch.quiet
+
+
+async def test_ended_watch_does_not_prevent_unload(harness: Harness) -> None:
+    share_partition = await harness.share_partition()
+    watch = watched(harness)
+    share_partition.drop_unused()
+    assert not share_partition.retired
+    watch.end()
+    watch.end()
+    share_partition.drop_unused()
+    assert share_partition.retired
+
+
+async def test_cancelled_wait_leaves_no_observer(harness: Harness) -> None:
+    await harness.share_partition()
+    watch = watched(harness)
+    waiting = asyncio.create_task(watch.changes(1000.0))
+    await settle()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    watch.end()
+    assert not watch.quiet
+
+
+async def test_no_watch_with_records_or_without_state(harness: Harness) -> None:
+    calls = harness.local
+    assert calls.watch(GROUP, [PART]) is None
+    share_partition = await harness.share_partition()
+    await harness.publish(1)
+    assert not share_partition.is_quiet()
+    assert calls.watch(GROUP, [PART]) is None
+    share_partition.retire()
+    assert not share_partition.is_quiet()
+
+
+async def test_observers_are_called_once(harness: Harness) -> None:
+    await harness.share_partition()
+    watch = watched(harness)
+    told: list[str] = []
+    listeners = {name: partial(told.append, name) for name in "abc"}
+    for listener in listeners.values():
+        watch.add_observer(listener)
+    watch.remove_observer(listeners["b"])
+    watch.remove_observer(listeners["b"])
+    watch.end()
+    watch.end()
+    assert sorted(told) == ["a", "c"]
+
+
+def awaiting(harness: Harness, max_wait_ms: int) -> asyncio.Task[pb.AwaitRecordsResponse]:
+    request = await_request(GROUP, [PART], max_wait_ms / 1000)
+    return asyncio.ensure_future(harness.stub.AwaitRecords(request))
+
+
+async def test_await_records_returns_when_records_arrive(harness: Harness) -> None:
+    await harness.share_partition()
+    waiting = awaiting(harness, 60_000)
+    await settle()
+    await harness.publish(1)
+    assert (await waiting).changed
+    assert (await awaiting(harness, 60_000)).changed  # there are some
+
+
+async def test_await_records_returns_at_the_end_of_its_wait(harness: Harness) -> None:
+    share_partition = await harness.share_partition()
+    assert not (await awaiting(harness, 5_000)).changed
+    share_partition.drop_unused()
+    assert share_partition.retired
+
+
+async def test_cancelled_await_records_leaves_no_watch(harness: Harness) -> None:
+    share_partition = await harness.share_partition()
+    waiting = awaiting(harness, 60_000)
+    await settle()
+    share_partition.drop_unused()
+    assert not share_partition.retired
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await settle()
+    share_partition.drop_unused()
+    assert share_partition.retired
+
+
+@pytest.mark.parametrize("max_wait_ms", [-1, 60_001])
+async def test_wait_of_await_records_is_limited(harness: Harness, max_wait_ms: int) -> None:
+    refused = awaiting(harness, max_wait_ms)
+    with pytest.raises(KafkaError) as failure:
+        await refused
+    assert failure.value.code is ErrorCode.INVALID_REQUEST

@@ -1,0 +1,326 @@
+"""What share groups see of transactions, and that what they do not see does not stay behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AcquiredRange
+from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, bytes_of
+from tests.testkit.waiting import eventually
+from tests.unit.record_log.batches import batch
+from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, TOPIC, Harness, code
+from tests.unit.share_partition_leader.virtual_time import now
+
+COMMITTED = "read_committed"
+RECORD_LIMIT = 1
+GAP = 0
+
+
+async def isolate(harness: Harness, level: str = COMMITTED) -> None:
+    await harness.configure("share.isolation.level", level)
+
+
+async def write(harness: Harness, producer: int = 7, count: int = 1) -> None:
+    """A batch in a producer's transaction."""
+    log = (await harness.leadership.led(TOPIC, 0)).log
+    known = log.transactions.producer(producer)
+    sequence = known.batches[-1].last_sequence + 1 if known else 0
+    data = batch(count, producer=(producer, 0, sequence), transactional=True)
+    await log.append(data, Verified(log.log_end_offset, renews_epoch=False))
+
+
+async def end(harness: Harness, producer: int = 7, *, commit: bool) -> None:
+    log = (await harness.leadership.led(TOPIC, 0)).log
+    await log.end_transaction(Marker(producer, 0, 1, commit))
+
+
+async def transact(harness: Harness, *outcomes: bool, count: int = 1) -> None:
+    """Transactions one after the other, each with one batch: `count` offsets and one for the marker."""
+    for commit in outcomes:
+        await write(harness, count=count)
+        await end(harness, commit=commit)
+
+
+async def acquired(harness: Harness, most: int = 500, **fields: Any) -> list[tuple[int, int]]:
+    (answer,) = await harness.acquire(most, **fields)
+    assert code(answer) is ErrorCode.NONE
+    return [(run.first_offset, run.last_offset) for run in answer.acquired]
+
+
+async def test_markers_are_never_handed_out(harness: Harness) -> None:
+    await transact(harness, True, False)
+    assert await acquired(harness) == [(0, 0), (2, 2)]
+
+
+async def test_read_committed_groups_never_acquire_aborted_records(harness: Harness) -> None:
+    await isolate(harness)
+    await transact(harness, True, False, True, count=2)
+    (answer,) = await harness.acquire()
+    assert [(run.first_offset, run.last_offset) for run in answer.acquired] == [(0, 1), (6, 7)]
+    log = (await harness.leadership.led(TOPIC, 0)).log
+    needed = [b.data for b in await log.read(0, 10**6) if b.base_offset in (0, 6)]
+    assert answer.record_batches == b"".join(needed)
+
+
+async def test_concurrent_transactions_are_distinguished(harness: Harness) -> None:
+    await isolate(harness)
+    for producer in (7, 8, 7):
+        await write(harness, producer)
+    await end(harness, 8, commit=True)
+    await end(harness, 7, commit=False)
+    await harness.publish(1)
+    assert await acquired(harness) == [(1, 1), (5, 5)]
+
+
+async def test_hidden_records_are_archived(harness: Harness) -> None:
+    """The start offset that is written moves past it: lag becomes 0."""
+    await transact(harness, True)
+    assert await acquired(harness) == [(0, 0)]
+    assert code(await harness.acknowledge((0, 0, ACCEPT))) is ErrorCode.NONE
+    assert (await harness.start_offset(), harness.persister.written) == (2, 1)
+    await write(harness)
+    assert await acquired(harness) == [(2, 2)]
+    assert code(await harness.acknowledge((2, 2, ACCEPT))) is ErrorCode.NONE
+    assert await harness.start_offset() == 3
+    await end(harness, commit=True)
+    assert await acquired(harness) == []
+    await eventually(lambda: harness.persister.written == 3)
+    assert await harness.start_offset() == 4
+
+
+async def test_aborted_records_do_not_stay_behind_either(harness: Harness) -> None:
+    await isolate(harness)
+    await transact(harness, False, False, count=5)
+    assert await acquired(harness) == []
+    await eventually(lambda: harness.persister.written == 1)
+    assert await harness.start_offset() == 12
+
+
+async def test_the_start_offset_is_stored_after_the_last_acknowledgement(harness: Harness) -> None:
+    await transact(harness, True)
+    await acquired(harness, most=1)
+    harness.persister.open.clear()
+    acknowledging = asyncio.create_task(harness.acknowledge((0, 0, ACCEPT)))
+    await eventually(lambda: harness.persister.writes)
+    assert await acquired(harness) == []
+    harness.persister.open.set()
+    assert code(await acknowledging) is ErrorCode.NONE
+    await eventually(lambda: harness.persister.written == 2)
+    assert await harness.start_offset() == 2
+
+
+async def test_nothing_is_written_for_a_marker_while_other_writes_will_tell(harness: Harness) -> None:
+    await transact(harness, True)
+    await harness.publish(1)
+    assert await acquired(harness) == [(0, 0), (2, 2)]
+    await harness.acquire()
+    assert not harness.persister.writes
+
+
+async def test_an_open_transaction_is_waited_for(harness: Harness) -> None:
+    await isolate(harness)
+    await harness.publish(1)
+    await write(harness)
+    await harness.publish(1)
+    assert await acquired(harness) == [(0, 0)]
+    waiting = asyncio.create_task(acquired(harness, max_wait_ms=10**6))
+    share_partition = await harness.share_partition()
+    await eventually(lambda: share_partition._availability_listeners)
+    await end(harness, commit=True)
+    assert await waiting == [(1, 2)]
+
+
+async def test_a_transaction_that_is_aborted_lets_the_rest_through(harness: Harness) -> None:
+    await isolate(harness)
+    await write(harness, count=3)
+    await harness.publish(1)
+    waiting = asyncio.create_task(acquired(harness, max_wait_ms=10**6))
+    share_partition = await harness.share_partition()
+    await eventually(lambda: share_partition._availability_listeners)
+    await end(harness, commit=False)
+    assert await waiting == [(3, 3)]
+
+
+async def test_a_large_aborted_batch_is_passed_at_once(harness: Harness) -> None:
+    await isolate(harness)
+    await harness.publish(1)
+    await transact(harness, False, count=400)
+    await harness.publish(1)
+    with patch.object(RecordStates, "acquire", autospec=True, side_effect=RecordStates.acquire) as acquire:
+        for offset in (0, 402):
+            assert await acquired(harness, 1, acquire_mode=RECORD_LIMIT) == [(offset, offset)]
+    assert acquire.call_count <= 4
+
+
+async def test_a_full_window_waits_before_hidden_records(harness: Harness) -> None:
+    await isolate(harness)
+    await harness.configure("share.partition.max.record.locks", "100")
+    await harness.publish(100)
+    await transact(harness, False)
+    await acquired(harness)
+    assert await acquired(harness, member="m2") == []
+    assert code(await harness.acknowledge((0, 99, ACCEPT))) is ErrorCode.NONE
+    assert await acquired(harness) == []
+    await eventually(lambda: harness.persister.written == 2)
+    assert await harness.start_offset() == 102
+
+
+async def test_uncached_records_are_filtered_alike(harness: Harness) -> None:
+    await isolate(harness)
+    await transact(harness, False, True)
+    await harness.evict_hot_cache()
+    assert await acquired(harness) == [(2, 2)]
+
+
+async def test_a_changed_isolation_level_applies_to_records_not_yet_acquired(harness: Harness) -> None:
+    await transact(harness, False, False)
+    assert await acquired(harness, 1) == [(0, 0)]
+    assert code(await harness.acknowledge((0, 0, RELEASE))) is ErrorCode.NONE
+    await isolate(harness)
+    assert await acquired(harness) == []
+    await transact(harness, False)
+    await isolate(harness, "read_uncommitted")
+    assert await acquired(harness) == [(4, 4)]
+
+
+async def test_a_changed_isolation_level_wakes_waiting_members(harness: Harness) -> None:
+    await isolate(harness)
+    await write(harness)
+    waiting = asyncio.create_task(acquired(harness, max_wait_ms=10**6))
+    share_partition = await harness.share_partition()
+    await eventually(lambda: share_partition._availability_listeners)
+    await isolate(harness, "read_uncommitted")
+    assert await waiting == [(0, 0)]
+
+
+async def test_a_write_that_fails_is_not_tried_for_ever(harness: Harness) -> None:
+    await isolate(harness)
+    await transact(harness, False)
+    harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert await acquired(harness) == []
+    await eventually(lambda: harness.persister.writes)
+    await asyncio.sleep(0.01)
+    assert len(harness.persister.writes) == 1
+    await transact(harness, True)
+    assert await acquired(harness) == [(2, 2)]
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", COMMITTED])
+async def test_clients_with_markers_acknowledge_them_as_gaps(harness: Harness, level: str) -> None:
+    await isolate(harness, level)
+    await transact(harness, True, False)
+    expected = [(0, 1), (3, 3)] if level == COMMITTED else [(0, 3)]
+    assert await acquired(harness, with_markers=True) == expected
+    gaps = [(0, 0, ACCEPT), (1, 1, GAP), *([(2, 2, ACCEPT)] if level != COMMITTED else []), (3, 3, GAP)]
+    assert code(await harness.acknowledge(*gaps)) is ErrorCode.NONE
+    assert await harness.start_offset() == 4
+
+
+@pytest.mark.parametrize(
+    ("reset", "start"),
+    [("earliest", 2), ("latest", 9), ("by_duration:PT1H", 6), ("by_duration:P30D", 3)],
+)
+async def test_where_no_offset_is_set_the_groups_policy_decides(
+    harness: Harness, reset: str, start: int
+) -> None:
+    ms = round(now() * 1000)
+    for age_ms in (90 * 86_400_000, 2 * 3_600_000, 60_000):
+        await harness.publish_bytes(batch(3, time=ms - age_ms))
+    await (await harness.share_partition())._log.delete_records(2)
+    await harness.configure("share.auto.offset.reset", reset, group="new")
+    await harness.initialize(group="new", start=-1)
+    assert (await harness.share_partition(group="new")).core.start_offset == start
+
+
+async def test_by_duration_without_a_record_is_offset_not_available(harness: Harness) -> None:
+    await harness.publish_bytes(batch(3, time=1000))
+    await harness.configure("share.auto.offset.reset", "by_duration:PT1H", group="new")
+    await harness.initialize(group="new", start=-1)
+    with pytest.raises(KafkaError, match=r"OFFSET_NOT_AVAILABLE: .*PT1H") as refused:
+        await harness.share_partition(group="new")
+    assert refused.value.retriable
+
+
+async def test_an_offset_that_is_set_counts(harness: Harness) -> None:
+    await harness.publish(5)
+    await harness.initialize(group="new", start=3)
+    assert (await harness.share_partition(group="new")).core.start_offset == 3
+
+
+async def test_written_state_is_loaded_by_the_next_leader(harness: Harness) -> None:
+    await harness.publish(10)
+    await harness.acquire()
+    await harness.acknowledge((2, 4, ACCEPT))
+    (await harness.share_partition()).retire()
+    (answer,) = await harness.acquire()
+    assert [(run.first_offset, run.last_offset, run.delivery_count) for run in answer.acquired] == [
+        (0, 1, 1),
+        (5, 9, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "reported"),
+    [
+        (ErrorCode.INVALID_REQUEST, ErrorCode.LEADER_NOT_AVAILABLE),
+        (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND),
+    ],
+)
+async def test_read_errors_are_translated_for_consumers(
+    harness: Harness, stored: ErrorCode, reported: ErrorCode
+) -> None:
+    harness.persister.on_read.append(
+        KafkaError(stored, "the reason", metadata={"state_epoch": "3"}, retry_after=0.5)
+    )
+    with pytest.raises(KafkaError) as refused:
+        await harness.share_partition()
+    assert refused.value.code is reported
+    assert refused.value.metadata == {"state_epoch": "3"}
+    await harness.share_partition()
+
+
+class Batch:
+    """A stored batch of ten offsets; its data is its number."""
+
+    def __init__(self, number: int) -> None:
+        self.base_offset, self.last_offset = number * 10, number * 10 + 9
+        self.data = b"%d" % number
+
+
+def ranges(*spans: tuple[int, int]) -> list[AcquiredRange]:
+    return [AcquiredRange(first, last, 1, 1, 0.0) for first, last in spans]
+
+
+@pytest.mark.parametrize(
+    ("acquired", "data"),
+    [
+        pytest.param([(0, 29)], b"012", id="all"),
+        pytest.param([(12, 13)], b"1", id="inside one batch"),
+        pytest.param([(9, 10)], b"01", id="across two batches"),
+        pytest.param([(3, 4), (25, 26)], b"02", id="two ranges with a batch between"),
+        pytest.param([(3, 4), (8, 8), (12, 29)], b"012", id="several ranges in one batch"),
+        pytest.param([(5, 5), (11, 12)], b"01", id="nothing after the last range"),
+    ],
+)
+def test_only_batches_with_acquired_records_are_sent(acquired: list[tuple[int, int]], data: bytes) -> None:
+    batches = [Batch(number) for number in range(3)]
+    assert bytes_of(batches, ranges(*acquired)) == data  # type: ignore[arg-type]
+
+
+def test_a_single_batch_is_not_copied() -> None:
+    batch = Batch(0)
+    assert bytes_of([batch], ranges((0, 2))) is batch.data  # type: ignore[list-item]
+
+
+def test_offsets_counts_all_ranges() -> None:
+    assert Fetched(ranges((0, 4), (7, 7)), b"").offsets == 6

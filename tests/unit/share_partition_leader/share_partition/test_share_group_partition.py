@@ -1,0 +1,688 @@
+"""The shell of one share-partition: order of writes, failures, wake-ups, locks, its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch
+from sharebroker_server.share_partition_leader.core.events import (
+    AcquireRequest,
+    LostLock,
+    SharePartitionSettings,
+)
+from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
+from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+    member_holder,
+    member_of,
+    new_stream_holder,
+)
+from tests.testkit.waiting import eventually
+from tests.unit.record_log.batches import stored
+from tests.unit.share_partition_leader.harness import (
+    ACCEPT,
+    RELEASE,
+    RENEW,
+    TOPIC,
+    Harness,
+)
+from tests.unit.share_partition_leader.virtual_time import now, settle
+
+RESOURCE = f"partition:{TOPIC}:0"
+
+
+class Listener:
+    """A consumer that writes down what it is told."""
+
+    def __init__(self, member: str = "m1") -> None:
+        self.holder = new_stream_holder(member)
+        self.woken = 0
+        self.lost: list[tuple[int, int]] = []
+        self.retirements = 0
+
+    def records_available(self, share_partition: ShareGroupPartition) -> None:
+        self.woken += 1
+
+    def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
+        self.lost.append((lost.first, lost.last))
+
+    def retired(self, share_partition: ShareGroupPartition) -> None:
+        self.retirements += 1
+
+
+@pytest.fixture
+def me() -> Listener:
+    return Listener()
+
+
+def acquire(
+    share_partition: ShareGroupPartition, who: Listener, most: int = 500
+) -> list[tuple[int, int]] | NotFetched:
+    found = share_partition.acquire(AcquireRequest(who.holder, most, 500))
+    return found if isinstance(found, NotFetched) else spans(found)
+
+
+def spans(found: Fetched | NotFetched) -> list[tuple[int, int]]:
+    assert isinstance(found, Fetched)
+    return [(run.first, run.last) for run in found.acquired]
+
+
+class Outcome:
+    """What `done` was told."""
+
+    def __init__(self) -> None:
+        self.told: list[ErrorCode] = []
+
+    def __call__(self, error: KafkaError | None) -> None:
+        self.told.append(ErrorCode.NONE if error is None else error.code)
+
+
+def say(
+    share_partition: ShareGroupPartition, who: Listener, first: int, last: int, kind: int = ACCEPT
+) -> Outcome:
+    outcome = Outcome()
+    share_partition.acknowledge(who.holder, [AckBatch(first, last, (kind,))], outcome)
+    return outcome
+
+
+async def held(harness: Harness, who: Listener, records: int = 10) -> ShareGroupPartition:
+    """A share-partition in which a consumer holds records."""
+    await harness.publish(records)
+    share_partition = await harness.share_partition()
+    share_partition.join(who)
+    assert acquire(share_partition, who) == [(0, records - 1)]
+    return share_partition
+
+
+# --- writes
+
+
+async def test_changes_of_one_turn_go_out_in_one_write(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    outcomes = [say(share_partition, me, offset, offset) for offset in range(4)]
+    await eventually(lambda: all(outcome.told for outcome in outcomes))
+    (write,) = harness.persister.writes
+    assert write.start_offset == 4
+
+
+async def test_changes_that_come_during_a_write_go_out_together_after_it(
+    harness: Harness, me: Listener
+) -> None:
+    share_partition = await held(harness, me)
+    harness.persister.open.clear()
+    first = say(share_partition, me, 5, 5)
+    await settle()
+    later = [say(share_partition, me, offset, offset) for offset in (6, 0, 1)]
+    await settle()
+    assert len(harness.persister.writes) == 1
+    assert not first.told
+    harness.persister.open.set()
+    await eventually(lambda: all(outcome.told for outcome in later))
+    assert [(w.start_offset, [b[:2] for b in w.batches]) for w in harness.persister.writes] == [
+        (0, [(5, 5)]),
+        (2, [(6, 6)]),
+    ]
+    assert first.told == later[0].told == [ErrorCode.NONE]
+
+
+async def test_an_acknowledgement_without_a_write_replies_at_once(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    assert say(share_partition, me, 0, 9, RENEW).told == [ErrorCode.NONE]
+    assert not harness.persister.writes
+
+
+async def test_a_rejected_acknowledgement_raises_and_does_not_reply(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    outcome = Outcome()
+    with pytest.raises(KafkaError, match="INVALID_RECORD_STATE"):
+        share_partition.acknowledge("another", [AckBatch(0, 0, (ACCEPT,))], outcome)
+    await settle()
+    assert (outcome.told, harness.persister.writes) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT), ErrorCode.REQUEST_TIMED_OUT),
+        (ZeroDivisionError(), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+@pytest.mark.parametrize("applied", [False, True])
+async def test_after_a_failed_write_the_records_are_still_held_and_life_goes_on(
+    harness: Harness, me: Listener, failure: Exception, told: ErrorCode, applied: bool
+) -> None:
+    share_partition = await held(harness, me)
+    (harness.persister.after if applied else harness.persister.before).append(failure)
+    with capture_logs():
+        outcome = say(share_partition, me, 0, 4)
+        await eventually(lambda: outcome.told)
+    assert outcome.told == [told]
+    assert not share_partition.retired
+    assert acquire(share_partition, Listener()) is NotFetched.NO_RECORDS
+    again = say(share_partition, me, 0, 9)
+    await eventually(lambda: again.told)
+    assert again.told == [ErrorCode.NONE]
+    assert await harness.start_offset() == 10
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND),
+        (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+async def test_a_fenced_write_retires_it(
+    harness: Harness, me: Listener, refusal: ErrorCode, told: ErrorCode
+) -> None:
+    share_partition = await held(harness, me)
+    harness.persister.before.append(KafkaError(refusal))
+    outcome = say(share_partition, me, 0, 4)
+    await eventually(lambda: outcome.told)
+    assert outcome.told == [told]
+    assert (share_partition.retired, me.retirements, me.lost) == (True, 1, [(0, 9)])
+    assert await harness.share_partition() is not share_partition
+
+
+async def test_changes_behind_a_fenced_write_are_rejected(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    harness.persister.open.clear()
+    harness.persister.before.append(KafkaError(ErrorCode.FENCED_STATE_EPOCH))
+    outcomes = [say(share_partition, me, 0, 0)]
+    await settle()
+    outcomes.append(say(share_partition, me, 1, 1))
+    share_partition.release_member("m1")
+    harness.persister.open.set()
+    await eventually(lambda: all(outcome.told for outcome in outcomes))
+    assert [outcome.told for outcome in outcomes] == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]] * 2
+    await settle()
+    assert len(harness.persister.writes) == 1
+
+
+# --- waiting and waking
+
+
+async def test_a_listener_is_notified_once_of_new_records(harness: Harness, me: Listener) -> None:
+    share_partition = await harness.share_partition()
+    assert acquire(share_partition, me) is NotFetched.NO_RECORDS
+    share_partition.add_listener(me)
+    await harness.publish(1)
+    await harness.publish(1)
+    assert me.woken == 1
+
+
+async def test_a_release_notifies_listeners(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    other = Listener("m2")
+    share_partition.add_listener(other)
+    say(share_partition, me, 3, 3, RELEASE)
+    await eventually(lambda: other.woken)
+    assert acquire(share_partition, other) == [(3, 3)]
+
+
+async def test_room_in_a_full_window_notifies_listeners(harness: Harness, me: Listener) -> None:
+    await harness.configure("share.partition.max.record.locks", "100")
+    share_partition = await held(harness, me, 100)
+    await harness.publish(10)
+    other = Listener("m2")
+    assert acquire(share_partition, other) is NotFetched.NO_RECORDS
+    share_partition.add_listener(other)
+    say(share_partition, me, 0, 9)
+    await eventually(lambda: other.woken)
+    assert acquire(share_partition, other) == [(100, 109)]
+
+
+async def test_changed_settings_apply_at_once_and_notify_listeners(harness: Harness, me: Listener) -> None:
+    await harness.configure("share.partition.max.record.locks", "100")
+    share_partition = await held(harness, me, 100)
+    await harness.publish(10)
+    share_partition.add_listener(me)
+    await harness.configure("share.partition.max.record.locks", "200")
+    assert me.woken == 1
+    assert acquire(share_partition, me) == [(100, 109)]
+
+
+async def test_a_removed_listener_is_not_notified(harness: Harness, me: Listener) -> None:
+    share_partition = await harness.share_partition()
+    share_partition.add_listener(me)
+    share_partition.remove_listener(me)
+    share_partition.remove_listener(me)
+    share_partition.wake()
+    assert me.woken == 0
+
+
+# --- locks
+
+
+async def test_lock_timeouts_are_reported_and_written(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    other = Listener("m2")
+    share_partition.add_listener(other)
+    start = now()
+    await eventually(lambda: me.lost, timeout=60)
+    assert 30 <= now() - start < 30.1
+    assert me.lost == [(0, 9)]
+    assert other.woken == 1
+    await eventually(lambda: harness.persister.written)
+    assert harness.persister.writes[0].batches == ((0, 9, 0, 1),)
+
+
+async def test_an_earlier_deadline_moves_the_timer(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    await harness.publish(5)
+    share_partition.configure(SharePartitionSettings(lock_duration=1.0))
+    quick = Listener("quick")
+    share_partition.join(quick)
+    start = now()
+    assert acquire(share_partition, quick) == [(10, 14)]
+    await eventually(lambda: quick.lost, timeout=60)
+    assert now() - start < 1.1
+    assert not me.lost
+    await eventually(lambda: me.lost, timeout=60)
+    assert now() - start < 30.1
+
+
+async def test_a_delivery_that_could_not_be_written_is_counted_all_the_same(
+    harness: Harness, me: Listener
+) -> None:
+    share_partition = await held(harness, me)
+    away = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    harness.persister.before.extend((away, away))
+    await eventually(lambda: me.lost, timeout=60)
+    share_partition.leave(me)
+    await settle()
+    assert not share_partition.retired  # it would be forgotten with it
+    await eventually(lambda: share_partition.retired, timeout=60)
+    assert len(harness.persister.writes) == 3
+    again = await harness.share_partition()
+    assert again is not share_partition
+    found = again.acquire(AcquireRequest(me.holder, 500, 500))
+    assert isinstance(found, Fetched)
+    assert [run.delivery_count for run in found.acquired] == [2]
+
+
+async def test_a_late_acknowledgement_waits_for_the_start_offset(harness: Harness, me: Listener) -> None:
+    """Without a token, as Kafka's clients: its last delivery was over, and it is archived in memory alone."""
+    await harness.configure("share.delivery.count.limit", "2")
+    share_partition = await held(harness, me)
+    released = say(share_partition, me, 0, 9, RELEASE)
+    await eventually(lambda: released.told)
+    assert acquire(share_partition, me) == [(0, 9)]
+    harness.persister.open.clear()
+    await eventually(lambda: me.lost, timeout=60)
+    assert share_partition.core.start_offset == 10
+    outcome = say(share_partition, me, 0, 9)
+    await settle()
+    assert not outcome.told
+    harness.persister.open.set()
+    await eventually(lambda: outcome.told == [ErrorCode.NONE])
+    assert harness.persister.writes[-1].start_offset == 10
+    writes = len(harness.persister.writes)
+    assert say(share_partition, me, 0, 9).told == [ErrorCode.NONE], "now it is durable"
+    assert len(harness.persister.writes) == writes
+
+
+async def test_retries_are_flushed_at_a_hand_over_and_end_with_it(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    await eventually(lambda: me.lost, timeout=60)
+    await settle()
+    assert len(harness.persister.writes) == 1
+    await share_partition.stop()
+    assert len(harness.persister.writes) == 2
+    await asyncio.sleep(10)
+    assert len(harness.persister.writes) == 2
+
+
+async def test_a_renewed_lock_lives_on(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    start = now()
+    await asyncio.sleep(20)
+    say(share_partition, me, 0, 4, RENEW)
+    await eventually(lambda: len(me.lost) == 1, timeout=60)
+    assert me.lost == [(5, 9)]
+    await eventually(lambda: len(me.lost) == 2, timeout=60)
+    assert 50 <= now() - start < 50.1
+
+
+async def test_a_lock_that_runs_out_during_a_failing_write_ends_after_it(
+    harness: Harness, me: Listener
+) -> None:
+    share_partition = await held(harness, me)
+    harness.persister.open.clear()
+    harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    outcome = say(share_partition, me, 0, 9)
+    await asyncio.sleep(40)
+    assert not me.lost
+    harness.persister.open.set()
+    await eventually(lambda: me.lost == [(0, 9)])
+    assert outcome.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+async def test_the_lock_of_a_fetch_runs_out_without_anybody_to_tell(harness: Harness, me: Listener) -> None:
+    await harness.publish(3)
+    await harness.acquire()
+    share_partition = await harness.share_partition()
+    share_partition.join(me)
+    share_partition.add_listener(me)
+    await eventually(lambda: me.woken, timeout=60)
+    assert not me.lost
+    assert acquire(share_partition, me) == [(0, 2)]
+
+
+# --- reading
+
+
+async def test_records_that_left_memory_are_read_once_for_all(harness: Harness, me: Listener) -> None:
+    await harness.publish(3)
+    await harness.evict_hot_cache()
+    share_partition, other = await harness.share_partition(), Listener("m2")
+    assert acquire(share_partition, me) is NotFetched.NOT_CACHED
+    request = AcquireRequest(me.holder, 500, 500)
+    harness.records.open.clear()
+    reading = asyncio.create_task(share_partition.acquire_uncached(request))
+    await settle()
+    assert acquire(share_partition, other) is NotFetched.NO_RECORDS
+    assert (
+        await share_partition.acquire_uncached(request._replace(member=other.holder)) is NotFetched.NO_RECORDS
+    )
+    share_partition.add_listener(other)
+    harness.records.open.set()
+    assert spans(await reading) == [(0, 2)]
+    assert other.woken == 1
+
+
+async def test_a_failed_or_cancelled_read_notifies_listeners(harness: Harness, me: Listener) -> None:
+    await harness.publish(3)
+    await harness.evict_hot_cache()
+    share_partition = await harness.share_partition()
+    request = AcquireRequest("other", 500, 500)
+    harness.records.open.clear()
+    reading = asyncio.create_task(share_partition.acquire_uncached(request))
+    await settle()
+    share_partition.add_listener(me)
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert me.woken == 1
+    harness.records.open.set()
+    harness.records.away = True
+    share_partition.add_listener(me)
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        await share_partition.acquire_uncached(request)
+    assert me.woken == 2
+
+
+async def test_a_gap_in_the_log_is_passed_over(harness: Harness, me: Listener) -> None:
+    """What was released is gone from the log, and all that one read gives is held by another."""
+    share_partition, other = await held(harness, me, 5), Listener("m2")
+    for offset in (5, 6):
+        await harness.publish(1, size=600_000)
+        assert acquire(share_partition, other) == [(offset, offset)]
+    say(share_partition, me, 0, 4, RELEASE)
+    say(share_partition, other, 6, 6, RELEASE)
+    await eventually(lambda: harness.persister.written)
+    cache = share_partition._log._state.hot_cache
+    cache.drop_before(5)
+    cache.start = 0
+    assert acquire(share_partition, me) == [(6, 6)]
+    assert share_partition.core.start_offset == 5
+
+
+async def test_a_gap_in_the_store_is_passed_over(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me, 5)
+    await harness.publish(5)
+    assert acquire(share_partition, me) == [(5, 9)]
+    say(share_partition, me, 0, 4, RELEASE)
+    await eventually(lambda: harness.persister.written)
+    del harness.records._partitions[RESOURCE].batches[0]
+    await harness.evict_hot_cache()
+    assert await share_partition.acquire_uncached(AcquireRequest("x", 500, 500)) is NotFetched.NO_RECORDS
+    assert share_partition.core.start_offset == 5
+
+
+async def test_records_missing_from_the_store_are_an_error(harness: Harness, me: Listener) -> None:
+    await harness.publish(5)
+    await harness.evict_hot_cache()
+    share_partition = await harness.share_partition()
+    harness.records._partitions[RESOURCE].batches.clear()
+    with pytest.raises(KafkaError, match="no records from offset 0"):
+        await share_partition.acquire_uncached(AcquireRequest(me.holder, 500, 500))
+
+
+async def test_without_room_nothing_is_acquired(harness: Harness, me: Listener) -> None:
+    await harness.publish(5)
+    assert acquire(await harness.share_partition(), me, 0) is NotFetched.NO_RECORDS
+
+
+async def test_only_batches_with_an_acquired_record_are_sent(harness: Harness, me: Listener) -> None:
+    await harness.publish(2)
+    for _ in range(4):
+        await harness.publish(2)
+    share_partition = await harness.share_partition()
+    assert acquire(share_partition, me) == [(0, 9)]
+    for first, last in ((0, 0), (5, 5), (9, 9)):
+        say(share_partition, me, first, last, RELEASE)
+    await eventually(lambda: harness.persister.written)
+    found = share_partition.acquire(AcquireRequest(me.holder, 500, 500))
+    assert spans(found) == [(0, 0), (5, 5), (9, 9)]
+    assert isinstance(found, Fetched)
+    assert len(found.records) == 3 * len(stored(0, 2).data)
+    assert found.offsets == 3
+
+
+async def test_the_share_partition_follows_the_log_start_in_a_full_window(
+    harness: Harness, me: Listener
+) -> None:
+    await harness.configure("share.partition.max.record.locks", "100")
+    share_partition = await held(harness, me, 100)
+    await harness.publish(10)
+    share_partition.add_listener(me)
+    await share_partition._log.delete_records(100)
+    assert acquire(share_partition, me) == [(100, 109)]
+
+
+# --- leaving
+
+
+async def test_leaving_releases_held_records(harness: Harness, me: Listener) -> None:
+    share_partition, other = await held(harness, me), Listener("m2")
+    share_partition.join(other)
+    share_partition.add_listener(other)
+    share_partition.leave(me)
+    await eventually(lambda: other.woken)
+    assert acquire(share_partition, other) == [(0, 9)]
+    assert not share_partition.retired
+
+
+async def test_a_member_is_released_through_all_its_streams_and_calls(harness: Harness) -> None:
+    first, second, foreign = Listener("m1"), Listener("m1"), Listener("m1@2")
+    share_partition = await held(harness, first, 3)
+    for who in (second, foreign):
+        await harness.publish(2)
+        acquire(share_partition, who)
+    await harness.publish(2)
+    await harness.acquire(member="m1")
+    await harness.publish(2)
+    await harness.acquire(member="@m1")
+    harness.leadership.release_member("g", "m1", set())
+    await eventually(lambda: harness.persister.written)
+    rest = {(lost.first, lost.last) for lost in share_partition.core.held()}
+    assert rest == {(5, 6), (9, 10)}
+
+
+async def test_when_the_last_has_left_the_state_is_forgotten(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    harness.persister.open.clear()
+    share_partition.leave(me)
+    await settle()
+    assert not share_partition.retired
+    harness.persister.open.set()
+    await eventually(lambda: share_partition.retired)
+    assert me.retirements == 0
+    assert harness.persister.written == 1
+    await harness.initialize(state_epoch=2, start=8)
+    assert (await harness.share_partition()).core.start_offset == 8
+
+
+@pytest.mark.parametrize("reason", ["a stream", "a fetch that waits", "held records", "a read"])
+async def test_it_stays_while_in_use(harness: Harness, me: Listener, reason: str) -> None:
+    await harness.publish(3)
+    share_partition, other = await harness.share_partition(), Listener("m2")
+    share_partition.join(me)
+    if reason == "a stream":
+        share_partition.join(other)
+    elif reason == "a fetch that waits":
+        share_partition.add_listener(other)
+    elif reason == "held records":
+        acquire(share_partition, other)
+    else:
+        await harness.evict_hot_cache()
+        harness.records.open.clear()
+        reading = asyncio.create_task(share_partition.acquire_uncached(AcquireRequest("x", 1, 1)))
+        await settle()
+    share_partition.leave(me)
+    harness.leadership.drop_unused()
+    assert not share_partition.retired
+    if reason == "a read":
+        harness.records.open.set()
+        assert isinstance(await reading, Fetched)
+
+
+async def test_records_held_by_calls_keep_it_until_they_are_acknowledged(
+    harness: Harness, me: Listener
+) -> None:
+    share_partition = await held(harness, me)
+    await harness.publish(1)
+    await harness.acquire(member="caller")
+    share_partition.leave(me)
+    await settle()
+    assert not share_partition.retired
+    await harness.acquire(member="caller")
+    await harness.acknowledge((0, 10, ACCEPT), member="caller")
+    await settle()
+    assert not share_partition.retired, "calls come and go; it is forgotten by and by"
+    harness.leadership.drop_unused()
+    assert share_partition.retired
+
+
+# --- the end
+
+
+async def test_once_retired_it_refuses_everything(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    await harness.evict_hot_cache()
+    share_partition.retire()
+    share_partition.retire()
+    assert me.retirements == 1
+    for refused in (
+        lambda: share_partition.acquire(AcquireRequest(me.holder, 1, 1)),
+        lambda: say(share_partition, me, 0, 0),
+    ):
+        with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+            refused()
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        await share_partition.acquire_uncached(AcquireRequest(me.holder, 1, 1))
+    await asyncio.sleep(100)
+    assert (me.lost, harness.persister.writes) == ([(0, 9)], [])
+
+
+async def test_a_read_that_returns_after_the_end_acquires_nothing(harness: Harness, me: Listener) -> None:
+    await harness.publish(1)
+    await harness.evict_hot_cache()
+    share_partition = await harness.share_partition()
+    harness.records.open.clear()
+    reading = asyncio.create_task(share_partition.acquire_uncached(AcquireRequest(me.holder, 1, 1)))
+    await settle()
+    share_partition.retire()
+    harness.records.open.set()
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        await reading
+    assert not share_partition.core.held()
+
+
+async def test_a_write_under_way_at_the_end_is_answered_as_it_turns_out(
+    harness: Harness, me: Listener
+) -> None:
+    share_partition = await held(harness, me)
+    harness.persister.open.clear()
+    under_way = say(share_partition, me, 0, 0)
+    await settle()
+    waiting = say(share_partition, me, 1, 1)
+    share_partition.release_member("m1")
+    share_partition.retire()
+    assert (under_way.told, waiting.told) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
+    harness.persister.open.set()
+    await eventually(lambda: under_way.told == [ErrorCode.NONE])
+    assert len(harness.persister.writes) == 1
+
+
+async def test_it_stops_once_accepted_changes_are_durable(harness: Harness, me: Listener) -> None:
+    share_partition = await held(harness, me)
+    harness.persister.open.clear()
+    outcomes = [say(share_partition, me, 0, 0)]
+    await settle()
+    outcomes.append(say(share_partition, me, 1, 1))
+    stopping = asyncio.create_task(share_partition.stop())
+    await settle()
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        say(share_partition, me, 2, 2)
+    assert not share_partition.retired
+    harness.persister.open.set()
+    await stopping
+    assert share_partition.retired
+    assert [outcome.told for outcome in outcomes] == [[ErrorCode.NONE]] * 2
+    assert await harness.start_offset() == 2
+
+
+async def test_it_stops_in_time_also_when_the_coordinator_does_not_answer(
+    harness: Harness, me: Listener
+) -> None:
+    share_partition = await held(harness, me)
+    harness.persister.open.clear()
+    under_way = say(share_partition, me, 0, 0)
+    await settle()
+    waiting = say(share_partition, me, 1, 1)
+    start = now()
+    await share_partition.stop()
+    assert 5 <= now() - start < 5.1
+    assert (under_way.told, waiting.told) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
+    harness.persister.open.set()
+    await eventually(lambda: under_way.told == [ErrorCode.NONE])
+
+
+async def test_an_idle_one_stops_at_once(harness: Harness) -> None:
+    share_partition = await harness.share_partition()
+    await share_partition.stop()
+    assert share_partition.retired
+
+
+MEMBERS = st.text(st.sampled_from("a1@\n\0é"), max_size=8) | st.text(max_size=36)
+
+
+@given(MEMBERS)
+def test_every_holder_contains_its_member(member: str) -> None:
+    assert member_of(member_holder(member)) == member
+    assert member_of(new_stream_holder(member)) == member
+
+
+@given(MEMBERS, MEMBERS)
+def test_no_member_id_passes_for_another_holder(one: str, other: str) -> None:
+    streams = {new_stream_holder(one), new_stream_holder(one), new_stream_holder(other)}
+    assert len(streams) == 3
+    assert not streams & {member_holder(one), member_holder(other)}
+    assert (member_holder(one) == member_holder(other)) is (one == other)
+
+
+def test_a_delayed_release_has_no_member() -> None:
+    assert DELAYED_RELEASE not in {member_holder(""), member_holder("m"), new_stream_holder("")}
+    assert member_of(DELAYED_RELEASE) == ""

@@ -1,0 +1,473 @@
+"""Which partitions are led, loading of groups, the catalog's changes, the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch, StateWrite
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.catalog.records import (
+    CatalogRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ConfigResource,
+    PartitionsRecord,
+    ResourceType,
+    Topic,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.leases import names
+from sharebroker_server.leases.port import Member
+from sharebroker_server.persister.port import SharePartitionState, StateSummary
+from tests.testkit.memory.stream_log import Fault
+from tests.testkit.waiting import eventually
+from tests.unit.record_log.batches import batch
+from tests.unit.share_partition_leader.harness import GROUP, NAME, TOPIC, Harness, code
+from tests.unit.share_partition_leader.harness import harness as started
+from tests.unit.share_partition_leader.streams import ack, stream
+from tests.unit.share_partition_leader.virtual_time import settle
+
+RESOURCE = names.partition(TOPIC, 0)
+
+
+async def refusal(harness: Harness, topic_id: str = TOPIC, partition: int = 0) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        await harness.leadership.led(topic_id, partition)
+    return refused.value.code
+
+
+# --- claiming
+
+
+async def test_a_partition_is_claimed_at_its_first_use(harness: Harness) -> None:
+    assert harness.holder.holds(RESOURCE) is None
+    first = await harness.leadership.led(TOPIC, 0)
+    assert first.log.epoch == harness.holder.holds(RESOURCE)
+    assert await harness.leadership.led(TOPIC, 0) is first
+    assert harness.leadership.partitions() == [first]
+    assert first.partition == 0
+
+
+async def test_a_process_keeps_so_many_share_partitions_and_no_more(harness: Harness) -> None:
+    resource = ConfigResource(ResourceType.BROKER, "")
+    await harness.append_to_catalog(ConfigRecord(resource, "group.share.max.share.partitions", "1"))
+    await harness.initialize(group="other")
+    first = await harness.share_partition()
+    await harness.publish(1)
+    await harness.acquire(5)  # in use: it cannot be dropped for another
+    with pytest.raises(KafkaError) as refused:
+        await harness.share_partition(group="other")
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert refused.value.retriable
+    assert await harness.share_partition() is first
+    first.retire()
+    assert (await harness.share_partition(group="other")).group_id == "other"
+
+
+async def test_partitions_that_cannot_be_led(harness: Harness) -> None:
+    assert await refusal(harness, topic_id="U" * 22) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert await refusal(harness, partition=1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await refusal(harness, partition=-1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    harness.leases.away = True
+    assert await refusal(harness) is ErrorCode.LEADER_NOT_AVAILABLE
+    harness.leases.away = False
+    harness.records.away = True
+    assert await refusal(harness) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.records.away = False
+    await harness.leadership.led(TOPIC, 0)
+    await harness.hand_over()
+    assert await refusal(harness) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_topic_that_was_just_created_is_waited_for() -> None:
+    async with started() as harness:
+        asking = asyncio.create_task(harness.leadership.led(TOPIC, 0))
+        await settle()
+        await harness.create_topic()
+        assert (await asking).topic.name == "orders"
+
+
+async def test_an_append_of_unknown_outcome_raises_the_epoch(
+    harness: Harness,
+) -> None:
+    led = await harness.leadership.led(TOPIC, 0)
+    epoch = led.log.epoch
+    harness.records.fail_next_append(Fault.DONE_UNKNOWN)
+    with pytest.raises(KafkaError, match="REQUEST_TIMED_OUT"):
+        await led.log.append(batch(3))
+    await eventually(lambda: led.log.epoch > epoch)
+    await eventually(lambda: led.log.log_end_offset == 3)
+    assert await harness.publish(2) == 3
+    (answer,) = await harness.acquire()
+    assert len(answer.acquired) == 1
+
+
+# --- loading
+
+
+async def test_a_groups_state_is_read_once_for_many_callers(harness: Harness) -> None:
+    harness.persister.open.clear()
+    asking = [asyncio.create_task(harness.share_partition()) for _ in range(5)]
+    await eventually(lambda: harness.persister.reads)
+    asking[0].cancel()
+    await settle()
+    harness.persister.open.set()
+    found = {await task for task in asking[1:]}
+    assert (len(found), harness.persister.reads) == (1, 1)
+
+
+async def test_a_failed_load_fails_all_waiters_and_is_retried(harness: Harness) -> None:
+    harness.persister.on_read.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    told = await asyncio.gather(*(harness.share_partition() for _ in range(3)), return_exceptions=True)
+    assert [type(error) for error in told] == [KafkaError] * 3
+    await harness.share_partition()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        SharePartitionState(1, 0, (StateBatch(5, 3, 0, 1),)),
+        SharePartitionState(1, 0, (StateBatch(0, 3, 77, 1),)),
+    ],
+)
+async def test_state_that_contradicts_itself_is_an_error_not_a_crash(
+    harness: Harness, state: SharePartitionState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(*_: object) -> SharePartitionState:
+        return state
+
+    monkeypatch.setattr(harness.persister, "read", read)
+    with capture_logs(), pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
+        await harness.share_partition()
+
+
+async def test_a_load_ends_with_not_leader_when_the_partition_is_lost(harness: Harness) -> None:
+    harness.persister.open.clear()
+    asking = asyncio.create_task(harness.share_partition())
+    await eventually(lambda: harness.persister.reads)
+    await harness.hand_over()
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        await asking
+
+
+async def test_settings_that_change_during_a_load_count(harness: Harness) -> None:
+    harness.persister.open.clear()
+    asking = asyncio.create_task(harness.share_partition())
+    await eventually(lambda: harness.persister.reads)
+    await harness.configure("share.delivery.count.limit", "7")
+    harness.persister.open.set()
+    assert (await asking).core.settings.delivery_count_limit == 7
+
+
+TOPIC_SETTINGS = ConfigResource(ResourceType.TOPIC, NAME)
+CONCERNED: list[tuple[CatalogRecord, set[str]]] = [
+    (TopicRecord(Topic("B" * 22, "another", 1)), set()),
+    (PartitionsRecord("B" * 22, 2), set()),
+    (ConfigRecord(ConfigResource(ResourceType.TOPIC, "another"), "retention.ms", "5"), set()),
+    (ConfigRecord(ConfigResource(ResourceType.GROUP, "a third"), "share.delivery.count.limit", "3"), set()),
+    (ClusterRecord("an id"), set()),
+    (PartitionsRecord(TOPIC, 2), {"log"}),
+    (TopicRecord(Topic(TOPIC, NAME, 3)), {"log"}),
+    (ConfigRecord(TOPIC_SETTINGS, "retention.ms", "5"), {"log"}),
+    (ConfigRecord(ConfigResource(ResourceType.GROUP, GROUP), "share.delivery.count.limit", "3"), {GROUP}),
+    (ConfigRecord(ConfigResource(ResourceType.BROKER, ""), "log.retention.ms", "5"), {"log", GROUP, "other"}),
+]
+
+
+async def test_a_config_record_configures_only_its_resource(harness: Harness) -> None:
+    await harness.initialize(group="other")
+    led = await harness.leadership.led(TOPIC, 0)
+    loaded = {group: await harness.share_partition(group=group) for group in (GROUP, "other")}
+
+    def settings() -> dict[str, object]:
+        return {"log": led.log.settings} | {group: one.core.settings for group, one in loaded.items()}
+
+    for record, concerned in CONCERNED:
+        before = settings()
+        await harness.append_to_catalog(record)
+        assert {name for name, now in settings().items() if now is not before[name]} == concerned, record
+    assert led.topic.partitions == 3
+
+
+# --- members and groups
+
+
+def _release(member: str, *partitions: int) -> pb.ReleaseMemberRequest:
+    return pb.ReleaseMemberRequest(
+        group_id=GROUP,
+        member_id=member,
+        partitions=[delivery.TopicPartition(topic_id=TOPIC, partition=number) for number in partitions],
+    )
+
+
+async def test_a_member_is_released_in_the_named_partitions() -> None:
+    async with started() as harness:
+        await harness.create_topic(partitions=3)
+        for partition in range(3):
+            await harness.publish(2, partition)
+        await harness.acquire(partitions=range(3))
+        await harness.initialize(group="other")
+        await harness.share_partition(group="other")
+        assert (await harness.stub.ReleaseMember(_release("m1", 1, 7))).released == 1
+        answers = await harness.acquire(member="m2", partitions=range(3), max_wait_ms=100)
+        assert [len(answer.acquired) for answer in answers] == [0, 1, 0]
+        assert (await harness.stub.ReleaseMember(_release("m1"))).released == 3
+        await settle()
+        answers = await harness.acquire(member="m2", partitions=range(3))
+        assert [len(answer.acquired) for answer in answers] == [1, 0, 1]
+
+
+async def test_the_stream_of_a_fenced_member_loses_its_locks(harness: Harness) -> None:
+    await harness.publish(2)
+    async with stream(harness, credit=2) as fenced, stream(harness, member="m2") as other:
+        await fenced.got_offsets(0, 1)
+        await settle()
+        await harness.stub.ReleaseMember(_release("m1"))
+        other.grant(2)
+        await other.got_offsets(0, 1)
+        assert await fenced.acknowledge_all(ack(0)) == [(0, 0, ErrorCode.INVALID_RECORD_STATE)]
+
+
+async def test_a_group_with_altered_offsets_is_loaded_again(harness: Harness) -> None:
+    await harness.publish(10)
+    async with stream(harness, credit=100) as consumer:
+        await consumer.got_offsets(*range(10))
+        await harness.initialize(state_epoch=2, start=8)
+        assert (await harness.stub.ReleaseMember(_release(""))).released == 1
+        await consumer.got_offsets(*range(10), 8, 9)
+
+
+async def test_a_late_forget_request_keeps_locks(harness: Harness) -> None:
+    await harness.publish(10)
+    await harness.initialize(state_epoch=2, start=8)
+    async with stream(harness, credit=100) as consumer:
+        await consumer.got_offsets(8, 9)
+        assert (await harness.stub.ReleaseMember(_release(""))).released == 1
+        assert len((await harness.share_partition()).core.held()) == 1
+        assert await consumer.acknowledge_all(ack(8)) == [(8, 8, ErrorCode.NONE)]
+
+
+async def test_a_forget_request_without_coordinator_keeps_locks(
+    harness: Harness,
+) -> None:
+    await harness.publish(1)
+    async with stream(harness, credit=1) as consumer:
+        await consumer.got_offsets(0)
+        harness.persister.on_read.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        assert (await harness.stub.ReleaseMember(_release(""))).released == 1
+        assert await consumer.acknowledge_all(ack(0)) == [(0, 0, ErrorCode.NONE)]
+
+
+async def test_a_load_during_an_alteration_restarts(harness: Harness) -> None:
+    harness.persister.open.clear()
+    asking = asyncio.create_task(harness.share_partition())
+    await eventually(lambda: harness.persister.reads)
+    await harness.initialize(state_epoch=2, start=8)
+    assert (await harness.stub.ReleaseMember(_release("", 0))).released == 1
+    second = asyncio.create_task(harness.share_partition())
+    harness.persister.open.set()
+    assert await asking is await second
+    assert (await asking).core.start_offset == 8
+
+
+async def test_unused_groups_are_dropped_over_time(harness: Harness) -> None:
+    idle = await harness.share_partition()
+    await harness.initialize(group="busy")
+    await harness.publish(1)
+    async with stream(harness, group="busy", credit=1) as consumer:
+        await consumer.got_offsets(0)
+        harness.leadership.drop_unused()
+        assert idle.retired
+        assert [each.group_id for each in harness.leadership.partitions()[0].loaded()] == ["busy"]
+        assert await harness.share_partition() is not idle
+
+
+async def test_a_load_stores_a_start_offset_that_moved(harness: Harness) -> None:
+    """The accept of 0 was stored but not heard of; then those of 1 to 3 came with the start as it had been.
+
+    The state is finished, and its count of finished records is 0: the lag would be 3 for ever.
+    """
+    await harness.publish(4)
+    epoch = (await harness.leadership.led(TOPIC, 0)).log.epoch
+    key = SharePartitionKey(GROUP, TOPIC, 0)
+    await harness.persister.read(key, epoch)
+    accepted = StateBatch(1, 3, RecordState.ACKNOWLEDGED, 1)
+    await harness.persister.write(key, StateWrite(1, epoch, 1, 0, ()))
+    await harness.persister.write(key, StateWrite(1, epoch, 0, 3, (accepted,)))
+    assert await harness.persister.read_summary(key) == StateSummary(1, epoch, 1, 0)
+    await harness.share_partition()
+    await eventually(lambda: len(harness.persister.writes) == 3)
+    assert await harness.persister.read_summary(key) == StateSummary(1, epoch, 4, 0)
+
+
+# --- the catalog
+
+
+async def test_a_topics_settings_are_followed(harness: Harness) -> None:
+    led = await harness.leadership.led(TOPIC, 0)
+    await harness.append_to_catalog(
+        ConfigRecord(ConfigResource(ResourceType.TOPIC, "orders"), "max.message.bytes", "50")
+    )
+    assert led.log.settings.max_message_bytes == 50
+    await harness.append_to_catalog(PartitionsRecord(TOPIC, 4))
+    assert led.topic.partitions == 4
+    assert (await harness.leadership.led(TOPIC, 3)).partition == 3
+
+
+async def test_a_deleted_topic_is_given_up_and_its_logs_removed(harness: Harness) -> None:
+    await harness.publish(3)
+    async with stream(harness, credit=10) as consumer:
+        await consumer.got_offsets(0, 1, 2)
+        await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 1))
+        await consumer.got(lambda: consumer.lost and consumer.problems)
+        assert code(consumer.problems[-1]) is ErrorCode.UNKNOWN_TOPIC_ID
+    await eventually(lambda: RESOURCE not in harness.records._partitions)
+    assert await refusal(harness) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert not harness.leadership.partitions()
+
+
+@pytest.mark.parametrize("away", ["records", "leases"])
+async def test_a_log_that_cannot_be_removed_is_tried_again(harness: Harness, away: str) -> None:
+    await harness.publish(3)
+    getattr(harness, away).away = True
+    if away == "leases":
+        harness.holder.forget(RESOURCE)
+    await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 1))
+    await asyncio.sleep(10)
+    assert RESOURCE in harness.records._partitions
+    getattr(harness, away).away = False
+    await eventually(lambda: RESOURCE not in harness.records._partitions)
+
+
+async def test_a_log_whose_owner_is_not_known_is_tried_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.publish(3)
+    owner_of, asked = harness.holder.owner_of, []
+
+    async def unknown_at_first(resource: str) -> Member | None:
+        asked.append(resource)
+        return None if len(asked) < 3 else await owner_of(resource)
+
+    monkeypatch.setattr(harness.holder, "owner_of", unknown_at_first)
+    await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 1))
+    await eventually(lambda: RESOURCE not in harness.records._partitions)
+    assert asked == [RESOURCE] * 3
+
+
+async def test_a_log_that_another_leads_is_for_that_one_to_remove(harness: Harness) -> None:
+    await harness.publish(3)
+    await harness.hand_over()
+    await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 1))
+    await asyncio.sleep(10)
+    assert RESOURCE in harness.records._partitions
+
+
+async def test_leftovers_of_a_deleted_topic_are_removed(harness: Harness) -> None:
+    await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
+    await harness.publish(3)
+    await harness.publish(3, partition=1)
+    deaf = harness.catalog._observers.copy()
+    harness.catalog._observers.clear()  # the leader is away
+    await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 2))
+    harness.catalog._observers.extend(deaf)
+    harness.records.away = True
+    await harness.leadership.remove_leftovers()
+    harness.records.away = False
+    assert len(harness.records._partitions) == 2
+    await harness.leadership.remove_leftovers()
+    assert not harness.records._partitions
+    assert await harness.leases.read([RESOURCE]) == [None]
+
+
+async def test_logs_of_topics_that_are_there_stay(harness: Harness) -> None:
+    await harness.publish(3)
+    await harness.leadership.remove_leftovers()
+    assert RESOURCE in harness.records._partitions
+
+
+async def test_a_topic_deleted_while_its_log_is_opened_is_not_led(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds = harness.records.bounds
+
+    async def deleting(partition: str) -> object:
+        await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 1))
+        return await bounds(partition)
+
+    monkeypatch.setattr(harness.records, "bounds", deleting)
+    assert await refusal(harness) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert not harness.leadership.partitions()
+
+
+# --- the end
+
+
+async def test_a_hand_over_waits_for_acknowledgements(harness: Harness) -> None:
+    await harness.publish(5)
+    async with stream(harness, credit=10) as consumer:
+        await consumer.got_offsets(*range(5))
+        harness.persister.open.clear()
+        (ack_id,) = consumer.acknowledge(ack(0, 2))
+        await eventually(lambda: harness.persister.writes)
+        losing = asyncio.create_task(harness.hand_over())
+        await settle()
+        assert harness.holder.holds(RESOURCE) is not None
+        harness.persister.open.set()
+        await losing
+        await consumer.got(lambda: consumer.lost)
+        assert consumer.outcome(ack_id) == [(0, 2, ErrorCode.NONE)]
+
+
+async def test_a_lease_that_another_took_ends_the_work(harness: Harness) -> None:
+    led = await harness.leadership.led(TOPIC, 0)
+    share_partition = await harness.share_partition()
+    lease = harness.leases._leases[RESOURCE]
+    harness.leases._leases[RESOURCE] = type(lease)("9/1", lease.epoch + 1, lease.expires_at)
+    harness.holder._renew_at = 0.0
+    await harness.holder.reconcile()
+    await eventually(lambda: share_partition.retired)
+    with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
+        await led.log.append(batch(1))
+    assert await refusal(harness) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_at_the_end_everything_is_given_up(harness: Harness) -> None:
+    await harness.publish(3)
+    async with stream(harness, credit=10) as consumer:
+        await consumer.got_offsets(0, 1, 2)
+        harness.records.away = True
+        await harness.append_to_catalog(TopicDeletedRecord("U" * 22, 1))
+        await harness.leadership.close()
+        await consumer.got(lambda: consumer.lost)
+        assert not harness.leadership.partitions()
+        assert not [task for task in asyncio.all_tasks() if "_remove" in str(task.get_coro())]
+
+
+async def test_waking_sets_readers_and_notifies_loaded_share_partitions(harness: Harness) -> None:
+    share_partition = await harness.share_partition()
+    led = await harness.leadership.led(TOPIC, 0)
+    assert (led.partition, led.loaded()) == (0, [share_partition])
+    notified: list[object] = []
+
+    class Listener:
+        def records_available(self, which: object) -> None:
+            notified.append(which)
+
+        def retired(self, which: object) -> None:
+            raise AssertionError
+
+    share_partition.add_listener(Listener())
+    reader = asyncio.Event()
+    led.readers.add(reader)
+    led.wake()
+    assert (reader.is_set(), notified) == (True, [share_partition])
+    reader.clear()
+    led.wake_readers()
+    assert (reader.is_set(), len(notified)) == (True, 1)

@@ -1,0 +1,100 @@
+"""Helpers for asyncio: tasks, work in order per key, blocking work, pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import islice
+
+import pytest
+
+from sharebroker_server.aio import SerialExecutor, Tasks, doubling, run_in_daemon_thread
+from tests.testkit.waiting import eventually
+
+
+async def test_exceptions_reach_the_owner_and_stop_cancels() -> None:
+    errors: list[BaseException] = []
+    tasks = Tasks(errors.append)
+
+    async def fail() -> None:
+        raise ValueError("failed")
+
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    waiting = tasks.spawn(wait())
+    tasks.spawn(fail())
+    await eventually(lambda: errors)
+    assert [str(error) for error in errors] == ["failed"]
+    await tasks.stop()
+    assert waiting.cancelled()
+    assert len(errors) == 1
+
+
+async def test_work_of_one_key_runs_in_order_and_keys_run_concurrently() -> None:
+    executor, gate, events = SerialExecutor(), asyncio.Event(), list[str]()
+
+    async def work(name: str, wait: bool = False) -> str:
+        if wait:
+            await gate.wait()
+        events.append(name)
+        return name
+
+    first = executor.submit("a", work("a1", wait=True))
+    second = executor.submit("a", work("a2"))
+    assert await executor.submit("b", work("b1")) == "b1"
+    assert "a" in executor
+    assert not second.done()
+    gate.set()
+    await executor.drain()
+    assert (await first, await second, events) == ("a1", "a2", ["b1", "a1", "a2"])
+    assert "a" not in executor
+
+
+async def test_failed_work_does_not_stop_later_work() -> None:
+    executor = SerialExecutor()
+
+    async def fail() -> None:
+        raise ValueError("failed")
+
+    async def succeed() -> int:
+        return 1
+
+    failed = executor.submit("a", fail())
+    assert await executor.submit("a", succeed()) == 1
+    with pytest.raises(ValueError, match="failed"):
+        await failed
+
+
+async def test_work_in_a_thread_returns_its_result() -> None:
+    name, daemon = await run_in_daemon_thread(_here, "elsewhere")
+    assert (name, daemon) == ("elsewhere", True)
+
+
+async def test_the_future_raises_the_exception_of_the_work() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await run_in_daemon_thread(lambda: 1 // 0, "elsewhere")
+
+
+async def test_a_cancelled_future_is_not_resolved() -> None:
+    going_on, ended = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        going_on.wait(60)
+        loop.call_soon_threadsafe(ended.set)
+
+    outcome = run_in_daemon_thread(work, "elsewhere")
+    outcome.cancel()
+    going_on.set()
+    await ended.wait()
+    assert outcome.cancelled()
+
+
+def _here() -> tuple[str, bool]:
+    return threading.current_thread().name, threading.current_thread().daemon
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    assert list(islice(doubling(0.05, 0.3), 5)) == [0.05, 0.1, 0.2, 0.3, 0.3]
+    assert list(islice(doubling(1.0, 1.0), 3)) == [1.0, 1.0, 1.0]
