@@ -110,22 +110,22 @@ class Member:
             await asyncio.sleep(self._random.uniform(0.0, 3.0))
         [verdict] = self._random.choices(list(_MOODS), list(_MOODS.values()))
         verdict = Verdict.ACCEPT if self.steady else verdict
-        if verdict is Verdict.RENEW and await self._say(record, where, verdict):
+        if verdict is Verdict.RENEW and await self._acknowledge(record, where, verdict):
             verdict = Verdict.ACCEPT
         if verdict is not Verdict.RENEW:
-            await self._say(record, where, verdict)
+            await self._acknowledge(record, where, verdict)
 
-    async def _say(self, record: Record, where: Share, verdict: Verdict) -> bool:
+    async def _acknowledge(self, record: Record, where: Share, verdict: Verdict) -> bool:
         """Acknowledges; returns whether that succeeded. After an error another member may have the record."""
         ask = self._history.asks(where, record.offset, record.acquisition.token, verdict)
-        say = {
+        acknowledge = {
             Verdict.ACCEPT: record.accept,
             Verdict.RELEASE: record.release,
             Verdict.REJECT: record.reject,
             Verdict.RENEW: record.renew,
         }[verdict]
         try:
-            await say()
+            await acknowledge()
         except KafkaError:
             return False
         renewed = self._history.on_server(record.deadline) if verdict is Verdict.RENEW else 0.0

@@ -51,7 +51,7 @@ class Worker:
         self._thread = threading.Thread(target=work, args=(self._over,), daemon=True)
         self._thread.start()
 
-    def tell(self) -> None:
+    def stop(self) -> None:
         """Requests the end of its work."""
         self._over.set()
 

@@ -257,8 +257,8 @@ def test_names_begin_with_the_release(release: str, name: str) -> None:
 
 
 def test_schema_covers_server_properties_and_features() -> None:
-    assert SCHEMA.read_text() == with_settings(SCHEMA.read_text()), "`make chart` writes it anew"
-    assert ORDER.read_text() == order(), "`make chart` writes it anew"
+    assert SCHEMA.read_text() == with_settings(SCHEMA.read_text()), "run `make chart`"
+    assert ORDER.read_text() == order(), "run `make chart`"
 
 
 @pytest.mark.parametrize("name", TRACING)
@@ -340,10 +340,10 @@ def test_group_name_is_rendered_unchanged() -> None:
 
 
 def test_every_value_is_in_the_readme() -> None:
-    assert README.read_text() == with_table(README.read_text()), "`make chart` writes it anew"
+    assert README.read_text() == with_table(README.read_text()), "run `make chart`"
 
 
 def test_every_value_has_a_description() -> None:
     text = VALUES.read_text()
-    assert text == with_comments(text), "`make chart` writes it anew"
+    assert text == with_comments(text), "run `make chart`"
     assert "\n  # Tag of the image; default: the chart's appVersion.\n  tag:" in text

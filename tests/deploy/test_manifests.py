@@ -270,9 +270,9 @@ def test_every_pod_verifies_the_same_server_name() -> None:
     (test,) = (one for one in ALL["encrypted"] if one["kind"] == "Pod")
     (server,) = test["spec"]["containers"][0]["env"]
     parts = urlsplit(server["value"])
-    said = dict(parse_qsl(parts.query))
+    query = dict(parse_qsl(parts.query))
     for _, pod in brokers("encrypted"):
-        assert f"--tls-server-name={said['name']}" in pod["containers"][0]["args"]
+        assert f"--tls-server-name={query['name']}" in pod["containers"][0]["args"]
 
 
 def test_the_pipeline_is_a_client_with_a_volume() -> None:

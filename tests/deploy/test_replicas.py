@@ -41,7 +41,7 @@ SCALER: Final[Manifest] = {
 def pages(objects: list[Manifest]) -> Mapping[str, Any]:
     """Returns an API server's discovery documents and these objects, by path."""
     major, minor, _ = KUBERNETES.split(".")
-    said: dict[str, Any] = {
+    responses: dict[str, Any] = {
         "/version": {"major": major, "minor": minor, "gitVersion": f"v{KUBERNETES}"},
         "/api": {"kind": "APIVersions", "versions": []},
     }
@@ -53,16 +53,16 @@ def pages(objects: list[Manifest]) -> Mapping[str, Any]:
             {"name": plural, "kind": kind, "namespaced": True, "verbs": ["get"]}
             for kind, plural in kinds.items()
         ]
-        said[f"/apis/{version}"] = {
+        responses[f"/apis/{version}"] = {
             "kind": "APIResourceList",
             "groupVersion": version,
             "resources": resources,
         }
-    said["/apis"] = {"kind": "APIGroupList", "groups": groups}
+    responses["/apis"] = {"kind": "APIGroupList", "groups": groups}
     for one in objects:
         plural = KINDS[one["apiVersion"]][one["kind"]]
-        said[f"/apis/{one['apiVersion']}/namespaces/queues/{plural}/{one['metadata']['name']}"] = one
-    return said
+        responses[f"/apis/{one['apiVersion']}/namespaces/queues/{plural}/{one['metadata']['name']}"] = one
+    return responses
 
 
 @contextmanager

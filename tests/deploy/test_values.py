@@ -140,10 +140,10 @@ def test_every_pod_accepts_scheduling_constraints(values: str, meant: set[str]) 
         f"--set={values}.priorityClassName=high,pipeline.enabled=true",
         "--set=roles.share-partition-leader.nodeSelector.pool=others",
     )
-    told = set()
+    constrained = set()
     for _, pod in pods(objects):
         if pod.get("nodeSelector") == {"pool": "queues"}:
             assert pod["tolerations"] == [{"key": "queues"}]
             assert pod["priorityClassName"] == "high"
-            told.add(pod["containers"][0]["name"])
-    assert told == meant
+            constrained.add(pod["containers"][0]["name"])
+    assert constrained == meant

@@ -72,7 +72,7 @@ async def test_gateway_is_killed_and_restarted(cluster: Cluster) -> None:
         async with traffic.flowing() as books:
             await asyncio.to_thread(process.kill)
             with pytest.raises(grpc.aio.AioRpcError) as failure:
-                await client.publish(topic, ["nobody hears"], timeout=2.0)
+                await client.publish(topic, ["undelivered"], timeout=2.0)
             assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
             await asyncio.to_thread(process.start)
             await traffic.moves()

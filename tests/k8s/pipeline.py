@@ -41,8 +41,8 @@ async def worked_off(release: Release) -> str:
         (job,) = await asyncio.to_thread(kubectl.get, "job", "-l=app.kubernetes.io/component=pipeline")
         name = f"job/{job['metadata']['name']}"
         await _ended(kubectl, name)
-        said = "\n" + await asyncio.to_thread(kubectl, "logs", name)
-        tables = json.loads(said[said.rindex("\n{") :])  # progress lines precede it
+        output = "\n" + await asyncio.to_thread(kubectl, "logs", name)
+        tables = json.loads(output[output.rindex("\n{") :])  # progress lines precede it
         wanted = ["--for=condition=Complete", name, "--timeout=60s"]
         await asyncio.to_thread(kubectl, "wait", *wanted)
     await asyncio.to_thread(release.change, "pipeline.enabled=false")

@@ -81,7 +81,7 @@ def test_the_flights_go_through(cluster: Cluster, published: queue.Published, tm
 def differences(cluster: Cluster, folder: Path) -> list[str]:
     """Returns the differences that the pipeline's replay finds in the logs of the workers' group."""
     with running("folding", folder, cluster.address, queue.WORKERS) as program:
-        found: list[str] = program.says("differences")
+        found: list[str] = program.wait_for_value("differences")
     return found
 
 
@@ -136,7 +136,7 @@ def _put(store: Any, stream: str, rows: list[tuple[bytes, bytes]]) -> None:
     ("options", "text"),
     [
         (("--server", "127.0.0.1:1"), "sharebroker serve"),
-        (("--watch", "nobody"), "nobody"),
+        (("--watch", "absent"), "absent"),
         (("--spark", "/nowhere"), "make spark"),
         (("--records-per-trigger", "0"), "--records-per-trigger"),
     ],

@@ -84,22 +84,22 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Look]:
     )
     assert process.stdin
     assert process.stdout
-    asks, says = process.stdin, process.stdout
+    requests, wait_for_value = process.stdin, process.stdout
 
-    def said(name: str) -> Any:
-        return next(json.loads(line)[name] for line in says if line.startswith("{"))
+    def reports(name: str) -> Any:
+        return next(json.loads(line)[name] for line in wait_for_value if line.startswith("{"))
 
     def look(batches: bytes, first: int, last: int, *, bent: bool = False) -> str:
         asked = {"batches": batches.hex(), "first": first, "last": last, "bent": bent}
-        asks.write(json.dumps(asked) + "\n")
-        asks.flush()
-        return str(said("fault"))
+        requests.write(json.dumps(asked) + "\n")
+        requests.flush()
+        return str(reports("fault"))
 
-    assert said("ready")
+    assert reports("ready")
     yield look
-    asks.close()
+    requests.close()
     assert process.wait(60) == 0
-    says.close()
+    wait_for_value.close()
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))

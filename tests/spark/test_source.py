@@ -63,10 +63,10 @@ def test_a_stream_is_published_and_counted(tour: Tour) -> None:
     assert tour.program.value("streamed_keys") == ["key"]
     assert tour.program.value("streamed_headers") == PARTITIONS
     size = sum(len(f"key{value}") for _, _, value in EVERYTHING)
-    told = [line for line in tour.program.errors.splitlines() if "sharebroker: published" in line]
+    lines = [line for line in tour.program.errors.splitlines() if "sharebroker: published" in line]
     written = sum(len(f"k{number}out {number}") for number in range(50))
-    assert f"sharebroker: published 50 records, {written} bytes of keys and values, by " in "\n".join(told)
-    batches = [line.split() for line in told if " of batch " in line]
+    assert f"sharebroker: published 50 records, {written} bytes of keys and values, by " in "\n".join(lines)
+    batches = [line.split() for line in lines if " of batch " in line]
     assert [int(words[2]) for words in batches] == [900, 300]
     assert sum(int(words[7]) for words in batches) == size
 
@@ -97,15 +97,15 @@ def test_invalid_options_are_rejected_by_name(tour: Tour) -> None:
 
 
 def test_what_a_stream_cannot_have_is_the_reason_it_ends_for(tour: Tour) -> None:
-    nobody, now, always = tour.program.value("streams")
-    assert "option group is missing" in nobody
+    ungrouped, now, always = tour.program.value("streams")
+    assert "option group is missing" in ungrouped
     for text in (now, always):
         assert "option startingOffsets is 'earliest', but applies to batch reads only" in text
-    assert not [text for text in (nobody, now, always) if "UnboundLocalError" in text]
+    assert not [text for text in (ungrouped, now, always) if "UnboundLocalError" in text]
 
 
 def test_what_is_not_there_is_named(tour: Tour) -> None:
-    assert "Share group 'nobody' does not exist" in tour.program.value("nobody")
+    assert "Share group 'absent' does not exist" in tour.program.value("absent")
     assert "option endingOffsets ends" in tour.program.value("behind")
 
 

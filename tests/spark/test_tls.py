@@ -76,11 +76,11 @@ def test_what_was_written_is_planned_judged_and_done(place: Place) -> None:
 @needs_spark
 async def test_tasks_read(place: Place, tmp_path: Path) -> None:
     with running("ranges", tmp_path / "ranges", place.address, f"{TOPIC}:2:4") as program:
-        (read,) = await asyncio.to_thread(program.says, "read")
+        (read,) = await asyncio.to_thread(program.wait_for_value, "read")
     assert read["strict"] == [[2, "2"], [3, "3"], [4, "4"]]
 
 
-@pytest.mark.parametrize("who", ["a stranger", "nobody"])
+@pytest.mark.parametrize("who", ["a stranger", "absent"])
 def test_who_is_not_trusted_is_not_served(place: Place, who: str) -> None:
     address = place.stranger if who == "a stranger" else place.address.partition("&")[0]
     client = Client(address, waits=False)

@@ -22,7 +22,7 @@ def test_the_rest_is_accepted(tour: Tour) -> None:
 
 
 def test_verdicts_are_counted(tour: Tour) -> None:
-    counts = [one["counts"] for one in tour.program.said if "counts" in one]
+    counts = [one["counts"] for one in tour.program.reports if "counts" in one]
     assert counts == [[{"reject": 3}, {"release": 5}], [{}, {"release": 1}]]
     assert "the job fails" in tour.program.value("failed")
 

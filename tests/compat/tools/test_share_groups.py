@@ -40,8 +40,8 @@ def test_a_group_with_a_member_and_without(tools: Tools, topic: str) -> None:
     assert re.fullmatch(r"[\w-]{22}", member["CONSUMER-ID"])
     assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
     assert state["COORDINATOR(ID)"].startswith(f"{tools.address}(")
-    nobody = tools("kafka-share-groups", *of_group, "--members")
-    assert nobody.err.strip() == f"Share group '{group}' has no active members."
+    empty = tools("kafka-share-groups", *of_group, "--members")
+    assert empty.err.strip() == f"Share group '{group}' has no active members."
     offsets = table(tools("kafka-share-groups", *of_group, "--verbose").lines)
     assert [(row["PARTITION"], row["START-OFFSET"], row["LAG"]) for row in offsets] == [
         ("0", "2", "0"),

@@ -39,12 +39,12 @@ def test_a_topic_from_creation_to_deletion(tools: Tools) -> None:
 
 def test_errors_are_printed(tools: Tools) -> None:
     topic = tools.topic(2)
-    told = "Error while executing topic command : "
+    prefix = "Error while executing topic command : "
 
     def refused(*arguments: str) -> str:
         ran = tools.attempt("kafka-topics", *arguments)
         assert ran.code == 1
-        return ran.lines[0].removeprefix(told)
+        return ran.lines[0].removeprefix(prefix)
 
     assert refused("--create", "--topic", topic) == f"Topic '{topic}' already exists."
     assert refused("--create", "--topic", unique("topic"), "--replication-factor", "3").startswith(

@@ -63,11 +63,11 @@ def member(owner: str, address: str = "127.0.0.1:9090") -> Member:
 
 
 async def test_members_keep_all_announced_fields(stage: Stage) -> None:
-    said = replace(member("1/1"), kafka="127.0.0.1:9092", version="0.1.0")
-    await stage.store.announce(said, 60.0)
+    announced = replace(member("1/1"), kafka="127.0.0.1:9092", version="0.1.0")
+    await stage.store.announce(announced, 60.0)
     await stage.store.announce(member("2/1"), 60.0)
-    assert await stage.store.members() == [said, member("2/1")]
-    assert (said.as_leaving().version, said.as_leaving().kafka) == ("0.1.0", "")
+    assert await stage.store.members() == [announced, member("2/1")]
+    assert (announced.as_leaving().version, announced.as_leaving().kafka) == ("0.1.0", "")
 
 
 async def test_a_free_lease_goes_to_the_first_claim(stage: Stage) -> None:

@@ -52,8 +52,8 @@ async def test_appended_entries_are_read_in_order(stores: Stores) -> None:
 
 
 async def test_an_unknown_shard_is_empty(stores: Stores) -> None:
-    assert await stores.log.read("nobody", 0, 10) == []
-    assert await stores.log.last_position("nobody") == 0
+    assert await stores.log.read("absent", 0, 10) == []
+    assert await stores.log.last_position("absent") == 0
 
 
 async def test_read_starts_after_a_position_and_stops_at_the_limit(stores: Stores) -> None:

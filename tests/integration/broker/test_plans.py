@@ -139,8 +139,8 @@ async def test_staged_verdicts_are_applied_once_with_the_commit(client: Client) 
     assert following == [(0, 4, 5), (0, 10, 17)]
     # A second commit of the first batch must not affect its records that are part of the next batch.
     assert await driver.plan(10, planned, batch="1") == following
-    told = await refusal(driver.stage([(0, 4, 5)], REJECT))
-    assert (told.code, told.fields) == (ErrorCode.INVALID_REQUEST, ("batch",))
+    error = await refusal(driver.stage([(0, 4, 5)], REJECT))
+    assert (error.code, error.fields) == (ErrorCode.INVALID_REQUEST, ("batch",))
     await driver.commit(following, batch="2")
     assert await driver.plan(10) == [(0, 18, 19)]
     topic = (
@@ -218,9 +218,9 @@ async def test_a_newer_driver_fences_the_older(client: Client) -> None:
         driver.release(),
     )
     for call in calls:
-        told = await refusal(call)
-        assert told.code is ErrorCode.FENCED_MEMBER_EPOCH
-        assert "newer driver" in told.text
+        error = await refusal(call)
+        assert error.code is ErrorCode.FENCED_MEMBER_EPOCH
+        assert "newer driver" in error.text
     assert await newer.plan(10) == planned
     assert await newer.plan(10, commit=planned) == [(0, 10, 19)]
 
@@ -293,8 +293,8 @@ async def test_invalid_plan_requests_are_rejected(client: Client) -> None:
         "range": client.plans.ReadRange(pb.ReadRangeRequest(range=driver.range(0, 3, 2)), timeout=TIMEOUT),
         "range.partition": driver.read((7, 0, 2)),
     }
-    told = dict(zip(bad, await asyncio.gather(*map(refusal, bad.values())), strict=True))
-    assert {name: (one.code, one.fields) for name, one in told.items()} == {
+    error = dict(zip(bad, await asyncio.gather(*map(refusal, bad.values())), strict=True))
+    assert {name: (one.code, one.fields) for name, one in error.items()} == {
         name: (ErrorCode.INVALID_REQUEST, (name,)) for name in bad
     }
     assert "cannot be renewed" in (await refusal(driver.commit([(0, 0, 1)], RENEW))).text

@@ -262,7 +262,7 @@ async def test_wrong_session_epochs_are_rejected(client: Client) -> None:
                 subscribe=share.ConsumeRequest.Subscribe(
                     group_id="g",
                     topics=["t"],
-                    acquire_mode=9,  # type: ignore[arg-type]  # what a newer client might say
+                    acquire_mode=9,  # type: ignore[arg-type]  # what a newer client might send
                 )
             ),
             "subscribe.acquire_mode",

@@ -289,7 +289,7 @@ async def test_offsets_of_a_non_empty_group_cannot_change(client: Client) -> Non
         forget = groups.DeleteShareGroupOffsetsRequest(group_id=harness.group_id, topic_names=[harness.topic])
         refused = await refusal(client.admin.DeleteShareGroupOffsets(forget, timeout=TIMEOUT))
         assert refused.code is ErrorCode.NON_EMPTY_GROUP
-        delete = groups.DeleteGroupsRequest(group_ids=[harness.group_id, "nobody"])
+        delete = groups.DeleteGroupsRequest(group_ids=[harness.group_id, "absent"])
         assert codes((await client.admin.DeleteGroups(delete, timeout=TIMEOUT)).results) == [
             ErrorCode.NON_EMPTY_GROUP,
             ErrorCode.GROUP_ID_NOT_FOUND,
@@ -308,7 +308,7 @@ async def test_offsets_of_unknown_partitions_are_rejected(client: Client) -> Non
         forget = groups.DeleteShareGroupOffsetsRequest(group_id=harness.group_id, topic_names=["nowhere"])
         forgotten = await client.admin.DeleteShareGroupOffsets(forget, timeout=TIMEOUT)
         assert codes(forgotten.responses) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        describe = groups.ShareGroupDescribeRequest(group_ids=["nobody"])
+        describe = groups.ShareGroupDescribeRequest(group_ids=["absent"])
         described = await client.admin.ShareGroupDescribe(describe, timeout=TIMEOUT)
         assert codes(described.groups) == [ErrorCode.GROUP_ID_NOT_FOUND]
 

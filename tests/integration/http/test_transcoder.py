@@ -64,9 +64,9 @@ def address(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def envoy(server: str, folder: Path, tls: Mapping[str, Any] | None = None) -> Iterator[str]:
     """Provides the address of Envoy's listener, for a server; `tls` is the TLS section of its cluster."""
     address, config = f"127.0.0.1:{free_port()}", folder / "envoy.yaml"
-    said = configuration(server, int(address.rpartition(":")[2]))
-    said["static_resources"]["clusters"][0] |= tls or {}
-    config.write_text(yaml.safe_dump(said))
+    settings = configuration(server, int(address.rpartition(":")[2]))
+    settings["static_resources"]["clusters"][0] |= tls or {}
+    config.write_text(yaml.safe_dump(settings))
     command = [str(ENVOY), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -102,14 +102,14 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, add
         topic, topic_id = await client.create(1)
         group = await client.group()
         record = json.dumps({"records": [{"text": "first"}, {"value": "c2Vjb25k"}]})
-        status, said = curl(f"{address}/v1/topics/{topic}/records", "-d", record)
-        assert (status, [one["offset"] for one in said["positions"]]) == (200, ["0", "1"])
+        status, body = curl(f"{address}/v1/topics/{topic}/records", "-d", record)
+        assert (status, [one["offset"] for one in body["positions"]]) == (200, ["0", "1"])
         ask = {"topics": [topic], "maxRecords": 2, "maxWaitMs": 20_000, "memberId": "me", "asText": True}
         records: list[dict[str, Any]] = []
         while len(records) < 2:
-            status, said = curl(f"{address}/v1/groups/{group}/acquire", "-d", json.dumps(ask))
-            assert status == 200, said
-            records += said["records"]
+            status, body = curl(f"{address}/v1/groups/{group}/acquire", "-d", json.dumps(ask))
+            assert status == 200, body
+            records += body["records"]
         assert [one["text"] for one in records] == ["first", "second"]
         names = ("topic", "offset", "lockToken")
         words = [
@@ -117,14 +117,14 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, add
             for one in records
         ]
         ask = {"memberId": "me", "acknowledgements": words}
-        status, said = curl(f"{address}/v1/groups/{group}/acknowledge", "-d", json.dumps(ask))
+        status, body = curl(f"{address}/v1/groups/{group}/acknowledge", "-d", json.dumps(ask))
         assert status == 200
         assert await client.finished(group, topic_id) == {0, 1}
 
 
 @needs_envoy
 @pytest.mark.parametrize(
-    ("path", "body", "status", "reason", "said"),
+    ("path", "body", "status", "reason", "message"),
     [
         (
             "/v1/topics/absent/records",
@@ -149,12 +149,12 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, add
     ],
 )
 def test_errors_have_a_status_and_a_reason(
-    address: str, path: str, body: str | None, status: int, reason: str, said: str
+    address: str, path: str, body: str | None, status: int, reason: str, message: str
 ) -> None:
     answer = curl(f"{address}{path}", *(["-d", body] if body is not None else []))
     assert answer[0] == status, answer
     assert reason_of(answer[1]) == reason
-    assert said in answer[1]["message"]
+    assert message in answer[1]["message"]
 
 
 @needs_envoy

@@ -38,7 +38,7 @@ async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
 @pytest.mark.parametrize("version", range(10))
 async def test_joining_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
-    refused = await kafka.ask(JOIN, version, **joining(group, "nobody"))
+    refused = await kafka.ask(JOIN, version, **joining(group, "absent"))
     assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert refused.protocol_name == (None if version >= 7 else "")
     first = await kafka.ask(JOIN, version, **joining(group))
@@ -74,9 +74,9 @@ async def test_heartbeats_in_every_version(kafka: KafkaClient, version: int) -> 
     place = await joined(kafka, group, 9)
     of = {"group_id": group, "generation_id": place.generation_id}
     assert (await kafka.ask(BEAT, version, **of, member_id=place.member_id)).error_code == 0
-    unknown = await kafka.ask(BEAT, version, **of, member_id="nobody")
+    unknown = await kafka.ask(BEAT, version, **of, member_id="absent")
     assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    none = await kafka.ask(BEAT, version, group_id="", generation_id=1, member_id="nobody")
+    none = await kafka.ask(BEAT, version, group_id="", generation_id=1, member_id="absent")
     assert none.error_code == ErrorCode.INVALID_GROUP_ID
 
 
@@ -92,7 +92,7 @@ async def test_leaving_in_every_version(kafka: KafkaClient, version: int) -> Non
         [outcome] = (await kafka.ask(LEAVE, version, group_id=group, members=[named])).members
         return int(outcome.error_code)
 
-    assert await leave("nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await leave("absent") == ErrorCode.UNKNOWN_MEMBER_ID
     assert await leave(place.member_id) == 0
     group = unique("nothing")
     assert await leave(place.member_id) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -172,7 +172,7 @@ async def test_members_share_the_partitions_and_take_over_from_those_that_leave(
             await harness.client.publish(topic, [f"left {number}"], partition=number)
         await eventually(lambda: {f"left {number}" for number in range(4)} <= {*two.seen}, LONG)
         times = Counter([*one.seen, *two.seen])
-        assert {times[value] for value in shared} == {1}, "nobody reads what another member has"
+        assert {times[value] for value in shared} == {1}, "no member reads the partitions of another"
     finally:
         await asyncio.gather(one.leave(), two.leave())
 

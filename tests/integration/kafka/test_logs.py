@@ -91,7 +91,7 @@ async def test_the_first_partition_may_use_up_the_bytes(kafka: KafkaClient, harn
 @pytest.mark.parametrize(
     ("wrong", "version", "code"),
     [
-        ({"topic": "nobody-made-this"}, 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"topic": "no-such-topic"}, 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"topic_id": NOTHING}, 18, ErrorCode.UNKNOWN_TOPIC_ID),
         ({"topic_id": ""}, 13, ErrorCode.UNKNOWN_TOPIC_ID),
         ({"partition": 1}, 18, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -185,7 +185,7 @@ async def test_a_time_that_the_version_does_not_have(
 
 async def test_offsets_of_what_is_not_there(kafka: KafkaClient, at: Readable) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (await list_offset(kafka, "nobody-made-this", -1)).error_code == unknown
+    assert (await list_offset(kafka, "no-such-topic", -1)).error_code == unknown
     assert (await list_offset(kafka, at.topic, -1, partition=1)).error_code == unknown
     fenced = await list_offset(kafka, at.topic, -1, current_leader_epoch=0)
     assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -240,7 +240,7 @@ async def test_deleting_records_moves_the_start(kafka: KafkaClient, at: Readable
 async def test_records_that_cannot_be_deleted(kafka: KafkaClient, at: Readable) -> None:
     beyond = await delete(kafka, 2, at.topic, 11)
     assert (beyond.error_code, beyond.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    for topic, partition in ((at.topic, 1), ("nobody-made-this", 0)):
+    for topic, partition in ((at.topic, 1), ("no-such-topic", 0)):
         refused = await delete(kafka, 2, topic, 0, partition)
         assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -252,7 +252,7 @@ async def test_records_that_cannot_be_deleted(kafka: KafkaClient, at: Readable) 
 async def test_how_large_logs_are(kafka: KafkaClient, harness: Harness, at: Readable, version: int) -> None:
     asked = [
         part(LOG_DIRS, "DescribableLogDirTopic", topic=at.topic, partitions=[0, 0, 1]),
-        part(LOG_DIRS, "DescribableLogDirTopic", topic="nobody-made-this", partitions=[0]),
+        part(LOG_DIRS, "DescribableLogDirTopic", topic="no-such-topic", partitions=[0]),
     ]
     answer = await kafka.ask(LOG_DIRS, version, topics=asked)
     [place] = answer.results

@@ -151,7 +151,7 @@ async def test_only_members_of_the_generation_commit(harness: Harness, kafka: Ka
     assert await commit(one, group, 5, **member) is FINE
     late = {**member, "generation_id": place.generation_id + 1}
     assert await commit(one, group, 5, **late) is ErrorCode.ILLEGAL_GENERATION
-    stranger = {**member, "member_id": "nobody"}
+    stranger = {**member, "member_id": "absent"}
     assert await commit(one, group, 5, **stranger) is ErrorCode.UNKNOWN_MEMBER_ID
     fixed = {**member, "group_instance_id": "fixed"}
     assert await commit(one, group, 5, **fixed) is ErrorCode.UNKNOWN_MEMBER_ID

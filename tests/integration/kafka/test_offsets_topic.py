@@ -163,7 +163,7 @@ Place = tuple[int, int]
 
 
 def with_librdkafka(address: str, commits: Callable[[], None]) -> Place:
-    settings = {"bootstrap.servers": address, "group.id": "nobody", "auto.offset.reset": "earliest"}
+    settings = {"bootstrap.servers": address, "group.id": "absent", "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer(
         {**settings, "enable.auto.commit": False, "enable.partition.eof": True}
     )

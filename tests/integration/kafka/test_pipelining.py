@@ -45,11 +45,11 @@ async def test_other_requests_between_them_keep_their_place(harness: Harness, ka
     for _ in range(20):
         numbers += [send(kafka, topic, batch(1)), send(kafka, topic, batch(1))]
         numbers.append(kafka.send(METADATA, 12, topics=[]))
-    heard = []
+    received = []
     for _ in range(20):
-        heard += [(await appended(kafka))[0], (await appended(kafka))[0]]
-        heard.append((await kafka.answer(METADATA, 12))[0])
-    assert heard == numbers
+        received += [(await appended(kafka))[0], (await appended(kafka))[0]]
+        received.append((await kafka.answer(METADATA, 12))[0])
+    assert received == numbers
 
 
 async def test_an_error_of_one_is_not_the_others(harness: Harness, kafka: KafkaClient) -> None:
@@ -69,8 +69,8 @@ async def test_an_error_of_one_is_not_the_others(harness: Harness, kafka: KafkaC
 
 async def test_sequences_of_an_idempotent_producer_hold(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
-    told = await kafka.ask(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=0)
-    producer = told.producer_id
+    initialized = await kafka.ask(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=0)
+    producer = initialized.producer_id
     for sequence in (0, 1, 2, 2, 9, 3):
         send(kafka, topic, batch(1, producer=(producer, 0, sequence)))
     answers = [(await appended(kafka))[1:] for _ in range(6)]

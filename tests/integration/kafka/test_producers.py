@@ -143,7 +143,7 @@ async def test_producers_and_transactions_are_shown(harness: Harness, kafka: Kaf
     ]
     assert (producer.producer_id, producer.producer_epoch) == one.producer
     assert (producer.last_sequence, producer.current_txn_start_offset) == (0, 0)
-    answer = await kafka.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=[one.name, "nobody"])
+    answer = await kafka.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=[one.name, "absent"])
     shown, missing = answer.transaction_states
     assert (shown.transaction_state, shown.producer_id) == ("Ongoing", one.producer[0])
     assert [(topic.topic, list(topic.partitions)) for topic in shown.topics] == [(one.topic, [0])]

@@ -217,7 +217,7 @@ async def test_a_client_that_goes_away_while_it_waits_leaves_no_locks(
             max_records=9,
         )
         await leaving.write(b"")
-    await harness.client.publish(at.topic, ["for somebody else"], partition=0)
+    await harness.client.publish(at.topic, ["for another"], partition=0)
     ((first, last, deliveries),) = await acquire(kafka, at, unique("staying"))
     assert (first, last) == (0, 0)
     # The closed connection may have acquired the record just before: then it was redelivered, which counts.

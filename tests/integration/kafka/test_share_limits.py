@@ -74,9 +74,13 @@ async def test_who_asks_all_the_same_is_told_that_it_is_not_supported(
 
 
 async def test_librdkafka_is_told_of_the_heartbeat_that_it_waits_for(off: KafkaClient) -> None:
-    for name, told in (("librdkafka", {76}), ("confluent-kafka-python", {76}), ("librdkafka-like", set())):
+    for name, advertised in (
+        ("librdkafka", {76}),
+        ("confluent-kafka-python", {76}),
+        ("librdkafka-like", set()),
+    ):
         answer = await off.ask(18, 4, client_software_name=name, client_software_version="2.16")
-        assert {one.api_key for one in answer.api_keys}.intersection(SHARE_KEYS) == told
+        assert {one.api_key for one in answer.api_keys}.intersection(SHARE_KEYS) == advertised
 
 
 async def test_librdkafkas_share_consumer_hears_at_once_that_it_cannot_join(without_share: Cluster) -> None:

@@ -75,8 +75,8 @@ async def test_a_fetch_waits_for_the_next_change(kafka: KafkaClient, harness: Ha
     ]
     topic = part(FETCH, "FetchTopic", topic_id=STATE_TOPIC_ID, partitions=partitions)
     waiting = asyncio.create_task(fetch(kafka, 18, topic, max_wait_ms=15_000))
-    held = await harness.client.acquire_all(at.group, at.topic, 1, "somebody")
-    await harness.client.acknowledge(at.group, "somebody", held)
+    held = await harness.client.acquire_all(at.group, at.topic, 1, "another")
+    await harness.client.acknowledge(at.group, "another", held)
     answered = (await waiting).responses[0].partitions
     news = {one.partition_index: one for one in answered if one.records}
     assert news

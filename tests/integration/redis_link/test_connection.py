@@ -133,7 +133,7 @@ async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patien
     await patient.send("PING")
     assert connection._watchdog is not None
     connection._watchdog.cancel()
-    connection._last_received -= PATIENT.stall  # nobody asked for anything for so long
+    connection._last_received -= PATIENT.stall  # no command was sent for so long
     proxy.delay = 0.05
     reply = patient.send("PING")
     connection._watch()  # the watchdog of the first command comes while the second is on its way
@@ -232,16 +232,16 @@ async def test_link_waits_for_a_loading_server() -> None:
 async def test_only_a_new_incarnation_increases_the_counter(server: Server) -> None:
     async with FaultProxy(server.port) as proxy:
         link = await RedisLink.connect(proxy.url, settings=QUICK)
-        told: list[int] = []
-        link.on_new_server.append(lambda: told.append(link.server_incarnation))
+        incarnations: list[int] = []
+        link.on_new_server.append(lambda: incarnations.append(link.server_incarnation))
         first = link._connection
         await proxy.cut()
         await eventually(lambda: link._connection not in (None, first))
-        assert (link.server_incarnation, told) == (0, [])
+        assert (link.server_incarnation, incarnations) == (0, [])
         server.kill()
         server.restart()
-        await eventually(lambda: told)
-        assert (link.server_incarnation, told) == (1, [1])
+        await eventually(lambda: incarnations)
+        assert (link.server_incarnation, incarnations) == (1, [1])
         await link.close()
 
 

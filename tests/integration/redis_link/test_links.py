@@ -48,7 +48,7 @@ async def counted(link: Link) -> int | None:
         return None
 
 
-async def told(sentinels: Sentinels) -> Target:
+async def resolved(sentinels: Sentinels) -> Target:
     """What they say, as soon as one does so in time."""
     found: list[Target] = []
 
@@ -95,11 +95,11 @@ async def test_the_sentinel_that_responded_is_queried_first(servers: Monitored) 
             SentinelUrl.parse(f"redis+sentinel://{proxy.host}:{proxy.port},127.0.0.1:{port}/{NAME}")
         )
         proxy.black_hole()
-        found = await told(sentinels)
+        found = await resolved(sentinels)
         assert found.port in [server.port for server in servers.servers]
         assert sentinels._order[0].port == port
         proxy.heal()
-        assert await told(sentinels) == found
+        assert await resolved(sentinels) == found
         assert sentinels._order[0].port == port
 
 
@@ -130,7 +130,7 @@ async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Monitor
 
 async def test_a_login_that_sentinels_do_not_know_is_no_hindrance(servers: Monitored) -> None:
     sentinels = Sentinels(SentinelUrl.parse(servers.url.replace("://", "://me:hush@")))
-    assert (await told(sentinels)).user == "me"
+    assert (await resolved(sentinels)).user == "me"
 
 
 class Places:

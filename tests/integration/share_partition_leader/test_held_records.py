@@ -23,9 +23,9 @@ async def client(server: str) -> AsyncIterator[Client]:
 
 
 async def _acknowledge(
-    client: Client, group_id: str, member: str, said: share.AcknowledgeRequest.Decision
+    client: Client, group_id: str, member: str, decision: share.AcknowledgeRequest.Decision
 ) -> ErrorCode:
-    request = share.AcknowledgeRequest(group_id=group_id, member_id=member, acknowledgements=[said])
+    request = share.AcknowledgeRequest(group_id=group_id, member_id=member, acknowledgements=[decision])
     answer = await client.share.Acknowledge(request, timeout=TIMEOUT)
     return ErrorCode(answer.results[0].error_code)
 

@@ -41,9 +41,9 @@ class Place:
 
     def address(self, trusted: Authority | None = None, shown: Identity | None = None) -> str:
         """Returns a client of the gRPC listener."""
-        said = [f"ca={(trusted or self.authority).file}"]
-        said += [f"cert={shown.certificate}", f"key={shown.key}"] if shown else []
-        return f"tls://{self.cluster.address}?{'&'.join(said)}"
+        query = [f"ca={(trusted or self.authority).file}"]
+        query += [f"cert={shown.certificate}", f"key={shown.key}"] if shown else []
+        return f"tls://{self.cluster.address}?{'&'.join(query)}"
 
     def kafka(self, shown: Identity | None = None, trusted: Authority | None = None) -> dict[str, str]:
         """Returns librdkafka's settings."""
@@ -156,8 +156,8 @@ def refused(address: str) -> str:
 
 
 def test_broker_with_an_unknown_authority_is_rejected(place: Place) -> None:
-    said = refused(place.address(trusted=place.others, shown=place.someone))
-    assert "CERTIFICATE_VERIFY_FAILED" in said
+    error = refused(place.address(trusted=place.others, shown=place.someone))
+    assert "CERTIFICATE_VERIFY_FAILED" in error
 
 
 def test_client_without_a_certificate_is_rejected(place: Place) -> None:
@@ -167,21 +167,21 @@ def test_client_without_a_certificate_is_rejected(place: Place) -> None:
     assert all(json.loads(line) for line in place.cluster.process("gateway").log.splitlines())
 
 
-def complaint(place: Place, settings: dict[str, str]) -> LibrdError:
+def first_error(place: Place, settings: dict[str, str]) -> LibrdError:
     """Returns the first error that librdkafka reports."""
-    heard: list[LibrdError] = []
-    producer = KafkaProducer({**settings, "error_cb": heard.append})
-    until(lambda: producer.poll(0.1) or heard, SECONDS)
-    return heard[0]
+    errors: list[LibrdError] = []
+    producer = KafkaProducer({**settings, "error_cb": errors.append})
+    until(lambda: producer.poll(0.1) or errors, SECONDS)
+    return errors[0]
 
 
 def test_kafka_clients_receive_a_reason_for_rejection(place: Place) -> None:
-    said = complaint(place, place.kafka(place.someone, trusted=place.others))
-    assert "certificate verify failed" in said.str()
+    error = first_error(place, place.kafka(place.someone, trusted=place.others))
+    assert "certificate verify failed" in error.str()
     place.gateway_says("unknown ca")
-    complaint(place, place.kafka())
+    first_error(place, place.kafka())
     place.gateway_says("peer did not return a certificate")
-    complaint(place, {"bootstrap.servers": place.cluster.kafka, "log_level": "2"})
+    first_error(place, {"bootstrap.servers": place.cluster.kafka, "log_level": "2"})
     place.gateway_says("TLS: wrong version number")
 
 

@@ -36,11 +36,11 @@ class Watched:
 
     async def metrics(self) -> Metrics:
         """Returns the current metrics, never cached ones."""
-        before = told = await self._scrape()
-        while told.renderings == before.renderings:
+        before = current = await self._scrape()
+        while current.renderings == before.renderings:
             await asyncio.sleep(0.05)
-            told = await self._scrape()
-        return told
+            current = await self._scrape()
+        return current
 
     async def _scrape(self) -> Metrics:
         status, text = await self.ask("/metrics")

@@ -48,8 +48,8 @@ async def test_without_redis_it_is_live_and_not_ready(watched: Watched) -> None:
 
 
 async def test_probe_usage(watched: Watched) -> None:
-    nobody = f"http://127.0.0.1:{free_port()}"
-    assert "no response" in (await probe("live", nobody)).stderr
+    unused = f"http://127.0.0.1:{free_port()}"
+    assert "no response" in (await probe("live", unused)).stderr
     for question, url in (("well", watched.url), ("live", "ftp://here"), ("live", "http://")):
         asked = await probe(question, url)
         assert asked.returncode == 2

@@ -85,8 +85,10 @@ def test_memory_is_bounded_by_entries_not_by_what_a_length_says(size: int) -> No
 def _written(version: tuple[int, int]) -> st.SearchStrategy[tuple[Reader, bytes]]:
     how = codec_of(*version)
     asked = requests(*version).map(lambda message: (how.read_request, _bytes(how.write_request, message)))
-    told = responses(*version).map(lambda message: (how.read_response, _bytes(how.write_response, message)))
-    return asked | told
+    answered = responses(*version).map(
+        lambda message: (how.read_response, _bytes(how.write_response, message))
+    )
+    return asked | answered
 
 
 def _bytes(write: Callable[[bytearray, Message], None], message: Message) -> bytes:

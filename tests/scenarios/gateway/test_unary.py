@@ -129,7 +129,7 @@ async def test_each_decision_has_its_own_result(connection: Connection) -> None:
     )
     stale = ErrorCode.INVALID_RECORD_STATE
     assert codes == [0, stale, 0, 0, stale]
-    assert await decide(topic, group_id, "somebody else", (ACCEPT, second)) == [stale]
+    assert await decide(topic, group_id, "another", (ACCEPT, second)) == [stale]
     again = await acquire(topic, group_id)
     assert [(record.offset, record.delivery_count) for record in again.records] == [(third.offset, 2)]
 

@@ -63,8 +63,8 @@ _NAME: Final = re.compile(r"KAFKA-\d+|#\d+")
 def rows() -> list[tuple[set[str], str]]:
     """Returns the bugs that a row of the list names, and the file that it links to."""
     table = [line for line in (HERE / "README.md").read_text().splitlines() if line.startswith("| ")]
-    told = [(set(_NAME.findall(line)), re.search(r"\]\(([^)]+)\)", line)) for line in table]
-    return [(names, link[1]) for names, link in told if link is not None]
+    links = [(set(_NAME.findall(line)), re.search(r"\]\(([^)]+)\)", line)) for line in table]
+    return [(names, link[1]) for names, link in links if link is not None]
 
 
 def stories_in(file: str) -> set[str]:

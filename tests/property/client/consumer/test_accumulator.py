@@ -70,12 +70,12 @@ class Model:
             for ack in of_record
             if ack.state == "queued"
         }
-        told = [
+        reported = [
             (offset, batch_sent.kind)
             for batch_sent in batches
             for offset in range(batch_sent.first, batch_sent.last + 1)
         ]
-        assert sorted(told) == sorted(queued)
+        assert sorted(reported) == sorted(queued)
         for of_record in self.acks.values():
             for ack in of_record:
                 ack.state = "sent" if ack.state == "queued" else ack.state

@@ -34,7 +34,7 @@ STEPS = st.lists(
 
 
 class Naive:
-    """Sessions as dicts: `order` and `fresh` (to be told in any case) hold indexes of partitions."""
+    """Sessions as dicts: `order` and `fresh` (returned in any case) hold indexes of partitions."""
 
     def __init__(self) -> None:
         self.sessions: list[dict[str, Any]] = []
@@ -90,7 +90,7 @@ class Naive:
     ) -> list[int]:
         if kind == "final":
             return []
-        told = [part for part in asked if part in full or part in bad or part in session["fresh"]]
+        returned = [part for part in asked if part in full or part in bad or part in session["fresh"]]
         for part in asked:
             if part in full:
                 session["order"].remove(part)
@@ -98,7 +98,7 @@ class Naive:
             session["fresh"].discard(part)
             if part in bad:
                 session["fresh"].add(part)
-        return asked if kind == "first" else told
+        return asked if kind == "first" else returned
 
 
 @given(STEPS)
@@ -169,8 +169,8 @@ def fetch(cache: SessionCache, naive: Naive, member: str, epoch: int, lists: tup
         for part in context.partitions
     ]
     asked = [part.partition for part in context.partitions]
-    told = [part.partition for part in context.reported(outcomes)]
-    assert told == naive.answer(kind, session, full, bad, asked)
+    returned = [part.partition for part in context.reported(outcomes)]
+    assert returned == naive.answer(kind, session, full, bad, asked)
     if context.final:
         assert cache.close(context.session)
         naive.sessions.remove(session)

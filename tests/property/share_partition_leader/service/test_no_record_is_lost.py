@@ -65,7 +65,7 @@ class Story:
                 return
             await asyncio.sleep(0.1)
 
-    def say(self, speaker: Stream, first: int, last: int, kind: int, **fields: int) -> None:
+    def acknowledge(self, speaker: Stream, first: int, last: int, kind: int, **fields: int) -> None:
         (ack_id,) = speaker.acknowledge(ack(first, last, kind, **fields))
         self._said[speaker, ack_id] = (first, last, kind)
 
@@ -119,7 +119,7 @@ def _acknowledge(
         if speaker.runs and not speaker.task.done():
             _, run = speaker.runs[-1 - where % min(len(speaker.runs), 5)]
             first = run.first_offset + where % (run.last_offset - run.first_offset + 1)
-            story.say(
+            story.acknowledge(
                 speaker,
                 first,
                 first + length,
@@ -280,7 +280,7 @@ async def _work_off(story: Story) -> None:
         await asyncio.sleep(3)
         assert asyncio.get_running_loop().time() < ends, "a record is stuck"
         for _, run in last.runs[taken:]:
-            story.say(last, run.first_offset, run.last_offset, ACCEPT, lock_token=run.lock_token)
+            story.acknowledge(last, run.first_offset, run.last_offset, ACCEPT, lock_token=run.lock_token)
         taken = len(last.runs)
         await settle()
         story.look()

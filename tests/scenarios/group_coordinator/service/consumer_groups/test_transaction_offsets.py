@@ -109,7 +109,7 @@ async def test_transaction_ended_during_confirmation_is_confirmed_again(
         await late
     assert fenced.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     assert len(cluster.transactions.asked) == 2
-    assert await fetch(broker) == [], "nobody would ever end it"
+    assert await fetch(broker) == [], "no producer would ever end it"
 
 
 async def test_concurrent_confirmations_of_one_transaction(cluster: Cluster, broker: Broker) -> None:
@@ -137,16 +137,16 @@ async def test_confirmation_attempts_are_limited(cluster: Cluster, broker: Broke
 
 
 @pytest.mark.parametrize(
-    ("said", "seen"),
+    ("error", "seen"),
     [
         (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
 async def test_unconfirmed_transaction_is_rejected(
-    cluster: Cluster, broker: Broker, said: ErrorCode, seen: ErrorCode
+    cluster: Cluster, broker: Broker, error: ErrorCode, seen: ErrorCode
 ) -> None:
-    cluster.transactions.outcomes = [KafkaError(said)]
+    cluster.transactions.outcomes = [KafkaError(error)]
     with pytest.raises(KafkaError) as refused:
         await commit(broker, 5)
     assert refused.value.code is seen

@@ -114,7 +114,7 @@ async def test_groups_are_deleted_each_with_its_result(cluster: Cluster, broker:
     for group in ("empty", "busy"):
         await broker.beat("m", 0, "a", group=group)
     await broker.beat("m", -1, group="empty")
-    assert await delete_groups(broker, "empty", "busy", "nobody") == [
+    assert await delete_groups(broker, "empty", "busy", "absent") == [
         0,
         ErrorCode.NON_EMPTY_GROUP,
         ErrorCode.GROUP_ID_NOT_FOUND,

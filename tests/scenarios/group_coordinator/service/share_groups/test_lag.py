@@ -59,7 +59,7 @@ async def test_offsets_of_unknown_partitions_are_unknown_without_error(broker: B
     await broker.create("a", 2)
     await broker.create("b", 1)
     await broker.beat("m", 0, "a")
-    assert await offsets(broker, "nobody") == []
+    assert await offsets(broker, "absent") == []
     request = pb.DescribeShareGroupOffsetsRequest()
     group = request.groups.add(group_id="g")
     group.topics.add(topic_name="b", partitions=[0])
