@@ -82,6 +82,6 @@ def test_notes_show_addresses_and_missing_settings(chart: Path, values: str, exp
     assert "<no value>" not in notes
 
 
-def test_notes_without_kafka_name_no_port_of_it(chart: Path) -> None:
+def test_notes_without_kafka_omit_its_port(chart: Path) -> None:
     done = helm("template", "a", str(chart), "--show-only=templates/notes.yaml", "--set=kafka.enabled=false")
     assert "9092" not in done.stdout

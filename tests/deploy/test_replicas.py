@@ -122,12 +122,12 @@ def test_autoscaler_takes_over_the_replica_count(
     assert found["metadata"].get("annotations") == (HELD if replicas else None)
 
 
-def test_gateways_with_numbers_are_as_many_as_they_were(tmp_path: Path) -> None:
+def test_numbered_gateways_keep_their_replica_count(tmp_path: Path) -> None:
     with cluster(tmp_path, gateways("StatefulSet", 4)) as kubeconfig:
         assert rendered(SCALING, OUTSIDE, "--dry-run=server", kubeconfig)["spec"]["replicas"] == 4
 
 
-def test_without_autoscaling_values_say_how_many(tmp_path: Path) -> None:
+def test_without_autoscaling_values_set_the_replica_count(tmp_path: Path) -> None:
     with cluster(tmp_path, gateways("Deployment", 5, annotations=HELD), SCALER) as kubeconfig:
         found = rendered("--set=roles.gateway.replicas=3", "--dry-run=server", kubeconfig)
     assert found["spec"]["replicas"] == 3

@@ -44,7 +44,7 @@ def without_empty_ones(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_value_without_anything_is_an_empty_one(tmp_path: Path) -> None:
+def test_null_value_equals_an_empty_one(tmp_path: Path) -> None:
     values = without_empty_ones(yaml.safe_load((CHART / "values.yaml").read_text()))
     values["roles"] = {}  # a role's null would remove the values of roleDefaults
     assert values["settings"] is None
@@ -79,7 +79,7 @@ def test_an_image_can_be_named_by_its_digest() -> None:
     assert ours == {f"registry.example.com:5000/sharebroker@{digest}", f"sharebroker-spark@{digest}"}
 
 
-def test_a_version_with_build_metadata_makes_labels_that_kubernetes_takes(tmp_path: Path) -> None:
+def test_version_with_build_metadata_makes_valid_labels(tmp_path: Path) -> None:
     chart = shutil.copytree(CHART, tmp_path / "sharebroker")
     facts = yaml.safe_load((chart / "Chart.yaml").read_text())
     facts |= {"version": "0.1.0+a1", "appVersion": "0.1.0+a1"}
@@ -92,7 +92,7 @@ def test_a_version_with_build_metadata_makes_labels_that_kubernetes_takes(tmp_pa
         assert one["metadata"]["labels"]["app.kubernetes.io/version"] == "0.1.0_a1"
 
 
-def test_a_release_with_a_dot_makes_names_that_services_may_have() -> None:
+def test_release_with_a_dot_makes_valid_service_names() -> None:
     for one in made(release="queues.v2"):
         assert one["metadata"]["name"].startswith("queues-v2-sharebroker")
 
@@ -109,7 +109,7 @@ def strings(value: Any, name: str) -> Iterator[object]:
             yield from strings(inner, name)
 
 
-def test_names_that_yaml_reads_otherwise_stay_names() -> None:
+def test_names_that_yaml_misreads_stay_strings() -> None:
     """A release called `on`, a Secret called `1`."""
     objects = made(
         "--set=redis.builtIn.enabled=false",

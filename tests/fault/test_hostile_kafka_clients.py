@@ -265,7 +265,9 @@ async def test_unread_large_responses_use_bounded_memory(
     assert memory(cluster) - before < MAY_GROW + 6 * FETCH_MEMORY, "of more than 1 GB: records and copies"
 
 
-async def test_requests_with_very_many_entries(cluster: Cluster, honest: Honest, crowd: Crowd) -> None:
+async def test_requests_with_very_many_entries_are_served(
+    cluster: Cluster, honest: Honest, crowd: Crowd
+) -> None:
     before = memory(cluster)
     names = [part(METADATA, "MetadataRequestTopic", name="")] * 50_000
     await crowd.come(5)
@@ -314,7 +316,9 @@ async def storm(
 
 
 @pytest.mark.parametrize("data", [b"", METADATA_FRAME, METADATA_FRAME[:7]], ids=["silent", "asking", "half"])
-async def test_a_storm_of_connections(cluster: Cluster, honest: Honest, crowd: Crowd, data: bytes) -> None:
+async def test_connection_storm_does_not_disturb_other_clients(
+    cluster: Cluster, honest: Honest, crowd: Crowd, data: bytes
+) -> None:
     before = memory(cluster)
     await storm(crowd, data, lambda writer: writer.close())
     await storm(crowd, data, lambda writer: writer.transport.abort())

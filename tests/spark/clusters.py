@@ -91,7 +91,7 @@ async def test_a_job_brings_the_source_to_a_cluster(tmp_path: Path) -> None:
             assert all(shipped.name in place for place in places), places
 
 
-async def test_a_job_is_submitted_as_the_readme_says(tmp_path: Path) -> None:
+async def test_job_is_submitted_with_the_readmes_command(tmp_path: Path) -> None:
     shipped = package(tmp_path)
     with cluster(tmp_path) as url, one_process() as server:
         async with connected(server.address) as client:

@@ -35,9 +35,7 @@ async def transfer(serve: Serve, tmp_path: Path) -> AsyncIterator[Transfer]:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-async def test_the_driver_dies_between_the_plan_and_sparks_record_of_it(
-    transfer: Transfer, number: int
-) -> None:
+async def test_driver_dies_between_the_plan_and_its_offset_log(transfer: Transfer, number: int) -> None:
     with transfer.run(at=(number, "planned"), sessionId="mine") as first:
         await transfer.stands(first)
         first.kill()
@@ -49,9 +47,7 @@ async def test_the_driver_dies_between_the_plan_and_sparks_record_of_it(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_the_driver_dies_between_sparks_record_of_the_plan_and_of_its_end(
-    transfer: Transfer, when: str
-) -> None:
+async def test_driver_dies_between_offset_log_and_commit_log(transfer: Transfer, when: str) -> None:
     with transfer.run(at=(1, when)) as first:
         await transfer.stands(first)
         first.kill()

@@ -56,7 +56,7 @@ def published(cluster: Cluster) -> queue.Published:
     return asyncio.run(prepare())
 
 
-def test_the_flights_go_through(cluster: Cluster, published: queue.Published, tmp_path: Path) -> None:
+def test_flights_pass_the_pipeline(cluster: Cluster, published: queue.Published, tmp_path: Path) -> None:
     folder = tmp_path / "pipeline"
     ran = finished(command(cluster.address, folder, "--from-beginning", "--json"), 2 * START_SECONDS)
     assert ran.returncode == 0, ran.stderr
@@ -141,7 +141,7 @@ def _put(store: Any, stream: str, rows: list[tuple[bytes, bytes]]) -> None:
         (("--records-per-trigger", "0"), "--records-per-trigger"),
     ],
 )
-def test_what_cannot_be_ends_at_once(
+def test_invalid_options_end_at_once(
     cluster: Cluster, published: queue.Published, tmp_path: Path, options: tuple[str, str], text: str
 ) -> None:
     assert published.records

@@ -8,7 +8,7 @@ pytestmark = TOUR
 ACCEPTED, REJECTED = 2, 4
 
 
-def test_what_is_released_comes_again_and_what_is_rejected_never(tour: Tour) -> None:
+def test_released_rows_are_redelivered_and_rejected_ones_never(tour: Tour) -> None:
     first, second = tour.program.value("judged")
     # Nothing of the failed run's verdicts; its locks were renewed, not acquired again.
     assert first == [[offset, 1] for offset in range(JUDGED)]
@@ -50,7 +50,7 @@ def test_invalid_json_is_rejected_with_the_reason(tour: Tour) -> None:
     ]
 
 
-def test_what_cannot_be_read_is_rejected_with_its_batch(tour: Tour) -> None:
+def test_unreadable_values_are_rejected_with_their_batch(tour: Tour) -> None:
     assert tour.program.value("taken") == sorted(GOOD)
     assert {offset for offset, state in tour.rejected.items() if state == REJECTED} == set(
         range(1, len(JSON))

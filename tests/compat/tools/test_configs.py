@@ -21,7 +21,7 @@ def alter(tools: Tools, *arguments: str) -> list[str]:
     return tools("kafka-configs", "--alter", *arguments).lines
 
 
-def test_of_a_topic(tools: Tools) -> None:
+def test_topic_configs_are_set_and_deleted(tools: Tools) -> None:
     topic = tools.topic()
     entity = ("--entity-type", "topics", "--entity-name", topic)
     done = alter(tools, *entity, "--add-config", "max.message.bytes=20000,retention.bytes=7")
@@ -39,7 +39,7 @@ def test_of_a_topic(tools: Tools) -> None:
     assert "InvalidConfigurationException: Unknown topic config name: nonsense\n" in refused.err
 
 
-def test_of_a_group(tools: Tools) -> None:
+def test_group_configs_are_set_and_deleted(tools: Tools) -> None:
     group = unique("group")
     entity = ("--entity-type", "groups", "--entity-name", group)
     done = alter(tools, *entity, "--add-config", "share.auto.offset.reset=earliest")
@@ -72,7 +72,7 @@ def node(tools: Tools) -> str:
     return head.split("(id: ")[1].split(" ")[0]
 
 
-def test_of_one_broker_and_of_all(tools: Tools, node: str) -> None:
+def test_broker_configs_are_set_for_one_and_for_all(tools: Tools, node: str) -> None:
     entity = ("--entity-type", "brokers", "--entity-name", node)
     done = alter(tools, *entity, "--add-config", "message.max.bytes=2000000")
     assert done == [f"Completed updating config for broker {node}."]

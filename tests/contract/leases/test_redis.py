@@ -148,7 +148,7 @@ async def test_an_expired_unclaimed_lease_can_be_renewed(stage: Stage) -> None:
     assert state(await stage.store.claim(A, "2/1", 60.0)) == ("1/1", 1)
 
 
-async def test_a_removed_lease_is_forgotten_with_its_epoch(stage: Stage) -> None:
+async def test_removed_lease_loses_its_epoch(stage: Stage) -> None:
     for _ in range(2):
         assert (await stage.store.claim(A, "1/1", 10.0)).epoch == 1
         await stage.store.remove(A)

@@ -128,7 +128,7 @@ async def test_reading_begins_with_the_batch_that_contains_the_offset(
         (SIZE * 400, 400),
     ],
 )
-async def test_reading_stops_at_the_limit_but_gives_one_batch(
+async def test_read_stops_at_the_limit_but_returns_one_batch(
     stores: Stores, max_bytes: int, count: int
 ) -> None:
     await stores.filled(600)
@@ -150,7 +150,7 @@ async def test_append_requires_a_lease(stores: Stores) -> None:
     assert await stores.records.bounds(NAME) == Bounds(0, 0)
 
 
-async def test_a_past_owner_is_fenced(stores: Stores) -> None:
+async def test_former_owner_is_fenced(stores: Stores) -> None:
     earlier = await stores.filled(1)
     later = await stores.owned("1/2")
     with pytest.raises(LogFenced):
@@ -215,7 +215,7 @@ async def test_empty_trimmed_log_keeps_its_end(stores: Stores) -> None:
     assert await stores.records.bounds(NAME) == Bounds(9, 12)
 
 
-async def test_a_row_below_the_log_start_is_not_shown(stores: Stores) -> None:
+async def test_row_below_the_log_start_is_hidden(stores: Stores) -> None:
     epoch = await stores.filled(2)
     await stores.records.trim(NAME, epoch, 6)
     await stores.records.append(NAME, epoch, [stored(6)], [Segment(0, 6, 1, 1)])

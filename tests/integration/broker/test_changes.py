@@ -62,7 +62,7 @@ async def consuming(client: Client, group_id: str, *topics: str) -> AsyncIterato
     call.cancel()
 
 
-async def test_a_topic_is_deleted_while_it_is_consumed(client: Client, cluster: Cluster) -> None:
+async def test_topic_deleted_during_consumption_ends_its_records(client: Client, cluster: Cluster) -> None:
     (doomed, doomed_id), (kept, _) = await client.create(2), await client.create()
     group_id = await client.group()
     for partition in (0, 1):

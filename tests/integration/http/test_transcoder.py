@@ -88,7 +88,7 @@ def curl(address: str, *words: str) -> tuple[int, Any]:
 
 
 @needs_envoy
-def test_the_documented_lines(address: str) -> None:
+def test_documented_commands_work(address: str) -> None:
     (example,) = _EXAMPLE.findall((ROOT / "docs" / "grpc.md").read_text())
     script = ["bash", "-euo", "pipefail", "-c", example.replace(_DOCUMENTED, address)]
     done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=SECONDS)

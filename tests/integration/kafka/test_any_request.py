@@ -80,7 +80,7 @@ async def _values(cluster: Cluster) -> Values:
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_whatever_is_asked_is_answered(harness: Harness, api: Any, data: st.DataObject) -> None:
+def test_every_request_gets_a_response(harness: Harness, api: Any, data: st.DataObject) -> None:
     version = data.draw(st.integers(*api.versions))
     request = data.draw(requests(api.key, version, harness.values))
     if hasattr(request, "max_wait_ms"):

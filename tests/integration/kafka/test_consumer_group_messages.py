@@ -36,7 +36,7 @@ async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_joining_in_every_version(kafka: KafkaClient, version: int) -> None:
+async def test_join_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
     refused = await kafka.ask(JOIN, version, **joining(group, "absent"))
     assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
@@ -53,7 +53,7 @@ async def test_joining_in_every_version(kafka: KafkaClient, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_syncing_in_every_version(kafka: KafkaClient, version: int) -> None:
+async def test_sync_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
     place = await joined(kafka, group, 9)
     part_of_it = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
@@ -81,7 +81,7 @@ async def test_heartbeats_in_every_version(kafka: KafkaClient, version: int) -> 
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_leaving_in_every_version(kafka: KafkaClient, version: int) -> None:
+async def test_leave_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
     place = await joined(kafka, group, 9)
 
@@ -99,7 +99,7 @@ async def test_leaving_in_every_version(kafka: KafkaClient, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_committing_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
+async def test_commit_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
     topic, topic_id = await harness.client.create()
     group = unique("consumers")
     rows = [
@@ -122,7 +122,7 @@ async def test_committing_in_every_version(harness: Harness, kafka: KafkaClient,
     assert [(one.committed_offset, one.metadata) for one in found.partitions] == [(7, "why")]
 
 
-async def test_a_member_of_another_generation_commits_nothing(harness: Harness, kafka: KafkaClient) -> None:
+async def test_member_of_another_generation_cannot_commit(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     group = unique("consumers")
     place = await joined(kafka, group, 9)
@@ -134,7 +134,7 @@ async def test_a_member_of_another_generation_commits_nothing(harness: Harness, 
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-async def test_nothing_is_committed(kafka: KafkaClient, version: int) -> None:
+async def test_fetch_without_commits_returns_no_offset(kafka: KafkaClient, version: int) -> None:
     if version < 8:
         topic = part(FETCH, "OffsetFetchRequestTopic", name="any", partition_indexes=[0, 7])
         found = await kafka.ask(FETCH, version, group_id="any", topics=[topic])
@@ -163,7 +163,7 @@ async def test_offsets_of_an_old_request_fail_in_their_partitions(kafka: KafkaCl
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_describing_in_every_version(kafka: KafkaClient, version: int) -> None:
+async def test_describe_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
     place = await joined(kafka, group, 9)
     sync = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
@@ -203,9 +203,7 @@ async def test_a_group_with_members_is_not_deleted(harness: Harness, kafka: Kafk
     )
 
 
-async def test_offsets_of_partitions_that_are_not_there_are_not_forgotten(
-    harness: Harness, kafka: KafkaClient
-) -> None:
+async def test_delete_offsets_of_unknown_partitions_is_rejected(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     group = unique("consumers")
     row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
@@ -219,7 +217,7 @@ async def test_offsets_of_partitions_that_are_not_there_are_not_forgotten(
     assert gone.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_a_member_that_goes_away_while_it_waits_keeps_nobody_waiting(harness: Harness) -> None:
+async def test_member_that_disconnects_while_joining_delays_no_other(harness: Harness) -> None:
     group = unique("consumers")
     async with harness.connect() as one, harness.connect() as other:
         place = await joined(one, group, 3)
@@ -238,7 +236,7 @@ async def test_a_member_that_goes_away_while_it_waits_keeps_nobody_waiting(harne
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_heartbeats_of_the_new_protocol_are_refused(kafka: KafkaClient, version: int) -> None:
+async def test_heartbeats_of_the_new_protocol_are_rejected(kafka: KafkaClient, version: int) -> None:
     fields = {"group_id": "any", "member_id": "me", "member_epoch": 0}
     answer = await kafka.ask(CONSUMER_GROUP_HEARTBEAT, version, **fields)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION

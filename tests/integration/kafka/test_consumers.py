@@ -16,7 +16,7 @@ from tests.support.kafka_state import fold, read_record
 
 
 @pytest.mark.parametrize("consume", CONSUMERS)
-async def test_an_assigned_partition(harness: Harness, consume: Consume) -> None:
+async def test_assigned_partition_is_read(harness: Harness, consume: Consume) -> None:
     at = await harness.readable(records=3, partitions=2)
     await harness.client.publish(at.topic, map(str, range(1000)), partition=1)
     few = await asyncio.to_thread(consume, harness.address, at.topic, 0, 3)
@@ -28,7 +28,7 @@ async def test_an_assigned_partition(harness: Harness, consume: Consume) -> None
 
 
 @pytest.mark.parametrize("consume", CONSUMERS)
-async def test_the_log_of_share_state(harness: Harness, consume: Consume) -> None:
+async def test_share_state_log_is_read(harness: Harness, consume: Consume) -> None:
     at = await harness.readable(records=2)
     held = await harness.client.acquire_all(at.group, at.topic, 2, "another")
     await harness.client.acknowledge(at.group, "another", held[1:])

@@ -64,7 +64,7 @@ async def records_of(kafka: KafkaClient, group: str, version: int = 18) -> list[
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
-async def test_what_is_read_folds_to_what_is_committed(
+async def test_topic_replays_to_the_committed_offsets(
     kafka: KafkaClient, harness: Harness, version: int
 ) -> None:
     group, (kept, kept_id), (gone, _) = (
@@ -95,7 +95,7 @@ async def test_a_fetch_waits_for_the_next_commit(kafka: KafkaClient, harness: Ha
     assert answer.records
 
 
-async def test_offsets_and_where_it_ends(kafka: KafkaClient, harness: Harness) -> None:
+async def test_list_offsets_returns_its_start_and_end(kafka: KafkaClient, harness: Harness) -> None:
     group, (topic, _) = unique("consumers"), await harness.client.create()
     await commit(kafka, group, topic, 7)
     shard, (record,) = shard_of(group, SHARDS), await records_of(kafka, group)
@@ -113,7 +113,7 @@ async def test_offsets_and_where_it_ends(kafka: KafkaClient, harness: Harness) -
 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
-async def test_who_reads_an_internal_topic_commits_how_far(kafka: KafkaClient, name: str) -> None:
+async def test_reader_of_an_internal_topic_may_commit_its_position(kafka: KafkaClient, name: str) -> None:
     group = unique("consumers")
     await commit(kafka, group, name, 7)
     asked = part(OFFSET_FETCH, "OffsetFetchRequestGroup", group_id=group, topics=None)
@@ -126,7 +126,7 @@ async def test_who_reads_an_internal_topic_commits_how_far(kafka: KafkaClient, n
     )
 
 
-async def test_its_settings_are_kafkas(kafka: KafkaClient) -> None:
+async def test_configs_are_kafkas(kafka: KafkaClient) -> None:
     names = ["cleanup.policy", "compression.type", "segment.bytes"]
     asked = part(
         DESCRIBE_CONFIGS,
@@ -224,7 +224,7 @@ def with_aiokafka(address: str, commits: Callable[[], None]) -> Place:
 
 
 @pytest.mark.parametrize("consume", [with_librdkafka, with_kafka_python, with_aiokafka])
-async def test_consumers_get_past_what_is_not_shown(
+async def test_consumers_skip_hidden_records(
     small: Harness, consume: Callable[[str, Callable[[], None]], Place]
 ) -> None:
     loop = asyncio.get_running_loop()

@@ -64,7 +64,7 @@ async def coordinator(client: KafkaClient, group: str) -> int:
     return int(found.node_id)
 
 
-async def test_partitions_are_spread_and_all_say_the_same(
+async def test_partitions_are_spread_and_all_brokers_agree(
     harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
     topic, _ = await harness.client.create(24)
@@ -73,7 +73,7 @@ async def test_partitions_are_spread_and_all_say_the_same(
     assert set(seen[0].values()) == {*NODES}
 
 
-async def test_a_fetch_at_the_wrong_broker_is_sent_on(
+async def test_fetch_at_the_wrong_broker_names_the_leader(
     harness: Harness, clients: dict[int, KafkaClient], brokers: Cluster
 ) -> None:
     at = await harness.readable(records=3)
@@ -121,7 +121,7 @@ async def test_one_session_at_each_broker(harness: Harness, clients: dict[int, K
         assert opened.node_endpoints == []
 
 
-async def test_groups_are_asked_for_at_their_coordinator(
+async def test_groups_are_served_by_their_coordinator(
     harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
     at = await harness.readable(records=0)
@@ -170,7 +170,7 @@ async def test_a_disconnect_releases_at_every_leader(
     assert await acquire(clients[leader], at, unique("next")) == [(0, 1, 2)]
 
 
-async def test_the_topic_of_group_coordinators_shows_who_they_are(clients: dict[int, KafkaClient]) -> None:
+async def test_offsets_topic_leaders_are_the_group_coordinators(clients: dict[int, KafkaClient]) -> None:
     shown = await leaders(clients[1], OFFSETS_TOPIC)
     for group in (unique("group") for _ in range(10)):
         assert shown[shard_of(group, len(shown))] == await coordinator(clients[1], group)

@@ -43,7 +43,7 @@ async def off(without_share: Cluster) -> AsyncIterator[KafkaClient]:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_share_keys_are_not_offered(off: KafkaClient, version: int) -> None:
+async def test_share_api_keys_are_not_advertised(off: KafkaClient, version: int) -> None:
     software = {"client_software_name": "test", "client_software_version": "1"} if version >= 3 else {}
     answer = await off.ask(18, version, **software)
     keys = {one.api_key for one in answer.api_keys}
@@ -65,7 +65,7 @@ OFF: list[tuple[int, int, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("key", "version", "fields", "answers"), OFF)
-async def test_who_asks_all_the_same_is_told_that_it_is_not_supported(
+async def test_share_requests_are_rejected_as_unsupported(
     off: KafkaClient, key: int, version: int, fields: dict[str, Any], answers: str
 ) -> None:
     answer = await off.ask(key, version, **fields)
@@ -73,7 +73,7 @@ async def test_who_asks_all_the_same_is_told_that_it_is_not_supported(
     assert [one.error_code for one in refused] == [ErrorCode.UNSUPPORTED_VERSION]
 
 
-async def test_librdkafka_is_told_of_the_heartbeat_that_it_waits_for(off: KafkaClient) -> None:
+async def test_librdkafka_receives_the_heartbeat_key_it_requires(off: KafkaClient) -> None:
     for name, advertised in (
         ("librdkafka", {76}),
         ("confluent-kafka-python", {76}),
@@ -83,7 +83,7 @@ async def test_librdkafka_is_told_of_the_heartbeat_that_it_waits_for(off: KafkaC
         assert {one.api_key for one in answer.api_keys}.intersection(SHARE_KEYS) == advertised
 
 
-async def test_librdkafkas_share_consumer_hears_at_once_that_it_cannot_join(without_share: Cluster) -> None:
+async def test_librdkafkas_share_consumer_fails_to_join_at_once(without_share: Cluster) -> None:
     consumer = ShareConsumer({"bootstrap.servers": without_share.kafka, "group.id": unique("group")})
     try:
         consumer.subscribe([unique("topic")])

@@ -90,7 +90,7 @@ async def test_commands_fail_at_once_while_redis_is_unavailable(proxy: FaultProx
     assert await link.call("PING", timeout=5.0) == b"PONG"
 
 
-async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_silent_server_breaks_the_connection(proxy: FaultProxy, link: RedisLink) -> None:
     proxy.black_hole()
     with pytest.raises(RedisOutcomeUnknown):
         await link.send("PING")
@@ -100,7 +100,7 @@ async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink)
     assert await link.call("PING", timeout=5.0) == b"PONG"
 
 
-async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: FaultProxy) -> None:
+async def test_slow_but_steady_replies_do_not_break_it(patient: RedisLink, proxy: FaultProxy) -> None:
     connection = patient._connection
     assert connection is not None
     first, second = patient.send("PING"), patient.send("BLPOP", "list", "0")
@@ -118,7 +118,7 @@ async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: F
     await other.close()
 
 
-async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
+async def test_idle_link_stays_open(link: RedisLink) -> None:
     connection = link._connection
     assert connection is not None
     await link.send("PING")
@@ -127,7 +127,7 @@ async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
     assert await link.send("PING") == b"PONG"
 
 
-async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patient: RedisLink) -> None:
+async def test_idle_time_before_a_command_does_not_count(proxy: FaultProxy, patient: RedisLink) -> None:
     connection = patient._connection
     assert connection is not None
     await patient.send("PING")

@@ -103,7 +103,7 @@ async def test_the_sentinel_that_responded_is_queried_first(servers: Monitored) 
         assert sentinels._order[0].port == port
 
 
-async def test_sentinels_that_know_no_such_name(servers: Monitored) -> None:
+async def test_sentinels_without_the_name_are_reported(servers: Monitored) -> None:
     with pytest.raises(RedisPrimaryUnknown, match="has a primary 'other': use the name"):
         await connect(servers.url.replace(NAME, "other"), timeout=30.0)
 
@@ -114,12 +114,12 @@ async def test_an_unreachable_sentinel_may_have_the_name(servers: Monitored) -> 
         await connect(url, timeout=3.0)
 
 
-async def test_unreachable_sentinels() -> None:
+async def test_unreachable_sentinels_are_reported() -> None:
     with pytest.raises(RedisUnavailable, match="no sentinel has the address of the primary"):
         await connect(f"redis+sentinel://:hush@127.0.0.1:{free_port()}/{NAME}", timeout=0.5)
 
 
-async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Monitored) -> None:
+async def test_server_and_sentinel_are_not_interchangeable(servers: Monitored) -> None:
     with pytest.raises(RedisUnavailable, match="it is no sentinel"):
         await connect(f"redis+sentinel://127.0.0.1:{servers.servers[0].port}/{NAME}", timeout=3.0)
     with pytest.raises(
@@ -128,7 +128,7 @@ async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Monitor
         await connect(servers.sentinels[0].url, timeout=10.0)
 
 
-async def test_a_login_that_sentinels_do_not_know_is_no_hindrance(servers: Monitored) -> None:
+async def test_credentials_unknown_to_sentinels_are_ignored(servers: Monitored) -> None:
     sentinels = Sentinels(SentinelUrl.parse(servers.url.replace("://", "://me:hush@")))
     assert (await resolved(sentinels)).user == "me"
 
@@ -143,7 +143,7 @@ class Places:
         return self._targets.pop(0) if len(self._targets) > 1 else self._targets[0]
 
 
-async def test_a_replica_is_left_for_the_primary(servers: Monitored) -> None:
+async def test_link_leaves_a_replica_for_the_primary(servers: Monitored) -> None:
     until(servers.is_healthy, 90.0)
     primary = servers.primary()
     [replica] = [server for server in servers.servers if server is not primary]

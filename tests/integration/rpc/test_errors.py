@@ -70,7 +70,7 @@ async def test_refusal_ends_a_stream(stub: Any) -> None:
     assert error.metadata == REFUSAL.metadata
 
 
-async def test_unexpected_failure_shows_nothing_of_the_server(address: str) -> None:
+async def test_unexpected_failure_reveals_no_internals(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         error = await caught(stub.ListOffsets(pb.ListOffsetsRequest(), timeout=5))
@@ -86,7 +86,7 @@ async def test_a_slow_server_returns_its_own_timeout_error(address: str) -> None
     assert "may or may not have been executed" in error.message
 
 
-async def test_status_and_details_are_those_of_the_table(address: str) -> None:
+async def test_status_and_details_match_the_table(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await pb_grpc.SharePartitionLeaderServiceStub(channel).Produce(pb.ProduceRequest())

@@ -44,7 +44,7 @@ async def test_a_used_port_is_reported_in_one_sentence(address: str) -> None:
     assert failure.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_health_and_reflection_know_the_service(address: str) -> None:
+async def test_health_and_reflection_list_the_service(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", SERVICE):

@@ -130,7 +130,7 @@ def test_unusable_tls_files_are_named(
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_certificates_of_clients_need_an_authority() -> None:
+def test_client_certificates_require_an_authority() -> None:
     config = BrokerConfig.parse(["ssl.client.auth=required"])
     with pytest.raises(KafkaError, match="needs --tls-ca: the authority"):
         parse_tls(Path("broker.crt"), Path("broker.key"), None, None, config)

@@ -24,7 +24,7 @@ async def test_acknowledgement_commit_callback_successful_acknowledgement(harnes
     ]
 
 
-async def test_acknowledgement_commit_callback_successful_acknowledgement_on_commit_sync(
+async def test_acknowledgement_commit_callback_success_on_commit_sync(
     harness: Harness,
 ) -> None:
     outcomes: list[AcknowledgementOutcome] = []

@@ -186,7 +186,7 @@ async def test_related_spans_are_linked(collected: Traced) -> None:
     assert {span.attributes["messaging.kafka.offset"] for span in rejected} == {0, 1, 2}
 
 
-async def test_a_caller_has_its_calls_in_its_trace(collected: Traced) -> None:
+async def test_callers_trace_contains_its_calls(collected: Traced) -> None:
     mine = TraceContext(int(uuid4()), 7)
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create()
@@ -237,7 +237,7 @@ async def test_trace_continues_after_the_producer_timed_out(collected: Traced) -
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-async def test_kafka_clients_join(collected: Traced, codec: str) -> None:
+async def test_kafka_clients_continue_the_trace(collected: Traced, codec: str) -> None:
     mine = TraceContext(int(uuid4()), 7)
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create()

@@ -63,7 +63,7 @@ async def test_two_clusters_in_one_redis(redis: Server, start: Start) -> None:
     assert not nothing.records
 
 
-async def test_a_gateway_of_another_cluster_id_is_not_ready(redis: Server, start: Start) -> None:
+async def test_gateway_with_another_cluster_id_is_not_ready(redis: Server, start: Start) -> None:
     await start(of_cluster("right", redis=redis.url))
     lost = await start(
         of_cluster("wrong", redis=redis.url, roles=frozenset({"gateway"}), metrics="127.0.0.1:0")

@@ -65,7 +65,7 @@ def entries(shard: Shard, key: SharePartitionKey) -> list[Entry]:
 
 @settings(deadline=None)
 @given(rules, histories, st.booleans(), st.randoms(use_true_random=False))
-def test_log_and_answer_agree(
+def test_log_and_state_agree(
     rules: CheckpointRules, history: list[tuple[Command, float]], trim: bool, random: st.DataObject
 ) -> None:
     shard = lived(rules, history)
@@ -79,7 +79,7 @@ def test_log_and_answer_agree(
 
 @settings(deadline=None)
 @given(rules, histories, st.data())
-def test_an_answer_that_was_changed_is_found(
+def test_changed_state_is_found(
     rules: CheckpointRules, history: list[tuple[Command, float]], data: st.DataObject
 ) -> None:
     shard = lived(rules, history)

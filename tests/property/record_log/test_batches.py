@@ -37,7 +37,7 @@ def assigned(data: bytes, limit: int = LIMIT) -> list[bytes] | ErrorCode:
 
 
 @given(requests)
-def test_a_request_is_cut_where_its_batches_meet(request: list[bytes]) -> None:
+def test_request_is_split_at_batch_boundaries(request: list[bytes]) -> None:
     data = b"".join(request)
     headers = parse_headers(data, LIMIT)
     assert [header.size for header in headers] == [len(part) for part in request]
@@ -54,7 +54,7 @@ def test_random_bytes_are_rejected(data: bytes) -> None:
 
 
 @given(requests, st.data())
-def test_a_truncated_request_is_refused(request: list[bytes], draw: st.DataObject) -> None:
+def test_truncated_request_is_rejected(request: list[bytes], draw: st.DataObject) -> None:
     data = b"".join(request)
     boundaries = {sum(len(part) for part in request[:i]) for i in range(1, len(request))}
     end = draw.draw(st.integers(0, len(data) - 1))
@@ -76,6 +76,6 @@ def test_changed_byte_is_rejected_or_harmless(request: list[bytes], draw: st.Dat
 
 
 @given(batches, st.integers(0, 2000))
-def test_the_limit_decides_by_the_size_of_the_batch(data: bytes, limit: int) -> None:
+def test_limit_applies_to_the_batch_size(data: bytes, limit: int) -> None:
     refused = assigned(data, limit) is ErrorCode.MESSAGE_TOO_LARGE
     assert refused == (len(data) > limit)

@@ -61,11 +61,11 @@ def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list
     ]
 
 
-async def test_without_waiting_for_the_write_accepted_records_come_again(harness: Harness) -> None:
+async def test_without_waiting_for_the_write_accepted_records_return(harness: Harness) -> None:
     await fails_without((Locks, "expire", every_lock), what_is_being_accepted_does_not_come_again, harness)
 
 
-async def test_without_a_roll_back_they_never_come_again(harness: Harness) -> None:
+async def test_without_a_roll_back_records_are_never_redelivered(harness: Harness) -> None:
     def forget(*_: object) -> list[float]:
         return []
 

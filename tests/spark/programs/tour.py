@@ -214,9 +214,9 @@ def readme(number: int, *names: tuple[str, str]) -> dict[str, Any]:
     for name, ours in names:
         assert name in example
         example = example.replace(name, ours)
-    names: dict[str, Any] = {}
-    exec(example, names)
-    return names
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    return scope
 
 
 def show_the_readme() -> None:

@@ -102,7 +102,7 @@ class Naive:
 
 
 @given(STEPS)
-def test_sessions_behave_like_the_naive_ones(steps: list[tuple[Any, ...]]) -> None:
+def test_sessions_equal_the_naive_model(steps: list[tuple[Any, ...]]) -> None:
     cache, naive = SessionCache(LIMIT, "gateway"), Naive()
     for step in steps:
         play(cache, naive, *step)

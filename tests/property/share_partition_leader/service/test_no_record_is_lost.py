@@ -233,7 +233,7 @@ _EVENTS = st.one_of(
 
 @given(st.lists(_EVENTS, min_size=15, max_size=60))
 @settings(deadline=None, max_examples=scaled(60))
-def test_no_record_is_lost_and_none_comes_again(events: list[Step]) -> None:
+def test_no_record_is_lost_or_redelivered_once_finished(events: list[Step]) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner, capture_logs():
         runner.run(_play(events))
 

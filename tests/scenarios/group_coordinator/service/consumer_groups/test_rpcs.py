@@ -91,7 +91,7 @@ async def test_each_leaving_member_has_its_own_error(broker: Broker) -> None:
     ]
 
 
-async def test_heartbeat_of_a_stranger_is_rejected(broker: Broker) -> None:
+async def test_heartbeat_of_an_unknown_member_is_rejected(broker: Broker) -> None:
     joined = await join(broker)
     await sync(broker, joined.member_id, 1)
     beat = pb.HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=1)

@@ -24,7 +24,7 @@ async def described(broker: Broker, group: str = "g") -> pb.ShareGroupDescribeRe
     return found
 
 
-async def test_lag_counts_what_is_not_finished(cluster: Cluster, broker: Broker) -> None:
+async def test_lag_counts_unfinished_records(cluster: Cluster, broker: Broker) -> None:
     topic_id = await broker.create("a", 3)
     await broker.beat("m", 0, "a")
     key = SharePartitionKey("g", topic_id, 0)

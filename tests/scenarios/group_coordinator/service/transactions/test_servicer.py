@@ -41,7 +41,7 @@ async def test_partitions_can_be_verified(cluster: Cluster) -> None:
         assert await refusal(process.add((producer[0], 9), 0, verify=True)) is ErrorCode.PRODUCER_FENCED
 
 
-async def test_a_new_producer_has_the_open_transaction_aborted(cluster: Cluster) -> None:
+async def test_new_producer_aborts_the_open_transaction(cluster: Cluster) -> None:
     async with running(cluster) as process:
         zombie = await process.init()
         await process.add(zombie, 0)

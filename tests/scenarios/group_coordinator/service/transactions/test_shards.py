@@ -29,7 +29,7 @@ async def test_producer_ids_are_unique(cluster: Cluster) -> None:
     assert {epoch for _, epoch in given} == {0}
 
 
-async def test_no_shard_no_producer_id(cluster: Cluster) -> None:
+async def test_without_a_shard_there_is_no_producer_id(cluster: Cluster) -> None:
     process = Process(cluster)
     request = pb.InitProducerIdRequest()
     assert await refusal(process.coordinator.InitProducerId(request, CONTEXT)) is ErrorCode.NOT_COORDINATOR
