@@ -20,6 +20,9 @@ ROOTS: Final = {
 LAYERS: Final = ("unit", "property", "contract", "integration", "scenarios")
 """Test folders that may hold the mirror: the test of a rule is pure, that of a shell may use real parts."""
 
+SPARK: Final = "spark"
+"""The test folder for modules that need Spark; the Spark source has its tests at the top of it."""
+
 PENDING: Final = Path(__file__).with_name("modules_without_tests.txt")
 """Modules whose tests still stand elsewhere. The list may only become shorter."""
 
@@ -35,7 +38,8 @@ def homes(module: str) -> list[Path]:
     """The paths at which the test module of a product module may be."""
     root = next(root for root in ROOTS if module.startswith(root))
     folder, _, file = (ROOTS[root] + module.removeprefix(root)).rpartition("/")
-    return [ROOT / "tests" / layer / folder / f"test_{file}" for layer in LAYERS]
+    in_spark = ROOT / "tests" / SPARK / folder.removeprefix(SPARK).removeprefix("/") / f"test_{file}"
+    return [*(ROOT / "tests" / layer / folder / f"test_{file}" for layer in LAYERS), in_spark]
 
 
 def modules_with_logic() -> list[str]:

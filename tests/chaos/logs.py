@@ -11,7 +11,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from sharebroker_server.leases import names
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from tests.chaos.history import History, LogRead
 from tests.chaos.ports import Deployed

@@ -29,7 +29,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Reply,
     Write,
 )
-from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.service.servicer import Host, make_host
 from sharebroker_server.stream_log.port import StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
@@ -93,11 +93,11 @@ def write(first: int, last: int, start: int = -1, key: SharePartitionKey = KEY) 
 async def test_hand_over_keeps_acknowledged_writes(store: Store) -> None:
     first = Process(store, 1)
     shard = await first.start()
-    await shard.write(Initialize(KEY, 1, 0), timeout=5)
-    await asyncio.gather(*(shard.write(write(2 * n, 2 * n), timeout=5) for n in range(50)))
+    await shard.submit(Initialize(KEY, 1, 0))
+    await asyncio.gather(*(shard.submit(write(2 * n, 2 * n)) for n in range(50)))
     await first.holder.stop()
     second = Process(store, 2)
-    reply = await (await second.start()).write(Read(KEY, 1), timeout=5)
+    reply = await (await second.start()).submit(Read(KEY, 1))
     assert isinstance(reply, ReadReply)
     assert [batch.first for batch in reply.state_batches] == [2 * n for n in range(50)]
     await second.holder.stop()
@@ -106,12 +106,12 @@ async def test_hand_over_keeps_acknowledged_writes(store: Store) -> None:
 async def test_former_owner_is_fenced_by_the_log(store: Store) -> None:
     first = Process(store, 1)
     shard = await first.start()
-    await shard.write(Initialize(KEY, 1, 0), timeout=5)
+    await shard.submit(Initialize(KEY, 1, 0))
     # what a process that was frozen for too long has not read
     await store.leases.release("share-coordinator:0", "1/1")
     await store.leases.claim("share-coordinator:0", "2/1", 30.0)
     with pytest.raises(KafkaError) as refused:
-        await shard.write(write(0, 9), timeout=5)
+        await shard.submit(write(0, 9))
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
     assert shard.state is ShardState.CLOSED
     await first.holder.stop()
@@ -120,13 +120,13 @@ async def test_former_owner_is_fenced_by_the_log(store: Store) -> None:
 async def test_replaced_records_leave_the_log(store: Store) -> None:
     process = Process(store, 1, trim_records=10)
     shard = await process.start()
-    await shard.write(Initialize(KEY, 1, 0), timeout=5)
+    await shard.submit(Initialize(KEY, 1, 0))
     for n in range(100):
-        await shard.write(write(10 * n, 10 * n + 9, start=10 * n), timeout=5)
+        await shard.submit(write(10 * n, 10 * n + 9, start=10 * n))
     assert len(await store.log.read("share-coordinator:0", 0, 1000)) < 25
     await process.holder.stop()
     later = Process(store, 2)
-    reply = await (await later.start()).write(Read(KEY, 1), timeout=5)
+    reply = await (await later.start()).submit(Read(KEY, 1))
     assert reply == ReadReply(1, 990, (StateBatch(990, 999, 2, 1),))
     await later.holder.stop()
 
@@ -134,16 +134,16 @@ async def test_replaced_records_leave_the_log(store: Store) -> None:
 async def test_deleted_log_keeps_only_its_end(store: Store) -> None:
     process = Process(store, 1, trim_records=1)
     shard = await process.start()
-    await shard.write(Initialize(KEY, 1, 0), timeout=5)
-    await shard.write(write(4, 4), timeout=5)
-    await shard.write(Delete(KEY), timeout=5)
+    await shard.submit(Initialize(KEY, 1, 0))
+    await shard.submit(write(4, 4))
+    await shard.submit(Delete(KEY))
     await process.holder.stop()
     assert await store.log.read("share-coordinator:0", 0, 1000) == []
     later = Process(store, 2)
     shard = await later.start()
-    await shard.write(Initialize(KEY, 1, 7), timeout=5)
-    assert await shard.write(Read(KEY, 0), timeout=5) == ReadReply(1, 7, ())
-    inspection = await shard.write(Inspect(KEY), timeout=5)
+    await shard.submit(Initialize(KEY, 1, 7))
+    assert await shard.submit(Read(KEY, 0)) == ReadReply(1, 7, ())
+    inspection = await shard.submit(Inspect(KEY))
     assert isinstance(inspection, Inspection)
     assert inspection.last_position == 5  # behind a checkpoint, a delta and two tombstones that were trimmed
     await later.holder.stop()

@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from sharebroker_server.broker.commands.serve import serve
 from sharebroker_server.broker.observability import LIVE, READY, STARTED
-from sharebroker_server.broker.settings import parse_config
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.grpc.keda_scaler import Trigger, trigger_of
 from sharebroker_server.pipeline.command import app as pipeline
 from tests.deploy.chart import CASES, Manifest, golden, manifests, pods
@@ -96,7 +96,7 @@ def test_serve_accepts_the_rendered_options(case: str) -> None:
         properties = [
             argument.removeprefix("--set=") for argument in arguments if argument.startswith("--set=")
         ]
-        config = parse_config([one.replace("$(POD_INDEX)", "1") for one in properties])
+        config = BrokerConfig.parse([one.replace("$(POD_INDEX)", "1") for one in properties])
         assert config.cluster_id in ("queues_sharebroker", "queues_queue")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
@@ -30,7 +30,7 @@ class Outcome:
     @property
     def well_or_retriable(self) -> bool:
         """Returns whether the call worked or failed with a retriable error."""
-        return self.code is ErrorCode.NONE or DESCRIPTIONS[self.code].retriable
+        return self.code is ErrorCode.NONE or self.code.retriable
 
 
 class Probes:

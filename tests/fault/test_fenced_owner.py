@@ -23,7 +23,7 @@ LOGS = (
     names.shard(names.TRANSACTIONS, 0),
     names.CATALOG,
 )
-assert {names.kind_of(log) for log in LOGS} == set(names.ROLES)
+assert {names.kind_of(log) for log in LOGS} == set(names.ROLE_BY_KIND)
 
 Append = Callable[[int, int], Awaitable[None]]
 """Writes an entry under an epoch, at this position of the log (the first is 1)."""

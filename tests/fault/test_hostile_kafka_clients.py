@@ -18,8 +18,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.kafka.call import FETCH_MEMORY
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
-from sharebroker_server.kafka_wire.message_classes import message_class
-from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.schema import api_schema, message_class
 from tests.support import kafka_client
 from tests.support.client import connected, unique
 from tests.support.kafka_client import KafkaClient, part

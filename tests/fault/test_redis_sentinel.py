@@ -9,7 +9,7 @@ import pytest
 
 from sharebroker_server.broker.commands.doctor import examine
 from sharebroker_server.broker.core.diagnosis import Level
-from sharebroker_server.broker.settings import parse_config
+from sharebroker_server.config.broker import BrokerConfig
 from tests.durability.scene import Scene, acquired, published
 from tests.support.client import connected
 from tests.testkit.brokers import Serve
@@ -49,5 +49,5 @@ async def test_acknowledged_writes_survive_the_loss_of_the_primary(tmp_path: Pat
 
 async def errors(url: str) -> list[str]:
     """Returns the errors that `sharebroker doctor` reports."""
-    findings = await examine(url, parse_config(()))
+    findings = await examine(url, BrokerConfig.parse(()))
     return [finding.what for finding in findings if finding.level is Level.ERROR]

@@ -13,7 +13,7 @@ import grpc
 import pytest
 import redis
 
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_protocol.errors import ErrorCode
 from tests.durability.scene import Scene, acquired, published, retriable
 from tests.support.client import Client, connected, refusal_of
 from tests.testkit.brokers import Serve
@@ -140,7 +140,7 @@ async def test_wait_rejects_writes_while_the_replica_is_silent(
             refused = refusal_of(silent.value)
             assert refused.retriable
             assert refused.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
-            assert DESCRIPTIONS[await _acknowledged(client, scene)].retriable
+            assert (await _acknowledged(client, scene)).retriable
         finally:
             served.second.process.send_signal(signal.SIGCONT)
         await published(client, scene.topic, "after")

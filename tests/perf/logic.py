@@ -8,17 +8,20 @@ from statistics import median
 from typing import Final
 
 from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateBatch
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Initialize, Write
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
-from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
+    Acquire,
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
+    WriteCompleted,
 )
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 
 RECORDS: Final = 500
 LOG_BATCH: Final = 100
@@ -47,22 +50,19 @@ def _median_us(step: Callable[[], None], rounds: int) -> float:
 
 def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
     """Acquires 500 records in log batches of 100, acknowledges them in runs of `run`, and completes."""
-    partition = RecordStates(SharePartitionSettings(), LoadedState(1, 1, 0))
+    partition = SharePartition(SharePartitionSettings(), LoadedState(1, 1, 0))
     request = AcquireRequest("member", RECORDS, RECORDS)
+    replies: list[object] = []
 
     def step() -> None:
-        now, first = time.time(), partition.next_fetch_offset()
+        now, first = time.time(), partition.in_flight.next_fetch_offset
         log = [(base, base + LOG_BATCH - 1) for base in range(first, first + RECORDS, LOG_BATCH)]
-        acquired = partition.acquire(request, first, log, now)
-        transitions = []
-        for piece in acquired:
+        for piece in partition.handle(Acquire(request, first, log), now).acquired:
             for begin in range(piece.first, piece.last + 1, run):
                 batch = AckBatch(begin, min(begin + run - 1, piece.last), ACCEPT, piece.token)
-                transition = partition.acknowledge("member", (batch,), now)
-                if transition is not None:
-                    transitions.append(transition)
-        partition.write(transitions)
-        partition.complete(transitions)
+                partition.handle(Acknowledge("member", (batch,), replies.append), now)
+        partition.next_write()
+        partition.handle(WriteCompleted(None), now)
 
     return step
 

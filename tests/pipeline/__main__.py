@@ -16,7 +16,7 @@ from rich.console import Console
 
 from sharebroker.aio.admin import Admin
 from sharebroker_server.flights import dataset
-from sharebroker_server.pipeline.environment import NoSparkError, find_spark
+from sharebroker_server.pipeline.spark_process import NoSparkError, find_spark
 from tests.architecture.sources import ROOT
 from tests.pipeline import queue
 from tests.pipeline.command import SPARK, command, micro_batches, tables

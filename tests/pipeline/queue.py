@@ -11,9 +11,8 @@ from sharebroker.aio.admin import Admin
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1.share_pb2 import ShareRecord
 from sharebroker_protocol.model import TopicPartition
+from sharebroker_server.flights.cluster import Publisher
 from sharebroker_server.flights.core.flight import Acknowledgement, Flight, judge
-from sharebroker_server.flights.fleet import Job
-from sharebroker_server.flights.publish import Publisher
 from tests.support.client import ACCEPT, REJECT, RELEASE, TIMEOUT, Client
 from tests.testkit.waiting import eventually
 
@@ -74,7 +73,7 @@ async def publish(client: Client, address: str, flights: Iterable[Flight], parti
                 found.reject(reason)
             yield flight
 
-    await Publisher(Job(address, "", TOPIC), dict.fromkeys(range(partitions), 0)).publish(counted())
+    await Publisher(address, TOPIC, dict.fromkeys(range(partitions), 0)).publish(counted())
     bad = broken()
     records = [
         produce.PublishRecord(value=value) if value else produce.PublishRecord() for value in bad.values()

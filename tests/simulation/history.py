@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.share_coordinator.core.records import CheckpointTombstone, ShareCheckpoint, ShareDelta
+from sharebroker_server.share_coordinator.core.state import CheckpointTombstone, ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import (

@@ -13,33 +13,31 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from sharebroker_protocol import clock
-from sharebroker_protocol.model import AckBatch, RecordState, StateBatch
+from sharebroker_protocol.model import RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.machine import Decision
 from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.group_coordinator.service.share_groups import lag
+from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.share_coordinator.core import checks, machine, recording
+from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
-from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
 from sharebroker_server.share_partition_leader import leadership
-from sharebroker_server.share_partition_leader.config import share_partition_settings
-from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, record_states
+from sharebroker_server.share_partition_leader.core import acknowledge, in_flight, share_partition
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Effects,
     Event,
     LoadedState,
     LostLock,
-    Reply,
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Locks, Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
+from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from sharebroker_server.share_partition_leader.share_partition.reading import load_state
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -88,8 +86,8 @@ def answer_before_write(self: SharePartition, event: Event, now: float) -> Effec
     return effects
 
 
-def no_roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:
-    return []
+def no_roll_back(runs: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:
+    pass
 
 
 def no_timer(self: ShareGroupPartition, deadline: float) -> None:
@@ -100,23 +98,21 @@ def no_limit(event: RecordEvent, delivery_count: int, delivery_count_limit: int)
     return AVAILABLE
 
 
-_acknowledge = ShareGroupPartition.acknowledge
+def no_holder_compare(self: SharePartition, event: Event, now: float) -> Effects:
+    if isinstance(event, Acknowledge):
+        first = event.batches[0].first
+        for lock in self.in_flight.held():
+            if lock.first <= first <= lock.last:
+                event = _without_tokens(event)._replace(member=lock.member)
+    return _handle(self, event, now)
 
 
-def no_holder_compare(
-    self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
-) -> None:
-    first = batches[0].first
-    for lock in self.core.held():
-        if lock.first <= first <= lock.last:
-            holder, batches = lock.member, [batch._replace(token=None) for batch in batches]
-    _acknowledge(self, holder, batches, reply, delay)
+def no_token_compare(self: SharePartition, event: Event, now: float) -> Effects:
+    return _handle(self, _without_tokens(event) if isinstance(event, Acknowledge) else event, now)
 
 
-def no_token_compare(
-    self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
-) -> None:
-    _acknowledge(self, holder, [batch._replace(token=None) for batch in batches], reply, delay)
+def _without_tokens(event: Acknowledge) -> Acknowledge:
+    return event._replace(batches=[batch._replace(token=None) for batch in event.batches])
 
 
 def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
@@ -124,14 +120,17 @@ def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
     return None if lease is None else lease.epoch
 
 
+_check_write = machine.check_write
+
+
 def no_epoch_check(command: Write, state: ShareState | None) -> ShareState:
-    return state or checks.check_write(command, state)
+    return state or _check_write(command, state)
 
 
 def no_leader_epoch_check(command: Write, state: ShareState | None) -> ShareState:
     if state is not None:
         command = command._replace(leader_epoch=max(command.leader_epoch, state.leader_epoch))
-    return checks.check_write(command, state)
+    return _check_write(command, state)
 
 
 def no_initialize_check(command: Initialize, state: ShareState | None) -> None:
@@ -139,7 +138,7 @@ def no_initialize_check(command: Initialize, state: ShareState | None) -> None:
 
 
 def wiping_initialize(command: Initialize, state: ShareState | None, now: float) -> ShareCheckpoint:
-    kept = recording.first_checkpoint(command, state, now)
+    kept = checkpointing.first_checkpoint(command, state, now)
     return kept._replace(start_offset=command.start_offset, state_batches=(), delivery_complete_count=-1)
 
 
@@ -199,7 +198,7 @@ def side_by_side(
     return [batch for batch in (*runs, *added) if batch.first >= start_offset]
 
 
-def every_other_number(state: ShareState, rules: recording.CheckpointRules) -> int:
+def every_other_number(state: ShareState, rules: checkpointing.CheckpointRules) -> int:
     return state.last_delta_index + 2
 
 
@@ -260,24 +259,22 @@ MUTANTS: Final = (
     ),
     Mutant(
         "a failed state write is not rolled back",
-        lambda: [_on(record_states, "roll_back", no_roll_back)],
+        lambda: [_on(share_partition, "roll_back", no_roll_back)],
     ),
     Mutant("the lock timer is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
         "the delivery limit is not enforced",
         lambda: [
             _on(module, "after_failed_delivery", no_limit)
-            for module in (acknowledge, in_flight, record_states)
+            for module in (acknowledge, in_flight, share_partition)
         ],
         (Invariant.COUNT_LIMIT,),
     ),
     Mutant(
         "an acknowledgement is accepted from any member",
-        lambda: [_on(ShareGroupPartition, "acknowledge", no_holder_compare)],
+        lambda: [_on(SharePartition, "handle", no_holder_compare)],
     ),
-    Mutant(
-        "lock tokens are not compared", lambda: [_on(ShareGroupPartition, "acknowledge", no_token_compare)]
-    ),
+    Mutant("lock tokens are not compared", lambda: [_on(SharePartition, "handle", no_token_compare)]),
     Mutant(
         "a lease never expires",
         lambda: [_on(LeaseHolder, "holds", no_lease_check), _on(LeaseHolder, "_drop_expired", no_expiry)],
@@ -301,20 +298,21 @@ MUTANTS: Final = (
         ],
     ),
     Mutant(
-        "a checkpoint contains only the last write", lambda: [_on(recording, "combine", forgetful_checkpoint)]
+        "a checkpoint contains only the last write",
+        lambda: [_on(checkpointing, "combine", forgetful_checkpoint)],
     ),
     Mutant(
         "a failed append counts as successful", lambda: [_on(SimulatedRecordStore, "append", failure_ignored)]
     ),
     Mutant(
         "a delta index is skipped",
-        lambda: [_on(recording, "_next_delta_index", every_other_number)],
+        lambda: [_on(checkpointing, "_next_delta_index", every_other_number)],
     ),
     Mutant("the lag is too high by one", lambda: [_on(lag, "_row", lag_of_the_log)]),
     Mutant("locks time out too early", lambda: [_on(Locks, "expire", hasty_locks)]),
     Mutant("locks time out too late", lambda: [_on(ShareGroupPartition, "_arm", late_timer)]),
-    Mutant("a late write decreases the start offset", lambda: [_on(recording, "_advance", as_it_came)]),
-    Mutant("a checkpoint contains an offset twice", lambda: [_on(recording, "combine", side_by_side)]),
+    Mutant("a late write decreases the start offset", lambda: [_on(checkpointing, "_advance", as_it_came)]),
+    Mutant("a checkpoint contains an offset twice", lambda: [_on(checkpointing, "combine", side_by_side)]),
     Mutant(
         "the start offset in memory differs from the log",
         lambda: [_on(machine.ShareCoordinatorMachine, "_inspect", another_start)],

@@ -18,6 +18,9 @@ from tests.architecture.sources import ROOT
 from tests.testkit.waiting import until
 
 ENVIRONMENT: Final = ROOT / ".venv-spark"
+_FOLDERS: Final = ("", "services", "libs/protocol", "libs/python_client", "libs/spark_source")
+"""Folders of this checkout that programs import from, whatever the environment has installed."""
+
 START_SECONDS: Final = 600.0
 """Spark starts slowly on a busy machine."""
 
@@ -95,7 +98,7 @@ def variables(folder: Path) -> dict[str, str]:
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": str(ENVIRONMENT / "bin" / "python"),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "services")]),
+        "PYTHONPATH": os.pathsep.join(str(ROOT / folder) for folder in _FOLDERS),
         "PYTHONUNBUFFERED": "1",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder),

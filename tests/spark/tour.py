@@ -19,6 +19,11 @@ from tests.support.client import TIMEOUT, Client, connected
 from tests.testkit.brokers import Cluster
 
 PARTITIONS, RECORDS, JUDGED = 3, 400, 12
+EVERYTHING: Final[list[Any]] = [
+    [p, offset, f"value {offset}"] for p in range(PARTITIONS) for offset in range(RECORDS)
+]
+"""Partition, offset and value of each record of the topic."""
+
 TOUR: Final = [
     needs_spark,
     pytest.mark.slow,

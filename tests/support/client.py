@@ -15,7 +15,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
@@ -47,7 +47,7 @@ class Refusal:
     @property
     def retriable(self) -> bool:
         """Whether the same call may succeed later."""
-        return DESCRIPTIONS[self.code].retriable
+        return self.code.retriable
 
 
 async def refusal(call: Awaitable[Any]) -> Refusal:
@@ -72,7 +72,7 @@ def refusal_of(failure: grpc.aio.AioRpcError) -> Refusal:
     code = ErrorCode[info.reason]
     assert info.domain == "sharebroker"
     assert info.metadata["kafka_error_code"] == str(int(code))
-    assert failure.code().name == DESCRIPTIONS[code].status
+    assert failure.code().name == code.status
     fields = tuple(violation.field for violation in bad.field_violations)
     return Refusal(code, fields, failure.details() or "")
 

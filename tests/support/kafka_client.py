@@ -9,8 +9,7 @@ from itertools import count
 from typing import Any
 
 from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
-from sharebroker_server.kafka_wire.message_classes import Message, message_class
-from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.schema import Message, api_schema, message_class
 
 TIMEOUT = 20.0
 Batch = tuple[int, int, Sequence[int]]

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.kafka_wire.generate import APIS
-from sharebroker_server.kafka_wire.message_classes import id_text, message_class
-from sharebroker_server.kafka_wire.schema import Field, Struct, api_schema
+from sharebroker_server.kafka_wire.schema import Field, Struct, api_schema, id_text, message_class
 
 VERSIONS: Final = [
     (key, version)

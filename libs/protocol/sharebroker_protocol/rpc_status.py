@@ -13,7 +13,7 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 
-from sharebroker_protocol.errors import DESCRIPTIONS, ERROR_DOMAIN, ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import ERROR_DOMAIN, ErrorCode, FieldViolation, KafkaError
 
 _DETAILS_KEY = "grpc-status-details-bin"
 _CODE_KEY = "kafka_error_code"
@@ -35,7 +35,7 @@ _FROM_STATUS = {
 
 def status_code(error: KafkaError) -> grpc.StatusCode:
     """Returns the gRPC status code of an error."""
-    code: grpc.StatusCode = grpc.StatusCode[DESCRIPTIONS[error.code].status]
+    code: grpc.StatusCode = grpc.StatusCode[error.code.status]
     return code
 
 
@@ -96,7 +96,7 @@ def _readable(code: grpc.StatusCode, text: str) -> str:
         refused = _TLS.search(text)
         why = f" over TLS: {refused.group(1)}" if refused else ""
         return f"The server at {unreachable.group(1)} cannot be reached{why}."
-    return text or DESCRIPTIONS[_FROM_STATUS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)].text
+    return text or _FROM_STATUS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR).text
 
 
 def _from_details(status: status_pb2.Status) -> KafkaError | None:

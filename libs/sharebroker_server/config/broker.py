@@ -19,8 +19,11 @@ from sharebroker_server.config.keys import (
     attribute,
     boolean,
     choice,
+    ignored,
+    int_from,
     integer,
     invalid,
+    long_from,
     parse_all,
     render,
     table,
@@ -34,28 +37,20 @@ _MINUTE: Final = 60_000
 _HOUR: Final = 60 * _MINUTE
 
 
-def _ignored(default: int, low: int) -> Any:
-    return integer(
-        default, low, INT_MAX, "Accepted for compatibility with Kafka; has no effect.", honoured=False
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """All broker properties; create with `BrokerConfig.of`, which also checks properties against
     each other.
     """
 
-    node_id: int = integer(
+    node_id: int = int_from(
         -1,
         -1,
-        INT_MAX,
         "Id of this broker, unique in the cluster; -1: assigned automatically (Kafka requires a value).",
     )
-    broker_session_timeout_ms: int = integer(
+    broker_session_timeout_ms: int = int_from(
         9000,
         1000,
-        INT_MAX,
         "Lifetime of this broker's leases. A broker that freezes or loses Redis for this long loses its "
         "partitions and shards to other brokers.",
     )
@@ -102,28 +97,23 @@ class BrokerConfig:
     num_partitions: int = integer(
         1, 1, 10_000, "Number of partitions of a topic created without one.", dynamic=True
     )
-    cluster_max_partitions: int = integer(
-        100_000,
-        1,
-        INT_MAX,
-        "Largest number of partitions of all topics together (Kafka has no limit).",
-        dynamic=True,
+    cluster_max_partitions: int = int_from(
+        100_000, 1, "Largest number of partitions of all topics together (Kafka has no limit).", dynamic=True
     )
-    message_max_bytes: int = integer(
-        1_048_588, 0, INT_MAX, "Largest record batch that a topic accepts.", dynamic=True
+    message_max_bytes: int = int_from(
+        1_048_588, 0, "Largest record batch that a topic accepts.", dynamic=True
     )
-    log_retention_ms: int = integer(
-        168 * _HOUR, -1, LONG_MAX, "Time after which records are deleted; -1: no time limit.", dynamic=True
+    log_retention_ms: int = long_from(
+        168 * _HOUR, -1, "Time after which records are deleted; -1: no time limit.", dynamic=True
     )
-    log_retention_bytes: int = integer(
+    log_retention_bytes: int = long_from(
         -1,
         -1,
-        LONG_MAX,
         "Size of a partition above which its oldest records are deleted; -1: no size limit.",
         dynamic=True,
     )
-    log_retention_check_interval_ms: int = integer(
-        5 * _MINUTE, 1, LONG_MAX, "Interval at which retention deletes records."
+    log_retention_check_interval_ms: int = long_from(
+        5 * _MINUTE, 1, "Interval at which retention deletes records."
     )
     log_message_timestamp_type: str = choice(
         "CreateTime",
@@ -131,17 +121,15 @@ class BrokerConfig:
         "Source of a record's timestamp: the producer (CreateTime) or the broker (LogAppendTime).",
         dynamic=True,
     )
-    log_message_timestamp_before_max_ms: int = integer(
+    log_message_timestamp_before_max_ms: int = long_from(
         LONG_MAX,
         0,
-        LONG_MAX,
         "Largest age of a record's timestamp when it is appended; older records are rejected.",
         dynamic=True,
     )
-    log_message_timestamp_after_max_ms: int = integer(
+    log_message_timestamp_after_max_ms: int = long_from(
         _HOUR,
         0,
-        LONG_MAX,
         "Largest distance of a record's timestamp into the future; later ones are rejected.",
         dynamic=True,
     )
@@ -151,64 +139,50 @@ class BrokerConfig:
         "Accepted for compatibility with Kafka; batches keep the producer's compression.",
         honoured=False,
     )
-    fetch_max_bytes: int = integer(
-        57_671_680, 1024, INT_MAX, "Largest number of record bytes in one fetch response."
-    )
-    connections_max_idle_ms: int = integer(
+    fetch_max_bytes: int = int_from(57_671_680, 1024, "Largest number of record bytes in one fetch response.")
+    connections_max_idle_ms: int = long_from(
         10 * _MINUTE,
         -1,
-        LONG_MAX,
         "Idle time after which a share session is evicted and its member's records are released; -1: never.",
     )
-    socket_request_max_bytes: int = integer(
-        104_857_600,
-        1,
-        INT_MAX,
-        "Largest request that a connection accepts; a larger one closes the connection.",
+    socket_request_max_bytes: int = int_from(
+        104_857_600, 1, "Largest request that a connection accepts; a larger one closes the connection."
     )
-    queued_max_request_bytes: int = integer(
+    queued_max_request_bytes: int = long_from(
         512 << 20,
         1,
-        LONG_MAX,
         "Memory budget of the requests in progress, per listener. Beyond it the Kafka listener stops "
         "reading, "
         "and the gRPC listener rejects requests.",
     )
-    grpc_max_calls: int = integer(
+    grpc_max_calls: int = int_from(
         20_000,
         1,
-        INT_MAX,
         "Largest number of concurrent gRPC calls and streams of a broker; further ones are rejected.",
     )
-    max_connections: int = integer(
-        INT_MAX,
-        0,
-        INT_MAX,
-        "Largest number of Kafka connections of a broker; also limited by its open-files limit.",
+    max_connections: int = int_from(
+        INT_MAX, 0, "Largest number of Kafka connections of a broker; also limited by its open-files limit."
     )
 
     # Group coordinator.
     offsets_topic_num_partitions: int = integer(
         50, 1, 10_000, "Number of group coordinator shards; cannot change once the cluster has data."
     )
-    offsets_commit_timeout_ms: int = integer(
-        5000, 1, INT_MAX, "Time limit of a group coordinator's write, after which the request fails."
+    offsets_commit_timeout_ms: int = int_from(
+        5000, 1, "Time limit of a group coordinator's write, after which the request fails."
     )
-    offsets_retention_minutes: int = integer(
-        7 * 24 * 60,
-        1,
-        INT_MAX,
-        "Time after which committed offsets of a consumer group without members are deleted.",
+    offsets_retention_minutes: int = int_from(
+        7 * 24 * 60, 1, "Time after which committed offsets of a consumer group without members are deleted."
     )
-    offsets_retention_check_interval_ms: int = integer(
-        10 * _MINUTE, 1, LONG_MAX, "Interval at which expired committed offsets are deleted."
+    offsets_retention_check_interval_ms: int = long_from(
+        10 * _MINUTE, 1, "Interval at which expired committed offsets are deleted."
     )
-    offset_metadata_max_bytes: int = integer(4096, 0, INT_MAX, "Largest metadata text of a committed offset.")
-    group_min_session_timeout_ms: int = integer(
-        6000, 1, INT_MAX, "Smallest session timeout that a consumer may request."
+    offset_metadata_max_bytes: int = int_from(4096, 0, "Largest metadata text of a committed offset.")
+    group_min_session_timeout_ms: int = int_from(
+        6000, 1, "Smallest session timeout that a consumer may request."
     )
-    group_max_session_timeout_ms: int = integer(
-        30 * _MINUTE, 1, INT_MAX, "Largest session timeout that a consumer may request."
+    group_max_session_timeout_ms: int = int_from(
+        30 * _MINUTE, 1, "Largest session timeout that a consumer may request."
     )
     group_initial_rebalance_delay_ms: int = integer(
         0,
@@ -216,57 +190,49 @@ class BrokerConfig:
         10 * _MINUTE,
         "Time that the first rebalance of a consumer group waits for more members (Kafka: 3000).",
     )
-    group_max_size: int = integer(
-        1000, 1, INT_MAX, "Largest number of members of a consumer group (Kafka has no limit)."
+    group_max_size: int = int_from(
+        1000, 1, "Largest number of members of a consumer group (Kafka has no limit)."
     )
     group_share_enable: bool = boolean(True, "Enable share groups (Kafka before 4.2: false).")
     group_share_assignors: str = choice("simple", ("simple",), "Assignor of share groups.")
     group_share_max_size: int = integer(
         200, 1, 1000, "Largest number of members of a share group.", dynamic=True
     )
-    group_share_max_groups: int = integer(
+    group_share_max_groups: int = int_from(
         1000,
         1,
-        INT_MAX,
         "Largest number of share groups per group coordinator shard (Kafka 4.0: per broker).",
         dynamic=True,
     )
-    group_share_session_timeout_ms: int = integer(
-        45_000,
-        1,
-        INT_MAX,
-        "Time without heartbeats after which a member of a share group is fenced.",
-        dynamic=True,
+    group_share_session_timeout_ms: int = int_from(
+        45_000, 1, "Time without heartbeats after which a member of a share group is fenced.", dynamic=True
     )
-    group_share_min_session_timeout_ms: int = integer(
-        45_000, 1, INT_MAX, "Smallest session timeout that a group may configure."
+    group_share_min_session_timeout_ms: int = int_from(
+        45_000, 1, "Smallest session timeout that a group may configure."
     )
-    group_share_max_session_timeout_ms: int = integer(
-        60_000, 1, INT_MAX, "Largest session timeout that a group may configure."
+    group_share_max_session_timeout_ms: int = int_from(
+        60_000, 1, "Largest session timeout that a group may configure."
     )
-    group_share_heartbeat_interval_ms: int = integer(
-        5000, 1, INT_MAX, "Heartbeat interval of the members of a share group.", dynamic=True
+    group_share_heartbeat_interval_ms: int = int_from(
+        5000, 1, "Heartbeat interval of the members of a share group.", dynamic=True
     )
-    group_share_min_heartbeat_interval_ms: int = integer(
-        5000, 1, INT_MAX, "Smallest heartbeat interval that a group may configure."
+    group_share_min_heartbeat_interval_ms: int = int_from(
+        5000, 1, "Smallest heartbeat interval that a group may configure."
     )
-    group_share_max_heartbeat_interval_ms: int = integer(
-        15_000, 1, INT_MAX, "Largest heartbeat interval that a group may configure."
+    group_share_max_heartbeat_interval_ms: int = int_from(
+        15_000, 1, "Largest heartbeat interval that a group may configure."
     )
-    group_share_assignment_interval_ms: int = integer(
-        0, 0, INT_MAX, "Smallest time between two assignments of a share group (Kafka: 1000).", dynamic=True
+    group_share_assignment_interval_ms: int = int_from(
+        0, 0, "Smallest time between two assignments of a share group (Kafka: 1000).", dynamic=True
     )
-    group_share_min_assignment_interval_ms: int = integer(
-        0, 0, INT_MAX, "Smallest assignment interval that a group may configure."
+    group_share_min_assignment_interval_ms: int = int_from(
+        0, 0, "Smallest assignment interval that a group may configure."
     )
-    group_share_max_assignment_interval_ms: int = integer(
-        15_000, 0, INT_MAX, "Largest assignment interval that a group may configure."
+    group_share_max_assignment_interval_ms: int = int_from(
+        15_000, 0, "Largest assignment interval that a group may configure."
     )
-    group_share_initialize_retry_interval_ms: int = integer(
-        30_000,
-        1,
-        INT_MAX,
-        "Time after which an unanswered initialisation of share-group state is sent again.",
+    group_share_initialize_retry_interval_ms: int = int_from(
+        30_000, 1, "Time after which an unanswered initialisation of share-group state is sent again."
     )
     group_share_persister_class_name: str = choice(
         f"{_PERSISTERS}DefaultStatePersister",
@@ -281,28 +247,23 @@ class BrokerConfig:
     )
 
     # Producers and transactions.
-    producer_id_expiration_ms: int = integer(
-        24 * _HOUR,
-        1,
-        INT_MAX,
-        "Time without writes after which a partition deletes a producer's state.",
-        dynamic=True,
+    producer_id_expiration_ms: int = int_from(
+        24 * _HOUR, 1, "Time without writes after which a partition deletes a producer's state.", dynamic=True
     )
     transaction_state_log_num_partitions: int = integer(
         50, 1, 10_000, "Number of transaction coordinator shards; cannot change once the cluster has data."
     )
-    transaction_max_timeout_ms: int = integer(
-        15 * _MINUTE, 1, INT_MAX, "Largest transaction timeout that a producer may request.", dynamic=True
+    transaction_max_timeout_ms: int = int_from(
+        15 * _MINUTE, 1, "Largest transaction timeout that a producer may request.", dynamic=True
     )
-    transaction_max_transactional_ids: int = integer(
+    transaction_max_transactional_ids: int = int_from(
         20_000,
         1,
-        INT_MAX,
         "Largest number of transactional ids per transaction coordinator shard (Kafka has no limit).",
         dynamic=True,
     )
-    transactional_id_expiration_ms: int = integer(
-        168 * _HOUR, 1, INT_MAX, "Time after which an unused transactional id is deleted.", dynamic=True
+    transactional_id_expiration_ms: int = int_from(
+        168 * _HOUR, 1, "Time after which an unused transactional id is deleted.", dynamic=True
     )
     transaction_partition_verification_enable: bool = boolean(
         True,
@@ -346,27 +307,23 @@ class BrokerConfig:
     group_share_max_partition_max_record_locks: int = integer(
         4000, 2000, 10_000, "Largest limit of in-flight records that a group may configure."
     )
-    group_share_max_share_sessions: int = integer(
-        2000, 1, INT_MAX, "Largest number of share sessions of a broker."
-    )
-    group_share_max_share_partitions: int = integer(
-        100_000, 1, INT_MAX, "Largest number of share-partitions that a broker keeps in memory.", dynamic=True
+    group_share_max_share_sessions: int = int_from(2000, 1, "Largest number of share sessions of a broker.")
+    group_share_max_share_partitions: int = int_from(
+        100_000, 1, "Largest number of share-partitions that a broker keeps in memory.", dynamic=True
     )
 
     # Share coordinator.
     share_coordinator_state_topic_num_partitions: int = integer(
         50, 1, 10_000, "Number of share coordinator shards; cannot change once the cluster has data."
     )
-    share_coordinator_state_topic_prune_interval_ms: int = integer(
+    share_coordinator_state_topic_prune_interval_ms: int = int_from(
         5 * _MINUTE,
         1,
-        INT_MAX,
         "Interval at which replaced share-group state is trimmed and state of deleted topics is removed.",
     )
-    share_coordinator_cold_partition_snapshot_interval_ms: int = integer(
+    share_coordinator_cold_partition_snapshot_interval_ms: int = int_from(
         5 * _MINUTE,
         1,
-        INT_MAX,
         "Time after which the state of an unchanged share-partition is checkpointed, so that its log can "
         "be trimmed.",
     )
@@ -376,24 +333,23 @@ class BrokerConfig:
         500,
         "Largest number of deltas between two checkpoints of a share-partition; 0: checkpoints only.",
     )
-    share_coordinator_write_timeout_ms: int = integer(
-        5000, 1, INT_MAX, "Time limit of a state write, after which the request fails."
+    share_coordinator_write_timeout_ms: int = int_from(
+        5000, 1, "Time limit of a state write, after which the request fails."
     )
-    share_coordinator_append_linger_ms: int = integer(
+    share_coordinator_append_linger_ms: int = int_from(
         -1,
         -1,
-        INT_MAX,
         "Accepted for compatibility with Kafka; writes are grouped while the previous append is in flight.",
         honoured=False,
     )
 
     # Properties that programs set when they start Kafka: accepted, since nothing here depends on them.
-    offsets_topic_replication_factor: int = _ignored(3, 1)
-    share_coordinator_state_topic_replication_factor: int = _ignored(3, 1)
-    share_coordinator_state_topic_min_isr: int = _ignored(2, 1)
-    transaction_state_log_replication_factor: int = _ignored(3, 1)
-    transaction_state_log_min_isr: int = _ignored(2, 1)
-    group_consumer_assignment_interval_ms: int = _ignored(1000, 0)
+    offsets_topic_replication_factor: int = ignored(3, 1)
+    share_coordinator_state_topic_replication_factor: int = ignored(3, 1)
+    share_coordinator_state_topic_min_isr: int = ignored(2, 1)
+    transaction_state_log_replication_factor: int = ignored(3, 1)
+    transaction_state_log_min_isr: int = ignored(2, 1)
+    group_consumer_assignment_interval_ms: int = ignored(1000, 0)
 
     @staticmethod
     def of(settings: Mapping[str, str]) -> BrokerConfig:
@@ -424,6 +380,10 @@ class BrokerConfig:
         """Returns the value of the property with Kafka's `name`."""
         value: Value = getattr(self, attribute(name))
         return value
+
+    def default(self, key: Key) -> Value:
+        """Returns the value of a group or topic property that is not set."""
+        return self.get(key.broker) if key.broker else key.default
 
 
 BROKER_KEYS: Final[Mapping[str, Key]] = table(BrokerConfig)

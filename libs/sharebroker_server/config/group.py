@@ -4,11 +4,12 @@ configuration.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from sharebroker_server.config.broker import BOUNDED, BrokerConfig
+from sharebroker_server.config.broker import BOUNDED, BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.keys import (
     INT_MAX,
     Key,
@@ -16,53 +17,80 @@ from sharebroker_server.config.keys import (
     attribute,
     boolean,
     choice,
-    integer,
+    inherited,
     invalid,
     parse_all,
     table,
     text,
 )
-from sharebroker_server.config.reset import OffsetReset
+
+Strategy = Literal["earliest", "latest", "by_duration"]
 
 _BOUNDS: Final = {name: (low, high) for name, low, high in BOUNDED}
+_RESET: Final = "share.auto.offset.reset"
+_BY_DURATION: Final = "by_duration:"
+# The syntax of java.time.Duration.parse: days to seconds, each with its own sign, and a leading sign.
+_DURATION: Final = re.compile(
+    r"([-+]?)P(?:([-+]?\d+)D)?(T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?",
+    re.IGNORECASE | re.ASCII,
+)
+_UNITS: Final = (86_400 * 10**9, 3600 * 10**9, 60 * 10**9, 10**9)
 
 
-def _inherited(default: int, low: int, name: str, doc: str) -> Any:
+@dataclass(frozen=True, slots=True)
+class OffsetReset:
+    """A reset policy; `duration_ms` applies to `by_duration` only."""
+
+    strategy: Strategy
+    duration_ms: int = 0
+
+    @staticmethod
+    def parse(value: str) -> OffsetReset:
+        """Parses `earliest`, `latest` or `by_duration:<ISO-8601>`. Raises INVALID_CONFIG."""
+        if value == "earliest":
+            return OffsetReset("earliest")
+        if value == "latest":
+            return OffsetReset("latest")
+        if value.startswith(_BY_DURATION):
+            millis = duration_ms(value.removeprefix(_BY_DURATION))
+            if millis is not None and millis >= 0:
+                return OffsetReset("by_duration", millis)
+        raise invalid(
+            _RESET,
+            f"Invalid value {value!r} for {_RESET}: expected latest, earliest, or by_duration: followed by "
+            "an ISO-8601 duration PnDTnHnMn.nS that is not negative.",
+        )
+
+
+def duration_ms(text: str) -> int | None:
+    """Returns the milliseconds of an ISO-8601 duration, rounded down; None if the text is invalid."""
+    match = _DURATION.fullmatch(text)
+    if match is None or match[3] in ("T", "t"):
+        return None
+    counts = (match[2], match[4], match[5], match[6])
+    if not any(counts):
+        return None
+    nanos = sum(int(count) * unit for count, unit in zip(counts, _UNITS, strict=True) if count)
+    fraction = int((match[7] or "").ljust(9, "0"))
+    nanos += -fraction if (match[6] or "").startswith("-") else fraction
+    return (-nanos if match[1] == "-" else nanos) // 10**6
+
+
+def _bounded_by(name: str) -> Any:
     at_least, at_most = _BOUNDS[name]
-    return integer(default, low, INT_MAX, doc, broker=name, at_least=at_least, at_most=at_most)
+    return inherited(BROKER_KEYS[name], high=INT_MAX, at_least=at_least, at_most=at_most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
     """A share group's effective config; create with `resolve_group`."""
 
-    share_session_timeout_ms: int = _inherited(
-        45_000, 1, "group.share.session.timeout.ms", "Time without heartbeats after which a member is fenced."
-    )
-    share_heartbeat_interval_ms: int = _inherited(
-        5000, 1, "group.share.heartbeat.interval.ms", "Heartbeat interval of the members."
-    )
-    share_assignment_interval_ms: int = _inherited(
-        0, 0, "group.share.assignment.interval.ms", "Smallest time between two assignments of the group."
-    )
-    share_record_lock_duration_ms: int = _inherited(
-        30_000,
-        1000,
-        "group.share.record.lock.duration.ms",
-        "Duration of an acquisition lock. A record that is not acknowledged in time becomes available again.",
-    )
-    share_delivery_count_limit: int = _inherited(
-        5,
-        2,
-        "group.share.delivery.count.limit",
-        "Delivery limit: number of deliveries after which an unaccepted record is archived.",
-    )
-    share_partition_max_record_locks: int = _inherited(
-        2000,
-        100,
-        "group.share.partition.max.record.locks",
-        "Largest number of in-flight records of a share-partition.",
-    )
+    share_session_timeout_ms: int = _bounded_by("group.share.session.timeout.ms")
+    share_heartbeat_interval_ms: int = _bounded_by("group.share.heartbeat.interval.ms")
+    share_assignment_interval_ms: int = _bounded_by("group.share.assignment.interval.ms")
+    share_record_lock_duration_ms: int = _bounded_by("group.share.record.lock.duration.ms")
+    share_delivery_count_limit: int = _bounded_by("group.share.delivery.count.limit")
+    share_partition_max_record_locks: int = _bounded_by("group.share.partition.max.record.locks")
     share_auto_offset_reset: str = text(
         "latest",
         "First start offset of the group: latest, earliest, or by_duration:PnDTnHnMn.nS for records of "
@@ -86,11 +114,6 @@ class GroupConfig:
 
 GROUP_KEYS: Final[Mapping[str, Key]] = table(GroupConfig)
 """Every group property by name."""
-
-
-def group_default(key: Key, broker: BrokerConfig) -> Value:
-    """Returns the value of a property that the group does not set."""
-    return broker.get(key.broker) if key.broker else key.default
 
 
 def check_group(settings: Mapping[str, str], broker: BrokerConfig) -> None:
@@ -121,7 +144,7 @@ def resolve_group(settings: Mapping[str, str], broker: BrokerConfig) -> GroupCon
     values: dict[str, Any] = {
         (field := attribute(name)): _bounded(key, parsed[field], broker)
         if field in parsed
-        else group_default(key, broker)
+        else broker.default(key)
         for name, key in GROUP_KEYS.items()
     }
     return GroupConfig(**values)

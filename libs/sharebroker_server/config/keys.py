@@ -19,6 +19,7 @@ Value = bool | int | str
 
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
+NO_EFFECT: Final = "Accepted for compatibility with Kafka; has no effect."
 _TRUTH: Final = {"true": True, "false": False}
 
 
@@ -127,6 +128,16 @@ def integer(default: int, low: int, high: int, doc: str, **more: Any) -> Any:
     return _declare(type=kind, default=default, low=low, high=high, doc=doc, **more)
 
 
+def int_from(default: int, low: int, doc: str, **more: Any) -> Any:
+    """Declares an int of `low` or more."""
+    return integer(default, low, INT_MAX, doc, **more)
+
+
+def long_from(default: int, low: int, doc: str, **more: Any) -> Any:
+    """Declares a long of `low` or more."""
+    return integer(default, low, LONG_MAX, doc, **more)
+
+
 def boolean(default: bool, doc: str, **more: Any) -> Any:
     """Declares a boolean."""
     return _declare(type=ValueType.BOOLEAN, default=default, doc=doc, **more)
@@ -145,6 +156,22 @@ def text(default: str, doc: str, **more: Any) -> Any:
 def several(default: str, choices: tuple[str, ...], doc: str, **more: Any) -> Any:
     """Declares a list of texts out of `choices`, at least one; of any texts if `choices` is empty."""
     return _declare(type=ValueType.LIST, default=default, choices=choices, doc=doc, **more)
+
+
+def ignored(default: Value, low: int = 0, high: int = INT_MAX) -> Any:
+    """Declares a property without effect; its type is that of `default`, and the bounds apply to integers."""
+    if isinstance(default, bool):
+        return boolean(default, NO_EFFECT, honoured=False)
+    if isinstance(default, int):
+        return integer(default, low, high, NO_EFFECT, honoured=False)
+    return text(default, NO_EFFECT, honoured=False)
+
+
+def inherited(parent: Key, **changes: Any) -> Any:
+    """Declares a group or topic property like the broker property `parent`, with `changes`."""
+    declared = {field.name: getattr(parent, field.name) for field in dataclasses.fields(Key)}
+    del declared["name"]
+    return _declare(**declared | {"broker": parent.name, "dynamic": False} | changes)
 
 
 def _declare(*, default: Value, **attributes: Any) -> Any:
@@ -172,3 +199,23 @@ def parse_all(keys: Mapping[str, Key], settings: Mapping[str, str], what: str) -
             raise unknown(name, keys, what)
         parsed[attribute(name)] = keys[name].parse(value)
     return parsed
+
+
+def appended(key: Key, present: str, added: str) -> str:
+    """Returns the list with the missing items of `added`. Raises INVALID_CONFIG if the property
+    is no list.
+    """
+    items = _items(key, present, "append to")
+    return ",".join(dict.fromkeys([*items, *split(added)]))
+
+
+def subtracted(key: Key, present: str, removed: str) -> str:
+    """Returns the list without the items of `removed`. Raises INVALID_CONFIG if the property is no list."""
+    removed_items = split(removed)
+    return ",".join(item for item in _items(key, present, "subtract from") if item not in removed_items)
+
+
+def _items(key: Key, present: str, what: str) -> list[str]:
+    if key.type is not ValueType.LIST:
+        raise invalid(key.name, f"Can't {what} {key.name}: it is not a list.")
+    return split(present)

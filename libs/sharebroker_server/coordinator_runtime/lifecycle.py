@@ -1,12 +1,17 @@
-"""The life cycle of a shard as a transition table (Kafka: CoordinatorState)."""
+"""The life cycle of a shard: its states (Kafka: CoordinatorState), and how loading its log fails."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from sharebroker_protocol.errors import ErrorCode
+import structlog
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.machine import Codec, Machine
+from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
+from sharebroker_server.stream_log.port import Entry, LogUnavailable
 
 
 class ShardState(Enum):
@@ -46,3 +51,76 @@ def transition(current: ShardState, to: ShardState) -> ShardState:
     if to not in TRANSITIONS[current]:
         raise IllegalTransitionError(f"{current.name} to {to.name}")
     return to
+
+
+_log = structlog.get_logger()
+
+_LOG_INTERVAL: Final = 60.0
+"""Seconds between two log lines about the same failure: a load is retried every second."""
+
+_TRANSIENT: Final = (LeaseLost, LeasesUnavailable, LogUnavailable)
+
+REPAIR: Final = ". Restore the contents of Redis from a backup; only the server may write there."
+"""The advice to the operator about a damaged log."""
+
+R = TypeVar("R")
+
+
+class DamagedLogError(ValueError):
+    """An entry of a log that prevents every load."""
+
+    def __init__(self, position: int, problem: str) -> None:
+        super().__init__(f"the entry at position {position} of its log {problem}")
+
+
+def decoded(codec: Codec[R], entries: Sequence[Entry]) -> list[tuple[int, R]]:
+    """Returns positions and records. Raises DamagedLogError."""
+    records: list[tuple[int, R]] = []
+    for entry in entries:
+        try:
+            records.append((entry.position, codec.decode(entry.payload)))
+        except ValueError as error:
+            raise DamagedLogError(entry.position, f"is not a valid record ({error})") from error
+    return records
+
+
+def replay(machine: Machine[Any, R, Any], page: Iterable[tuple[int, R]]) -> None:
+    """Applies a page of the log to the machine. Raises DamagedLogError."""
+    for position, record in page:
+        try:
+            machine.apply(record, position)
+        except Exception as error:
+            raise DamagedLogError(position, f"cannot be applied ({error!r})") from error
+
+
+class LoadFailureReporter:
+    """Stores and logs the last load failure of one shard."""
+
+    def __init__(self, shard: str) -> None:
+        self._shard = shard
+        self._reason = ""
+        self._log_at = 0.0
+
+    def record(self, error: Exception, now: float) -> None:
+        """Records a failed load at `now` (loop time); logs the traceback of a new failure that is not
+        transient.
+        """
+        reason = str(error) or repr(error)
+        if isinstance(error, DamagedLogError):
+            reason += REPAIR
+        new = reason != self._reason
+        if new or now >= self._log_at:
+            traceback = new and not isinstance(error, _TRANSIENT)
+            _log.warning("shard not loaded", shard=self._shard, error=repr(error), exc_info=traceback)
+            self._log_at = now + _LOG_INTERVAL
+        self._reason = reason
+
+    def clear(self) -> None:
+        """Records that the shard is loaded."""
+        self._reason = ""
+
+    def rejection(self, state: ShardState) -> KafkaError:
+        """Returns the error of a command in a state that accepts none."""
+        reason = self._reason if state in (ShardState.FAILED, ShardState.LOADING) else ""
+        problem = f"it cannot be loaded: {reason}" if reason else state.value
+        return KafkaError(REJECTIONS[state], f"{self._shard}: {problem}")

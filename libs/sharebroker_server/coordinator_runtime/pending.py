@@ -1,13 +1,13 @@
-"""The pending work of a shard: accepted and not yet durable records, and the replies and effects
-that wait.
-"""
+"""The pending work of a shard: accepted records that are not durable, and waiting replies and effects."""
 
 from __future__ import annotations
 
 from asyncio import Future
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
+
+import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.machine import Effect
@@ -112,3 +112,23 @@ def reject(future: Future[Any], error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # marks the error as retrieved: a cancelled caller is no bug
+
+
+_log = structlog.get_logger()
+
+Perform = Callable[[Effect], None]
+"""Executes an effect; must not block."""
+
+
+def no_effects(effect: Effect) -> None:
+    """Raises TypeError: the coordinator of this shard has no effects."""
+    raise TypeError(f"no code performs the effect {effect!r}")
+
+
+def perform_all(perform: Perform, effects: Iterable[Effect], shard: str) -> None:
+    """Performs effects in order; an error is logged and does not stop the next ones."""
+    for effect in effects:
+        try:
+            perform(effect)
+        except Exception:
+            _log.exception("effect failed", shard=shard, effect=repr(effect))

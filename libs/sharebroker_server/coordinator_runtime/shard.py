@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import structlog
 
+from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.coordinator_runtime.effects import Perform, no_effects, perform_all
-from sharebroker_server.coordinator_runtime.lifecycle import ShardState, transition
-from sharebroker_server.coordinator_runtime.load_failures import LoadFailureReporter, decoded, replay
+from sharebroker_server.coordinator_runtime.lifecycle import (
+    LoadFailureReporter,
+    ShardState,
+    decoded,
+    replay,
+    transition,
+)
 from sharebroker_server.coordinator_runtime.machine import A, C, Codec, Decision, Machine, R
-from sharebroker_server.coordinator_runtime.pending import Pending, Waiter, resolve
-from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
-from sharebroker_server.coordinator_runtime.timer import EarliestTimer
-from sharebroker_server.coordinator_runtime.trimming import Trimming
+from sharebroker_server.coordinator_runtime.pending import (
+    Pending,
+    Perform,
+    Waiter,
+    no_effects,
+    perform_all,
+    resolve,
+)
 from sharebroker_server.leases.port import Ownership
 from sharebroker_server.stream_log.port import (
     LogError,
@@ -30,6 +40,43 @@ from sharebroker_server.stream_log.port import (
 _log = structlog.get_logger()
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """The settings of every shard of a process; times in seconds.
+
+    * `write_timeout`: time in which the records of a command must become durable.
+    * `queue_limit`: pending commands and records of a shard.
+    * `group_records`, `group_bytes`: records of one append. `load_page`: records of one read during a load.
+    * `trim_records`, `trim_interval`: the log is trimmed at the next append after either.
+    * `backoff_first`, `backoff_most`: the pause before a failed load is retried, doubled up to the maximum.
+    * `refusal_pause`: time without appends after the store rejected one; reads continue.
+    * `drain_timeout`: time that closing waits for pending records.
+    * `timer_floor`: the shortest timer. `clock`: seconds since the Unix epoch.
+    """
+
+    write_timeout: float = 5.0
+    queue_limit: int = 20_000
+    group_records: int = 2_000
+    group_bytes: int = 4 * 1024 * 1024
+    load_page: int = 1_000
+    trim_records: int = 1_000
+    trim_interval: float = 300.0
+    backoff_first: float = 0.05
+    backoff_most: float = 1.0
+    refusal_pause: float = 0.5
+    drain_timeout: float = 5.0
+    timer_floor: float = 0.01
+    clock: Callable[[], float] = now
+
+    def backoff(self, failures: int) -> float:
+        """Returns the pause before the load that follows so many consecutive failures; none after
+        the first.
+        """
+        if failures < 2:
+            return 0.0
+        return min(self.backoff_first * 2.0 ** min(failures - 2, 32), self.backoff_most)
 
 
 class ShardRuntime(Generic[C, R, A]):
@@ -89,26 +136,21 @@ class ShardRuntime(Generic[C, R, A]):
             self._task.cancel()
             await asyncio.wait({self._task})
 
-    async def write(self, command: C, *, timeout: float) -> A:
-        """Returns the reply to a command once the records it rests on are durable.
+    def submit(self, command: C) -> asyncio.Future[A]:
+        """Decides and accepts a command before it returns.
+
+        The future completes with the reply once the records that the reply rests on are durable.
 
         Raises the machine's errors, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
-        KAFKA_STORAGE_ERROR if the store rejects appends, and REQUEST_TIMED_OUT after `timeout` seconds (the
-        records may still become durable).
-        """
-        return await self.submit(command, timeout=timeout)
-
-    def submit(self, command: C, *, timeout: float) -> asyncio.Future[A]:
-        """Decides and accepts a command before it returns; the future completes as `write` does.
-
-        A rejection by the runtime or by `decide` is raised by this call.
+        and KAFKA_STORAGE_ERROR if the store rejects appends. The future fails with one of them, too, or with
+        REQUEST_TIMED_OUT after `write_timeout` seconds (the records may still become durable).
         """
         self._check_open()
         decision = self._decide(command)
         self._accept(decision)
-        return self._reply(decision.reply, timeout, writes=bool(decision.records))
+        return self._reply(decision.reply, writes=bool(decision.records))
 
-    def submit_all(self, commands: Sequence[C], *, timeout: float) -> asyncio.Future[list[A | KafkaError]]:
+    def submit_all(self, commands: Sequence[C]) -> asyncio.Future[list[A | KafkaError]]:
         """Submits several commands; the future completes with each reply or error once all are durable."""
         self._check_open()
         outcomes = list[A | KafkaError]()
@@ -122,12 +164,12 @@ class ShardRuntime(Generic[C, R, A]):
             outcomes.append(decision.reply)
         if not self._pending:
             self._check_lease()
-        return self._reply(outcomes, timeout, writes=True)
+        return self._reply(outcomes, writes=True)
 
     def try_read(self, command: C) -> A | None:
         """Returns the reply to a command without records; None, undecided, if any record is pending.
 
-        The command must not bring a deadline nearer. Raises as `write` does.
+        The command must not bring a deadline nearer. Raises as `submit` does.
         """
         self._check_open()
         if self._pending:
@@ -145,7 +187,7 @@ class ShardRuntime(Generic[C, R, A]):
         return decoded(self._codec, entries)
 
     def end(self) -> int:
-        """Returns the position of the last durable record. Raises as `write` does."""
+        """Returns the position of the last durable record. Raises as `submit` does."""
         self._check_active()
         self._check_lease()
         return self._pending.durable
@@ -204,12 +246,12 @@ class ShardRuntime(Generic[C, R, A]):
             raise
         self._pending.add(payloads)
 
-    def _reply(self, reply: T, timeout: float, *, writes: bool) -> asyncio.Future[T]:
+    def _reply(self, reply: T, *, writes: bool) -> asyncio.Future[T]:
         """Returns a future of the reply that completes once all records accepted so far are durable."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         if self._pending:
-            deadline = loop.time() + timeout
+            deadline = loop.time() + self._settings.write_timeout
             self._pending.wait(Waiter(self._pending.applied, deadline, reply, future, writes))
             self._expiry.arm(deadline)
         else:
@@ -396,3 +438,70 @@ class ShardRuntime(Generic[C, R, A]):
         earliest = self._pending.expire(now)
         if earliest is not None:
             self._expiry.arm(max(earliest, now + self._settings.timer_floor))
+
+
+class EarliestTimer:
+    """Calls `due` at the earliest time it was armed for since the last call.
+
+    An early call finds nothing due and arms the timer again, which is cheaper than moving it each time.
+    """
+
+    __slots__ = ("_due", "_handle")
+
+    def __init__(self, due: Callable[[], None]) -> None:
+        self._due = due
+        self._handle: asyncio.TimerHandle | None = None
+
+    def arm(self, at: float) -> None:
+        """Arms the timer for `at` (loop time) unless it fires earlier already."""
+        if self._handle is not None:
+            if self._handle.when() <= at:
+                return
+            self._handle.cancel()
+        self._handle = asyncio.get_running_loop().call_at(at, self._fire)
+
+    def cancel(self) -> None:
+        """Disarms the timer. Idempotent."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._due()
+
+
+class Trimming:
+    """Schedules the trims of one shard: after `trim_records` records or `trim_interval` seconds (loop time).
+
+    `before` is the position below which the log is trimmed.
+    """
+
+    def __init__(self, settings: RuntimeSettings) -> None:
+        self._settings = settings
+        self.before = 1
+        self._trimmed = 0
+        self._at = 0.0
+        self._plan: tuple[int, int] | None = None
+
+    def loaded(self, trimmed: int, now: float) -> None:
+        """Records that the log was read and starts after position `trimmed`."""
+        self._trimmed, self._at = trimmed, now + self._settings.trim_interval
+        self.before = trimmed + 1
+
+    def forget(self) -> None:
+        """Drops the plan: pending records were discarded, so its position may never become durable."""
+        self._plan = None
+
+    def due(self, machine: Machine[Any, Any, Any], pending: Pending, now: float) -> int | None:
+        """Returns the position before which the log can be trimmed now; None if no trim is due."""
+        if self._plan is None:
+            if pending.durable - self._trimmed < self._settings.trim_records and now < self._at:
+                return None
+            self._plan = machine.trim_before(), pending.applied
+        # A record is redundant only once the record that replaced it is durable.
+        before, applied = self._plan
+        if pending.durable < applied:
+            return None
+        self._plan, self._trimmed, self._at = None, pending.durable, now + self._settings.trim_interval
+        return before

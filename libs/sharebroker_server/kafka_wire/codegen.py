@@ -6,6 +6,7 @@ avoids that cost.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
@@ -69,6 +70,30 @@ class Source:
         exec("\n".join(self._lines), namespace)
         function: Callable[..., Any] = namespace[self._name]
         return function
+
+
+class FieldLines(ABC):
+    """Generates the lines that read or write the fields of a struct in one version."""
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self._source = source
+        self._version = version
+        self._flexible = flexible
+
+    def add_untagged(self, fields: Iterable[Field]) -> None:
+        """Adds the lines for the attributes of `message`, except for tagged fields."""
+        for run in runs(field for field in fields if field.tag is None):
+            self._source.add(
+                self.run(run) if is_fixed(run[0]) else self.field(run[0], f"message.{run[0].name}")
+            )
+
+    @abstractmethod
+    def run(self, run: list[Field]) -> Lines:
+        """Returns lines for neighbouring fields of fixed size."""
+
+    @abstractmethod
+    def field(self, field: Field, name: str, /) -> Lines:
+        """Returns lines for one field of any type, whose value has this name in the source."""
 
 
 def indented(lines: Iterable[str]) -> Lines:

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, NoReturn
 
-from sharebroker_server.kafka_wire.codegen import FORMATS, Lines, Source, indented, is_fixed, layout, runs
-from sharebroker_server.kafka_wire.message_classes import Message, id_text, message_class
-from sharebroker_server.kafka_wire.schema import Field, Struct
+from typing_extensions import override
+
+from sharebroker_server.kafka_wire.codegen import FORMATS, FieldLines, Lines, Source, indented, layout
+from sharebroker_server.kafka_wire.schema import Field, Message, Struct, id_text, message_class
 
 MAX_ENTRIES: Final = 50_000
 """Entries of all arrays of a message and its tagged fields together; sixteen numbers count as one entry.
@@ -89,9 +90,7 @@ def struct_reader(struct: Struct, version: int, *, flexible: bool) -> Reader:
     source.refer(message_class(struct), "message_class")
     source.refer(object.__new__, "new")
     source.add(["message = new(message_class)"])
-    lines = _ReaderLines(source, version, flexible)
-    for run in runs(field for field in fields if field.tag is None):
-        source.add(lines.run(run) if is_fixed(run[0]) else lines.field(run[0], f"message.{run[0].name}"))
+    _ReaderLines(source, version, flexible).add_untagged(fields)
     if flexible:
         tagged = {
             field.tag: (field.name, _tagged_reader(field, version))
@@ -112,24 +111,22 @@ def _tagged_reader(field: Field, version: int) -> Reader:
     return source.function()
 
 
-class _ReaderLines:
+class _ReaderLines(FieldLines):
     """Generates the lines that read the fields of one version; the lines move `at` forward."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
-        self._source = source
-        self._version = version
-        self._flexible = flexible
+        super().__init__(source, version, flexible)
         for value in (read_null, raise_too_many, uvarint, struct.unpack_from):
             source.refer(value, value.__name__)
 
+    @override
     def run(self, run: list[Field]) -> Lines:
-        """Returns lines that read neighbouring fields of fixed size with one call."""
         targets = [f"message.{field.name}" for field in run]
         ids = [target for field, target in zip(run, targets, strict=True) if field.type == "uuid"]
         return [*self._unpack(layout(run), ", ".join(targets)), *map(self._as_id, ids)]
 
+    @override
     def field(self, field: Field, target: str) -> Lines:
-        """Returns lines that read one field of any type."""
         nullable = field.is_nullable(self._version)
         if field.array:
             return self._array(field, target, nullable)

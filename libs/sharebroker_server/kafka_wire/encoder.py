@@ -11,9 +11,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
-from sharebroker_server.kafka_wire.codegen import FORMATS, Lines, Source, indented, is_fixed, layout, runs
-from sharebroker_server.kafka_wire.message_classes import equal_values, id_bytes, message_class
-from sharebroker_server.kafka_wire.schema import Field, Struct
+from typing_extensions import override
+
+from sharebroker_server.kafka_wire.codegen import FORMATS, FieldLines, Lines, Source, indented, layout
+from sharebroker_server.kafka_wire.schema import Field, Struct, equal_values, id_bytes, message_class
 
 Writer = Callable[[bytearray, Any], None]
 """Appends a value to the bytes.
@@ -42,9 +43,7 @@ def struct_writer(struct: Struct, version: int, *, flexible: bool) -> Writer:
     """Returns the function that writes a struct in one version."""
     fields = struct.of(version)
     source = Source(f"write_{struct.name}", "out, message")
-    lines = _WriterLines(source, version, flexible)
-    for run in runs(field for field in fields if field.tag is None):
-        source.add(lines.run(run) if is_fixed(run[0]) else lines.field(run[0], f"message.{run[0].name}"))
+    _WriterLines(source, version, flexible).add_untagged(fields)
     tagged = sorted(
         _Tagged(
             field.tag, field.name, _tagged_writer(field, version), getattr(message_class(struct), field.name)
@@ -68,23 +67,21 @@ def _tagged_writer(field: Field, version: int) -> Writer:
     return source.function()
 
 
-class _WriterLines:
+class _WriterLines(FieldLines):
     """Generates the lines that write the fields of one version."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
-        self._source = source
-        self._version = version
-        self._flexible = flexible
+        super().__init__(source, version, flexible)
         source.refer(put_uvarint, "put_uvarint")
         source.refer(struct.pack, "pack_all")
 
+    @override
     def run(self, run: list[Field]) -> Lines:
-        """Returns the line that writes neighbouring fields of fixed size with one call."""
         values = (self._plain(field, f"message.{field.name}") for field in run)
         return [self._pack(layout(run), ", ".join(values))]
 
+    @override
     def field(self, field: Field, value: str) -> Lines:
-        """Returns lines that write one field of any type."""
         nullable = field.is_nullable(self._version)
         if field.array:
             return self._array(field, value, nullable)

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 from sharebroker_server.kafka_wire.decoder import BadMessage, Reader, read_message, skip_tags, struct_reader
 from sharebroker_server.kafka_wire.encoder import Writer, struct_writer
-from sharebroker_server.kafka_wire.message_classes import Message
-from sharebroker_server.kafka_wire.schema import ApiSchema, api_schema
+from sharebroker_server.kafka_wire.schema import ApiSchema, Message, api_schema
 
 _HEAD: Final = Layout(">hhih")
 _NUMBER: Final = Layout(">i")

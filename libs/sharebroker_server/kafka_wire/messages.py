@@ -7,8 +7,7 @@ checkers.
 
 from __future__ import annotations
 
-from sharebroker_server.kafka_wire.message_classes import Message, message_class
-from sharebroker_server.kafka_wire.schema import message_struct
+from sharebroker_server.kafka_wire.schema import Message, message_class, message_struct
 
 
 def __getattr__(name: str) -> type[Message]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sharebroker_server.kafka_wire.message_classes import Message
+from sharebroker_server.kafka_wire.schema import Message
 
 class ProduceRequest(Message):
     class TopicProduceData(Message):

@@ -1,9 +1,14 @@
-"""Translates the calls to messages of sharebroker.share_partition_leader.v1 and back."""
+"""Translates the calls to messages of sharebroker.share_partition_leader.v1 and back.
+
+A schema pairs a named tuple with the message that has the same fields; it lists those that differ in name or
+type. Times are seconds in values and milliseconds in messages. The output of a delivery stream is written
+without a schema: gateways write it into every message of a Consume stream.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
@@ -31,60 +36,128 @@ from sharebroker_server.leader_calls.values import (
     StreamAckResult,
 )
 
-
-def acquire_request(call: AcquireCall) -> pb.AcquireRecordsRequest:
-    """Encodes a fetch."""
-    return pb.AcquireRecordsRequest(
-        group_id=call.group_id,
-        member_id=call.member_id,
-        partitions=partition_messages(call.partitions),
-        max_wait_ms=round(call.max_wait * 1000),
-        min_bytes=call.min_bytes,
-        max_bytes=call.max_bytes,
-        max_records=call.max_records,
-        batch_size=call.batch_size,
-        acquire_mode=delivery.AcquireMode.ValueType(call.mode),
-        with_markers=call.with_markers,
-        without_records=call.without_records,
-        session_id=call.session_id,
-    )
+V = TypeVar("V", bound=tuple[Any, ...])
+M = TypeVar("M")
 
 
-def acquire_call(request: pb.AcquireRecordsRequest) -> AcquireCall:
-    """Decodes a fetch. Raises ValueError for an unknown acquire mode."""
-    return AcquireCall(
-        request.group_id,
-        request.member_id,
-        partition_keys(request.partitions),
-        request.max_wait_ms / 1000,
-        request.max_records,
-        request.min_bytes,
-        request.max_bytes,
-        request.batch_size,
-        AcquireMode(request.acquire_mode),
-        request.with_markers,
-        request.without_records,
-        request.session_id,
-    )
+class _Field(NamedTuple):
+    """A field whose name or type in the message differs; `encode` and `decode` convert its value."""
+
+    name: str
+    encode: Callable[[Any], Any] | None = None
+    decode: Callable[[Any], Any] | None = None
 
 
-def acquire_response(results: Iterable[AcquireResult]) -> list[pb.AcquireRecordsResponse.Partition]:
-    """Encodes the results of a fetch."""
-    messages = []
-    for result in results:
-        message = _failable(pb.AcquireRecordsResponse.Partition, result)
-        message.record_batches = result.records
-        add_acquired(message.acquired, result.acquired)
-        messages.append(message)
-    return messages
+def _ms(name: str) -> _Field:
+    return _Field(name, lambda seconds: round(seconds * 1000), lambda ms: ms / 1000)
 
 
-def acquire_results(messages: Iterable[pb.AcquireRecordsResponse.Partition]) -> list[AcquireResult]:
-    """Decodes the results of a fetch."""
-    return [
-        AcquireResult(*_outcome(message), message.record_batches, acquired_ranges(message.acquired))
-        for message in messages
-    ]
+_FIELDS: Final = {
+    "deadline": _ms("lock_deadline_ms"),
+    "delay": _ms("delay_ms"),
+    "error_code": _Field("error_code", decode=ErrorCode),
+    "first": _Field("first_offset"),
+    "last": _Field("last_offset"),
+    "lock_deadline": _ms("lock_deadline_ms"),
+    "log_append_time": _Field("log_append_time_ms"),
+    "max_wait": _ms("max_wait_ms"),
+    "mode": _Field("acquire_mode", decode=AcquireMode),
+    "reason": _Field("reason", decode=LeftReason),
+    "records": _Field("record_batches"),
+    "token": _Field("lock_token"),
+    "topic_ids": _Field("topic_ids", decode=tuple),
+}
+"""Fields that differ in the same way in every message."""
+
+
+class _Schema(Generic[V, M]):
+    """Converts a named tuple to a message and back. `omitted` fields, the last ones, keep their defaults.
+
+    `fields` returns the fields of a value's message; `decode` returns the value of a message and raises
+    ValueError for an unknown number of an enumeration. Both are compiled, because they run for each range.
+    """
+
+    def __init__(
+        self, value: type[V], message: Callable[..., M], *, omitted: Sequence[str] = (), **differing: _Field
+    ) -> None:
+        differing = {**_FIELDS, **differing}
+        names = [name for name in cast("Any", value)._fields if name not in omitted]
+        fields = [(i, *differing.get(name, _Field(name))) for i, name in enumerate(names)]
+        encoded = [f"encode[{i}](value[{i}])" if encode else f"value[{i}]" for i, _, encode, _ in fields]
+        items = ", ".join(f"'{field[1]}': {code}" for field, code in zip(fields, encoded, strict=True))
+        read = [f"decode[{i}](message.{key})" if decode else f"message.{key}" for i, key, _, decode in fields]
+        _, _, encoders, decoders = zip(*fields, strict=True)
+        namespace = {"make": value, "encode": encoders, "decode": decoders}
+        self.fields: Callable[[V], dict[str, Any]] = eval(f"lambda value: {{{items}}}", namespace)
+        self.decode: Callable[[Any], V] = eval(f"lambda message: make({', '.join(read)})", namespace)
+        self._message = message
+
+    def encode(self, value: V) -> M:
+        """Returns the message."""
+        return self._message(**self.fields(value))
+
+    def encode_all(self, values: Iterable[V]) -> list[M]:
+        """Returns a message for each value."""
+        return list(map(self.encode, values))
+
+    def decode_all(self, messages: Iterable[Any]) -> list[V]:
+        """Returns the value of each message."""
+        return list(map(self.decode, messages))
+
+    def repeated(self, name: str) -> _Field:
+        """Returns a repeated field of such messages."""
+        return _Field(name, lambda values: list(map(self.fields, values)), self.decode_all)
+
+
+_PARTITION = _Schema(TopicIdPartition, delivery.TopicPartition)
+_RANGE = _Schema(AcquiredRange, delivery.AcquiredRecords)
+_ACQUIRE = _Schema(AcquireCall, pb.AcquireRecordsRequest, partitions=_PARTITION.repeated("partitions"))
+_ACQUIRED = _Schema(AcquireResult, pb.AcquireRecordsResponse.Partition, acquired=_RANGE.repeated("acquired"))
+_ACK_BATCH = _Schema(
+    AckBatch,
+    pb.AcknowledgeRecordsRequest.Batch,
+    types=_Field("acknowledge_types", decode=tuple),
+    token=_Field("lock_token", lambda token: token or 0, lambda token: token or None),
+)
+_ACK_PART = _Schema(AckPart, pb.AcknowledgeRecordsRequest.Partition, batches=_ACK_BATCH.repeated("batches"))
+_ACKNOWLEDGE = _Schema(AcknowledgeCall, pb.AcknowledgeRecordsRequest, parts=_ACK_PART.repeated("partitions"))
+_ACK_RESULT = _Schema(AckResult, pb.AcknowledgeRecordsResponse.Partition)
+_TYPED_RANGE = _Schema(
+    AckBatch,
+    pb.SettleRecordsRequest.Range,
+    omitted=("token",),
+    types=_Field("type", lambda types: types[0], lambda ack_type: (ack_type,)),
+)
+_RECONCILED_PART = _Schema(
+    AckPart, pb.SettleRecordsRequest.Partition, omitted=("delay",), batches=_TYPED_RANGE.repeated("ranges")
+)
+_RECONCILE = _Schema(ReconcileCall, pb.SettleRecordsRequest, parts=_RECONCILED_PART.repeated("partitions"))
+_LEFT = _Schema(Left, delivery.LeftRange)
+_RECONCILED = _Schema(
+    ReconcileResult,
+    pb.SettleRecordsResponse.Partition,
+    left=_LEFT.repeated("left"),
+    held=_RANGE.repeated("held"),
+)
+_APPEND_PART = _Schema(AppendPart, pb.ProduceRequest.Partition)
+_APPEND = _Schema(AppendCall, pb.ProduceRequest, parts=_APPEND_PART.repeated("partitions"))
+_APPENDED = _Schema(AppendResult, pb.ProduceResponse.Partition)
+_OPEN = _Schema(DeliverOpen, pb.DeliverRequest.Open)
+_DELIVERY = _Schema(Delivery, delivery.Delivery, acquired=_RANGE.repeated("acquired"))
+_STREAM_RESULT = _Schema(StreamAckResult, delivery.AcknowledgementResult)
+_LOST = _Schema(LostRange, delivery.LockLost)
+_PROBLEM = _Schema(Problem, pb.DeliverResponse.Problem)
+
+partition_messages, partition_keys = _PARTITION.encode_all, _PARTITION.decode_all
+acquire_request, acquire_call = _ACQUIRE.encode, _ACQUIRE.decode
+acquire_response, acquire_results = _ACQUIRED.encode_all, _ACQUIRED.decode_all
+acknowledge_request, acknowledge_call = _ACKNOWLEDGE.encode, _ACKNOWLEDGE.decode
+acknowledge_response, ack_results = _ACK_RESULT.encode_all, _ACK_RESULT.decode_all
+reconcile_request, reconcile_call = _RECONCILE.encode, _RECONCILE.decode
+reconcile_response, reconcile_results = _RECONCILED.encode_all, _RECONCILED.decode_all
+produce_request, append_call = _APPEND.encode, _APPEND.decode
+produce_response, append_results = _APPENDED.encode_all, _APPENDED.decode_all
+open_message, deliver_open = _OPEN.encode, _OPEN.decode
 
 
 def add_acquired(target: Any, acquired: Iterable[AcquiredRange]) -> None:
@@ -97,187 +170,6 @@ def add_acquired(target: Any, acquired: Iterable[AcquiredRange]) -> None:
             lock_token=token,
             lock_deadline_ms=round(deadline * 1000),
         )
-
-
-def acquired_ranges(messages: Iterable[delivery.AcquiredRecords]) -> list[AcquiredRange]:
-    """Decodes acquired ranges."""
-    return [
-        AcquiredRange(
-            run.first_offset, run.last_offset, run.delivery_count, run.lock_token, run.lock_deadline_ms / 1000
-        )
-        for run in messages
-    ]
-
-
-def acknowledge_request(call: AcknowledgeCall) -> pb.AcknowledgeRecordsRequest:
-    """Encodes acknowledgements."""
-    request = pb.AcknowledgeRecordsRequest(
-        group_id=call.group_id, member_id=call.member_id, renew_allowed=call.renew_allowed
-    )
-    for topic_id, partition, batches, delay in call.parts:
-        part = request.partitions.add(topic_id=topic_id, partition=partition, delay_ms=round(delay * 1000))
-        for first, last, types, token in batches:
-            part.batches.add(
-                first_offset=first, last_offset=last, acknowledge_types=types, lock_token=token or 0
-            )
-    return request
-
-
-def acknowledge_call(request: pb.AcknowledgeRecordsRequest) -> AcknowledgeCall:
-    """Decodes acknowledgements."""
-    parts = [
-        AckPart(
-            part.topic_id,
-            part.partition,
-            [
-                AckBatch(
-                    batch.first_offset,
-                    batch.last_offset,
-                    tuple(batch.acknowledge_types),
-                    batch.lock_token or None,
-                )
-                for batch in part.batches
-            ],
-            part.delay_ms / 1000,
-        )
-        for part in request.partitions
-    ]
-    return AcknowledgeCall(request.group_id, request.member_id, parts, request.renew_allowed)
-
-
-def acknowledge_response(results: Iterable[AckResult]) -> list[pb.AcknowledgeRecordsResponse.Partition]:
-    """Encodes the results of acknowledgements."""
-    return [_failable(pb.AcknowledgeRecordsResponse.Partition, result) for result in results]
-
-
-def ack_results(messages: Iterable[pb.AcknowledgeRecordsResponse.Partition]) -> list[AckResult]:
-    """Decodes the results of acknowledgements."""
-    return [AckResult(*_outcome(message)) for message in messages]
-
-
-def reconcile_request(call: ReconcileCall) -> pb.SettleRecordsRequest:
-    """Encodes a reconciliation."""
-    request = pb.SettleRecordsRequest(
-        group_id=call.group_id,
-        member_id=call.member_id,
-        renew_held=call.renew_held,
-        topic_ids=call.topic_ids,
-    )
-    for topic_id, partition, batches, _ in call.parts:
-        part = request.partitions.add(topic_id=topic_id, partition=partition)
-        for first, last, (ack_type,), _ in batches:
-            part.ranges.add(
-                first_offset=first, last_offset=last, type=delivery.AcknowledgeType.ValueType(ack_type)
-            )
-    return request
-
-
-def reconcile_call(request: pb.SettleRecordsRequest) -> ReconcileCall:
-    """Decodes a reconciliation."""
-    parts = [
-        AckPart(
-            part.topic_id,
-            part.partition,
-            [AckBatch(item.first_offset, item.last_offset, (item.type,)) for item in part.ranges],
-        )
-        for part in request.partitions
-    ]
-    return ReconcileCall(
-        request.group_id, request.member_id, parts, request.renew_held, tuple(request.topic_ids)
-    )
-
-
-def reconcile_response(results: Iterable[ReconcileResult]) -> list[pb.SettleRecordsResponse.Partition]:
-    """Encodes the results of a reconciliation."""
-    messages = []
-    for result in results:
-        message = _failable(pb.SettleRecordsResponse.Partition, result)
-        for first, last, reason in result.left:
-            message.left.add(
-                first_offset=first, last_offset=last, reason=delivery.LeftReason.ValueType(reason)
-            )
-        add_acquired(message.held, result.held)
-        messages.append(message)
-    return messages
-
-
-def reconcile_results(messages: Iterable[pb.SettleRecordsResponse.Partition]) -> list[ReconcileResult]:
-    """Decodes the results of a reconciliation."""
-    return [
-        ReconcileResult(
-            *_outcome(message),
-            [Left(item.first_offset, item.last_offset, LeftReason(item.reason)) for item in message.left],
-            acquired_ranges(message.held),
-        )
-        for message in messages
-    ]
-
-
-def produce_request(call: AppendCall) -> pb.ProduceRequest:
-    """Encodes appends."""
-    return pb.ProduceRequest(
-        partitions=[
-            pb.ProduceRequest.Partition(topic_id=topic_id, partition=partition, record_batches=records)
-            for topic_id, partition, records in call.parts
-        ],
-        transactional_id=call.transactional_id,
-        adds_partitions=call.adds_partitions,
-    )
-
-
-def append_call(request: pb.ProduceRequest) -> AppendCall:
-    """Decodes appends."""
-    parts = [AppendPart(part.topic_id, part.partition, part.record_batches) for part in request.partitions]
-    return AppendCall(parts, request.transactional_id, request.adds_partitions)
-
-
-def produce_response(results: Iterable[AppendResult]) -> list[pb.ProduceResponse.Partition]:
-    """Encodes the results of appends."""
-    messages = []
-    for result in results:
-        message = _failable(pb.ProduceResponse.Partition, result)
-        message.base_offset = result.base_offset
-        message.last_offset = result.last_offset
-        message.log_append_time_ms = result.log_append_time
-        message.log_start_offset = result.log_start_offset
-        messages.append(message)
-    return messages
-
-
-def append_results(messages: Iterable[pb.ProduceResponse.Partition]) -> list[AppendResult]:
-    """Decodes the results of appends."""
-    return [
-        AppendResult(
-            *_outcome(message),
-            message.base_offset,
-            message.last_offset,
-            message.log_append_time_ms,
-            message.log_start_offset,
-        )
-        for message in messages
-    ]
-
-
-def open_message(opening: DeliverOpen) -> pb.DeliverRequest.Open:
-    """Encodes the opening of a delivery stream."""
-    return pb.DeliverRequest.Open(
-        group_id=opening.group_id,
-        member_id=opening.member_id,
-        acquire_mode=delivery.AcquireMode.ValueType(opening.mode),
-        batch_size=opening.batch_size,
-        pause_on_lock_lost=opening.pause_on_lock_lost,
-    )
-
-
-def deliver_open(message: pb.DeliverRequest.Open) -> DeliverOpen:
-    """Decodes the opening of a delivery stream. Raises ValueError for an unknown acquire mode."""
-    return DeliverOpen(
-        message.group_id,
-        message.member_id,
-        AcquireMode(message.acquire_mode),
-        message.batch_size,
-        message.pause_on_lock_lost,
-    )
 
 
 def deliver_request(message: DeliverInput) -> pb.DeliverRequest:
@@ -342,28 +234,10 @@ def fill_results(target: Any, output: DeliverOutput) -> None:
 def deliver_output(response: pb.DeliverResponse) -> DeliverOutput:
     """Decodes a message from a delivery stream."""
     return DeliverOutput(
-        [
-            Delivery(
-                sent.topic_id, sent.topic, sent.partition, sent.record_batches, acquired_ranges(sent.acquired)
-            )
-            for sent in response.deliveries
-        ],
-        [
-            StreamAckResult(
-                result.id,
-                result.first_offset,
-                result.last_offset,
-                ErrorCode(result.error_code),
-                result.error_message,
-                result.lock_deadline_ms / 1000,
-            )
-            for result in response.results
-        ],
-        [
-            LostRange(lost.topic_id, lost.partition, lost.first_offset, lost.last_offset, lost.lock_token)
-            for lost in response.lock_lost
-        ],
-        [Problem(*_outcome(problem)) for problem in response.problems],
+        _DELIVERY.decode_all(response.deliveries),
+        _STREAM_RESULT.decode_all(response.results),
+        _LOST.decode_all(response.lock_lost),
+        _PROBLEM.decode_all(response.problems),
     )
 
 
@@ -374,26 +248,3 @@ def await_request(
     return pb.AwaitRecordsRequest(
         group_id=group_id, partitions=partition_messages(partitions), max_wait_ms=round(max_wait * 1000)
     )
-
-
-def partition_messages(partitions: Iterable[TopicIdPartition]) -> list[delivery.TopicPartition]:
-    """Encodes partitions."""
-    return [delivery.TopicPartition(topic_id=t, partition=p) for t, p in partitions]
-
-
-def partition_keys(partitions: Iterable[delivery.TopicPartition]) -> list[TopicIdPartition]:
-    """Decodes partitions."""
-    return [TopicIdPartition(part.topic_id, part.partition) for part in partitions]
-
-
-def _failable(make: Any, result: Any) -> Any:
-    return make(
-        topic_id=result.topic_id,
-        partition=result.partition,
-        error_code=result.error_code,
-        error_message=result.error_message,
-    )
-
-
-def _outcome(message: Any) -> tuple[str, int, ErrorCode, str]:
-    return message.topic_id, message.partition, ErrorCode(message.error_code), message.error_message

@@ -21,7 +21,7 @@ Reconciliation.  The loop calls `reconcile` every interval, and earlier when it 
   2. renew all leases (every third of `ttl`), or send a heartbeat;
   3. read the members; their change moves preferred owners (see `placement`);
   4. hand over leases that another member should own;
-  5. claim leases that this member should own, unless a peer still holds them (`PendingTakeovers`).
+  5. claim leases that this member should own, unless a peer still holds them (`_takeovers`).
 Step 1 comes first because an expired lease must not be renewed: its epoch may be another owner's past.
 
 Failure detection.  `Membership` marks peers dead whose heartbeats stopped and whose ports refuse connections.
@@ -43,45 +43,27 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from time import monotonic
-from typing import Final
+from typing import NamedTuple
 
 import structlog
 from typing_extensions import override
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.aio import SerialExecutor
-from sharebroker_server.leases.membership import FailureDetector, Membership
+from sharebroker_server.leases.membership import FailureDetector, Membership, OutageLog, log_expired
 from sharebroker_server.leases.names import kind_of
-from sharebroker_server.leases.observe import OutageLog, log_expired
 from sharebroker_server.leases.placement import Placement, ResourceKind, succeeds
-from sharebroker_server.leases.port import Holder, Lease, LeaseStore, LeasesUnavailable, Member, Ownership
+from sharebroker_server.leases.port import Lease, LeaseLost, LeaseStore, LeasesUnavailable, Member, Ownership
 
 _log = structlog.get_logger()
 
-_TAKEOVER_DELAY: Final = 0.2
-"""Fraction of the interval after which a pending takeover is checked again."""
 
-
-class LeaseLost(Exception):
-    """Another owner holds the lease now."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeldLease:
+class HeldLease(NamedTuple):
     """A lease that this broker holds: its epoch, and until when it is surely valid by our clock."""
 
     epoch: int
     valid_until: float
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceOwner(ResourceKind):
-    """The callbacks of the code that works with the resources of one kind."""
-
-    on_acquired: Callable[[str, int], Awaitable[None]]
-    on_lost: Callable[[str], Awaitable[None]]
 
 
 class LeaseHolder:
@@ -110,13 +92,13 @@ class LeaseHolder:
         self._clock = clock
         self._outage = OutageLog(clock)
         self._wake = asyncio.Event()
-        self._owners_of_kinds: dict[str, ResourceOwner] = {}
-        self._placement = Placement(member.owner, self._owners_of_kinds, partitions)
+        self._kinds: dict[str, ResourceKind] = {}
+        self._placement = Placement(member.owner, self._kinds, partitions)
         self._held: dict[str, HeldLease] = {}
         self._handing_over: set[str] = set()
         self._executor = SerialExecutor()
         self._claims: dict[str, asyncio.Task[Lease]] = {}
-        self._takeovers = PendingTakeovers(self._wake.set, self.membership.interval)
+        self._takeovers = set[str]()  # leases that this broker should own and a peer still holds
         self._owner_cache: dict[str, Member] = {}
         self._renew_at = 0.0
         self._loop_task: asyncio.Task[None] | None = None
@@ -136,7 +118,7 @@ class LeaseHolder:
         `on_lost` ends all work on the resource. During a hand-over the lease is still held, and is released
         after `on_lost`.
         """
-        self._owners_of_kinds[resource_kind] = ResourceOwner(resources, role, on_acquired, on_lost)
+        self._kinds[resource_kind] = ResourceKind(resources, role, on_acquired, on_lost)
 
     def holds(self, resource: str) -> int | None:
         """Returns the epoch of a lease that is surely valid now, else None."""
@@ -149,7 +131,7 @@ class LeaseHolder:
 
     def missing(self) -> list[str]:
         """Returns the resources that this broker should own at all times and does not own."""
-        listed = (resource for owner in self._owners_of_kinds.values() for resource in owner.resources())
+        listed = (resource for owner in self._kinds.values() for resource in owner.resources())
         return [r for r in listed if self._should_own(r) and self.holds(r) is None]
 
     @property
@@ -177,7 +159,7 @@ class LeaseHolder:
         await self.membership.stop_detection()
         await self._executor.drain()
         # Later kinds depend on earlier kinds: a leader finishes its writes while there are coordinators.
-        for kind in reversed(self._owners_of_kinds):
+        for kind in reversed(self._kinds):
             for resource in [resource for resource in self._held if kind_of(resource) == kind]:
                 self._executor.submit(resource, self._hand_over(resource))
             await self._executor.drain()
@@ -250,7 +232,7 @@ class LeaseHolder:
         for resource in [r for r in misplaced if r not in self._executor and not self._placement.is_ours(r)]:
             self._executor.submit(resource, self._hand_over(resource))
         to_claim = self._to_claim()
-        await self._takeovers.refresh(self._store, to_claim, self.member.owner, self.membership.dead)
+        await self._refresh_takeovers(to_claim)
         for resource in self._to_claim() if to_claim else ():
             if resource not in self._takeovers:
                 self._start_claim(resource)
@@ -264,9 +246,27 @@ class LeaseHolder:
         """Returns the resources to own at all times that are placed here, not held, and without a pending
         step.
         """
-        listed = (resource for owner in self._owners_of_kinds.values() for resource in owner.resources())
+        listed = (resource for owner in self._kinds.values() for resource in owner.resources())
         idle = (r for r in listed if r not in self._held and r not in self._executor)
         return [resource for resource in idle if self._should_own(resource)]
+
+    def _expect_takeover(self, resource: str) -> None:
+        """Adds a lease that is being handed over or is about to expire; the next round runs early."""
+        if not self._takeovers:
+            asyncio.get_running_loop().call_later(self.membership.interval / 5, self._wake.set)
+        self._takeovers.add(resource)
+
+    async def _refresh_takeovers(self, to_claim: Iterable[str]) -> None:
+        """Keeps the leases of `to_claim` that live peers still hold, by one read.
+
+        Raises LeasesUnavailable.
+        """
+        pending = [resource for resource in to_claim if resource in self._takeovers]
+        self._takeovers.clear()
+        free = (self.member.owner, *self.membership.dead)
+        for lease in await self._store.read(pending) if pending else ():
+            if lease is not None and lease.owner not in free and not succeeds(self.member.owner, lease.owner):
+                self._expect_takeover(lease.resource)
 
     async def _run(self) -> None:
         while True:
@@ -335,7 +335,7 @@ class LeaseHolder:
     async def _close(self, resource: str) -> None:
         self.forget(resource)
         try:
-            await self._owners_of_kinds[kind_of(resource)].on_lost(resource)
+            await self._kinds[kind_of(resource)].on_lost(resource)
         except Exception:
             _log.exception("closing a lost resource failed", resource=resource)
 
@@ -380,11 +380,11 @@ class LeaseHolder:
             await self._store.release(resource, lease.owner)
             lease = await self._store.claim(resource, self.member.owner, self._ttl, force=True)
         if lease.owner != self.member.owner:
-            self._takeovers.add(resource)
+            self._expect_takeover(resource)
             return lease
         self._held[resource] = HeldLease(lease.epoch, sent + self._ttl)
         try:
-            await self._owners_of_kinds[kind_of(resource)].on_acquired(resource, lease.epoch)
+            await self._kinds[kind_of(resource)].on_acquired(resource, lease.epoch)
         except Exception:
             self._held.pop(resource, None)
             with contextlib.suppress(LeasesUnavailable):
@@ -421,7 +421,7 @@ class LeaseHolder:
 class LeaseOwnership(Ownership):
     """One lease of the broker's holder."""
 
-    def __init__(self, holder: Holder, resource: str) -> None:
+    def __init__(self, holder: LeaseHolder, resource: str) -> None:
         self._holder = holder
         self._resource = resource
 
@@ -432,35 +432,3 @@ class LeaseOwnership(Ownership):
     @override
     async def reclaim(self) -> int:
         return await self._holder.reclaim(self._resource)
-
-
-class PendingTakeovers:
-    """Leases that this broker should own and a peer still holds; they make the next round run early.
-
-    `interval` is the time between two rounds in seconds.
-    """
-
-    def __init__(self, wake: Callable[[], object], interval: float) -> None:
-        self._wake = wake
-        self._delay = interval * _TAKEOVER_DELAY
-        self._resources: set[str] = set()
-
-    def __contains__(self, resource: str) -> bool:
-        return resource in self._resources
-
-    def add(self, resource: str) -> None:
-        """Adds a lease that is being handed over or is about to expire."""
-        if not self._resources:
-            asyncio.get_running_loop().call_later(self._delay, self._wake)
-        self._resources.add(resource)
-
-    async def refresh(self, store: LeaseStore, to_claim: Iterable[str], me: str, dead: Iterable[str]) -> None:
-        """Keeps the leases of `to_claim` that live peers still hold, by one read.
-
-        Raises LeasesUnavailable.
-        """
-        pending = [resource for resource in to_claim if resource in self._resources]
-        self._resources.clear()
-        for lease in await store.read(pending) if pending else ():
-            if lease is not None and lease.owner not in (me, *dead) and not succeeds(me, lease.owner):
-                self.add(lease.resource)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_address
 from typing import Final
@@ -29,6 +29,11 @@ SILENCE_TIMEOUT: Final = 0.7
 
 _SECOND_PROBE_DELAY: Final = 0.2
 _PROBE_TIMEOUT: Final = 0.5
+
+QUIET_PERIOD: Final = 60.0
+"""Minimum seconds between two log lines of an outage."""
+
+_MAX_NAMES: Final = 3
 
 IsRefused = Callable[[str], Awaitable[bool]]
 
@@ -185,3 +190,37 @@ class Membership:
         with contextlib.suppress(LeasesUnavailable):
             if await detector.detect(self.me.owner):
                 on_dead()
+
+
+class OutageLog:
+    """Logs when the lease store becomes unavailable and available again. `clock` is monotonic, in seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since: float | None = None
+        self._logged = False
+        self._next = clock()
+
+    def failed(self, reason: Exception) -> None:
+        """Records a failed request; logs at most once per `QUIET_PERIOD`."""
+        now = self._clock()
+        if self._since is None:
+            self._since, self._logged = now, False
+        if now >= self._next:
+            self._next, self._logged = now + QUIET_PERIOD, True
+            seconds = round(now - self._since, 1)
+            _log.warning("lease renewal failing", reason=str(reason), seconds=seconds)
+
+    def succeeded(self) -> None:
+        """Ends an outage, and logs its end if its begin was logged."""
+        if self._since is not None and self._logged:
+            seconds = round(self._clock() - self._since, 1)
+            _log.warning("lease renewal recovered", seconds=seconds)
+        self._since = None
+
+
+def log_expired(resources: Sequence[str]) -> None:
+    """Logs leases that expired before their renewal."""
+    if resources:
+        names = sorted(resources)[:_MAX_NAMES]
+        _log.warning("leases expired before renewal", leases=len(resources), first=names)

@@ -14,7 +14,7 @@ TRANSACTIONS: Final = "transaction-coordinator"
 PARTITION: Final = "partition"
 """The kind of partitions of topics."""
 
-ROLES: Final[Mapping[str, str]] = {
+ROLE_BY_KIND: Final[Mapping[str, str]] = {
     "catalog": "group-coordinator",
     "group-coordinator": "group-coordinator",
     TRANSACTIONS: "group-coordinator",

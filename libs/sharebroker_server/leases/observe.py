@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import structlog
 
 from sharebroker_protocol.cancellation import end
+from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.names import kind_of
 from sharebroker_server.leases.port import LEAVING, Member
 from sharebroker_server.telemetry.metrics import Family, counter, gauge
@@ -19,70 +20,11 @@ _log = structlog.get_logger()
 INTERVAL: Final = 0.5
 """Seconds between two comparisons; the changes between them share one log line."""
 
-QUIET_PERIOD: Final = 60.0
-"""Minimum seconds between two log lines of an outage."""
-
-_MAX_NAMES: Final = 3
-
-
-class ObservedHolder(Protocol):
-    """The state of a lease holder that is logged and measured.
-
-    `acquired` and `released` count leases by kind.
-    """
-
-    acquired: Counter[str]
-    released: Counter[str]
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """Live members."""
-
-    def held(self) -> list[str]:
-        """Resources whose leases this member holds."""
-
-    def missing(self) -> list[str]:
-        """Resources that this member should own and does not."""
-
-
-class OutageLog:
-    """Logs when the lease store becomes unavailable and available again. `clock` is monotonic, in seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._since: float | None = None
-        self._logged = False
-        self._next = clock()
-
-    def failed(self, reason: Exception) -> None:
-        """Records a failed request; logs at most once per `QUIET_PERIOD`."""
-        now = self._clock()
-        if self._since is None:
-            self._since, self._logged = now, False
-        if now >= self._next:
-            self._next, self._logged = now + QUIET_PERIOD, True
-            seconds = round(now - self._since, 1)
-            _log.warning("lease renewal failing", reason=str(reason), seconds=seconds)
-
-    def succeeded(self) -> None:
-        """Ends an outage, and logs its end if its begin was logged."""
-        if self._since is not None and self._logged:
-            seconds = round(self._clock() - self._since, 1)
-            _log.warning("lease renewal recovered", seconds=seconds)
-        self._since = None
-
-
-def log_expired(resources: Sequence[str]) -> None:
-    """Logs leases that expired before their renewal."""
-    if resources:
-        names = sorted(resources)[:_MAX_NAMES]
-        _log.warning("leases expired before renewal", leases=len(resources), first=names)
-
 
 class MembershipLogger:
     """Logs members that join, leave or die, and leases that move, from `start` to `stop`."""
 
-    def __init__(self, holder: ObservedHolder) -> None:
+    def __init__(self, holder: LeaseHolder) -> None:
         self._holder = holder
         self._members: dict[str, Member] = {}
         self._acquired: Counter[str] = Counter()
@@ -127,7 +69,7 @@ class MembershipLogger:
             _log.info("leases moved", acquired=_sorted(acquired), released=_sorted(released), held=held)
 
 
-def lease_families(holder: ObservedHolder) -> Iterable[Family]:
+def lease_families(holder: LeaseHolder) -> Iterable[Family]:
     """Returns the metric families of leases and members."""
     held = Counter(kind_of(resource) for resource in holder.held())
     missing = Counter(kind_of(resource) for resource in holder.missing())

@@ -5,11 +5,11 @@ which member should own each resource, computed from the members and cached unti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from sharebroker_server.leases.names import PARTITION, ROLES, kind_of, partitions, topic_partition
+from sharebroker_server.leases.names import PARTITION, ROLE_BY_KIND, kind_of, partitions, topic_partition
 from sharebroker_server.leases.port import Member
 
 
@@ -61,10 +61,15 @@ def _weight(resource: str, node_id: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ResourceKind:
-    """A kind of resources with the role that owns it; `resources` lists those to own at all times."""
+    """A kind of resources with the role that owns it; `resources` lists those to own at all times.
+
+    The callbacks belong to the code that works with the resources.
+    """
 
     resources: Callable[[], Iterable[str]]
     role: str
+    on_acquired: Callable[[str, int], Awaitable[None]]
+    on_lost: Callable[[str], Awaitable[None]]
 
 
 class Placement:
@@ -109,7 +114,7 @@ class Placement:
 
     def _place(self, resource: str, topic_id: str, size: int) -> None:
         registered, members = self._kinds.get(kind_of(resource)), self._members.values()
-        role = registered.role if registered is not None else ROLES.get(kind_of(resource), "")
+        role = registered.role if registered is not None else ROLE_BY_KIND.get(kind_of(resource), "")
         listed = sorted(registered.resources()) if registered is not None else []
         owners = spread(partitions(topic_id, size) if size else listed, role, members)
         self._cache |= {each: (size, member) for each, member in owners.items()}

@@ -6,7 +6,7 @@ increases, also over releases and expiries: a request with an older epoch comes 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
@@ -61,6 +61,10 @@ class Member:
 
 class LeasesUnavailable(Exception):
     """The store did not respond. The request may have been executed; repeating it is harmless."""
+
+
+class LeaseLost(Exception):
+    """Another owner holds the lease now."""
 
 
 class LeaseStore(Protocol):
@@ -126,23 +130,3 @@ class Ownership(Protocol):
 
         Raises LeaseLost if another owner holds the lease, LeasesUnavailable if the store does not respond.
         """
-
-
-class Holder(Protocol):
-    """The part of `sharebroker_server.leases.holder.LeaseHolder` that hosts of shards and partitions use."""
-
-    def register(
-        self,
-        resource_kind: str,
-        resources: Callable[[], Iterable[str]],
-        role: str,
-        on_acquired: Callable[[str, int], Awaitable[None]],
-        on_lost: Callable[[str], Awaitable[None]],
-    ) -> None:
-        """Registers the owner of a kind of resources."""
-
-    def holds(self, resource: str) -> int | None:
-        """Returns the epoch while the lease is surely valid, else None."""
-
-    async def reclaim(self, resource: str) -> int:
-        """Increases the epoch of a held lease."""

@@ -91,10 +91,7 @@ class RedisLeaseStore(LeaseStore):
 
     @override
     async def remove(self, resource: str) -> None:
-        try:
-            await within(self._timeout, self._link.send("UNLINK", self._keys.lease(resource)))
-        except RedisError as error:
-            raise LeasesUnavailable(str(error)) from error
+        await self._all([self._link.send("UNLINK", self._keys.lease(resource))])
 
     @override
     async def read(self, resources: Sequence[str]) -> list[Lease | None]:

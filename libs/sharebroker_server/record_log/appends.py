@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
-
-from typing_extensions import override
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import LEADER_EPOCH, BatchHeader, Buffer, StoredBatch, assign
 from sharebroker_server.record_log.core.producers import Marker, Verified
-from sharebroker_server.record_log.core.transactions import Draft, marker_batch, snapshots_of_draft
+from sharebroker_server.record_log.core.transactions import Draft, marker_batch, snapshots_of
 from sharebroker_server.record_log.lifecycle import RETRY_AFTER
 from sharebroker_server.record_log.port import NO_SNAPSHOTS
 
@@ -27,14 +25,26 @@ class Appended:
     log_append_time: int
 
 
-class Append(Protocol):
-    """A pending append. `result` resolves when it is durable, or fails with the reason why it is not."""
+def _future() -> asyncio.Future[Appended]:
+    return asyncio.get_running_loop().create_future()
 
-    result: asyncio.Future[Appended]
+
+@dataclass(slots=True)
+class RecordsAppend:
+    """The record batches of a produce request.
+
+    `result` resolves when they are durable, or fails with the reason why they are not.
+    """
+
+    data: Buffer
+    headers: list[BatchHeader]
+    verified: Verified | None
+    result: asyncio.Future[Appended] = field(default_factory=_future)
 
     @property
     def size(self) -> int:
         """The number of bytes that it holds."""
+        return len(self.data)
 
     def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
         """Returns its batches with the next offsets of the group; no batches if the log has them already.
@@ -42,24 +52,6 @@ class Append(Protocol):
         Raises:
             KafkaError: the append is invalid.
         """
-
-
-@dataclass(slots=True)
-class RecordsAppend(Append):
-    """The record batches of a produce request."""
-
-    data: Buffer
-    headers: list[BatchHeader]
-    verified: Verified | None
-    result: asyncio.Future[Appended]
-
-    @property
-    @override
-    def size(self) -> int:
-        return len(self.data)
-
-    @override
-    def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
         stamp = group.log_append_ms
         first = self.headers[0]
         if first.producer_id >= 0:
@@ -73,22 +65,21 @@ class RecordsAppend(Append):
 
 
 @dataclass(slots=True)
-class MarkerAppend(Append):
-    """A transaction marker."""
+class MarkerAppend:
+    """A transaction marker; it does not count as bytes that wait."""
 
     marker: Marker
-    result: asyncio.Future[Appended]
+    result: asyncio.Future[Appended] = field(default_factory=_future)
+    size: int = 0
 
-    @property
-    @override
-    def size(self) -> int:
-        return 0
-
-    @override
     def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
+        """Returns the marker's batch. Raises KafkaError."""
         group.draft.end(self.marker, group.offset, group.now_ms)
         batch = marker_batch(self.marker, group.offset, LEADER_EPOCH, group.now_ms)
         return (batch,), Appended(group.offset, group.offset, -1)
+
+
+Append: TypeAlias = RecordsAppend | MarkerAppend
 
 
 class Group:
@@ -119,7 +110,7 @@ class Group:
     @property
     def snapshots(self) -> Mapping[str, bytes]:
         """The producer snapshots to store with the batches."""
-        return snapshots_of_draft(self.draft) if self.draft.producers else NO_SNAPSHOTS
+        return snapshots_of(self.draft) if self.draft.producers else NO_SNAPSHOTS
 
     def complete(self) -> None:
         """Resolves the appends: all batches are durable."""

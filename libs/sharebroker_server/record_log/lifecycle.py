@@ -13,8 +13,16 @@ from sharebroker_server.record_log.core.log_state import Limits, LogState
 from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots, snapshots_of
 from sharebroker_server.record_log.port import RecordStore
 
+_log = structlog.get_logger()
+
 RETRY_AFTER: Final = 0.05
 """Seconds after which a rejected request may be retried."""
+
+MAX_BACKOFF: Final = 1.0
+"""Maximum seconds between two attempts to recover."""
+
+READ_BYTES: Final = 1 << 20
+"""Bytes of one read, where batch after batch is read."""
 
 
 class LogPhase(Enum):
@@ -50,11 +58,6 @@ def storage_error(reason: object) -> KafkaError:
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The store failed: {reason}", retry_after=RETRY_AFTER)
 
 
-_log = structlog.get_logger()
-
-_READ_BYTES: Final = 1 << 20
-
-
 async def load(
     store: RecordStore, partition: str, known_end: int, limits: Limits, now_ms: int
 ) -> tuple[LogState, Transactions]:
@@ -72,7 +75,7 @@ async def load(
     log_end = max(bounds.log_end_offset, known_end)
     state = LogState(bounds.log_start_offset, log_end, segments, limits)
     offset = state.unread_from
-    while offset < bounds.log_end_offset and (batches := await store.read(partition, offset, _READ_BYTES)):
+    while offset < bounds.log_end_offset and (batches := await store.read(partition, offset, READ_BYTES)):
         for batch in batches:
             state.add(batch, now_ms)
         offset = batches[-1].last_offset + 1

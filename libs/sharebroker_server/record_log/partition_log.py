@@ -41,15 +41,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import structlog
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import doubling
-from sharebroker_server.leases.holder import LeaseLost
-from sharebroker_server.leases.port import LeasesUnavailable, Ownership
+from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable, Ownership
 from sharebroker_server.record_log.appends import (
     Append,
     Appended,
@@ -58,11 +56,13 @@ from sharebroker_server.record_log.appends import (
     MarkerAppend,
     RecordsAppend,
 )
-from sharebroker_server.record_log.core.batch import Buffer, StoredBatch
+from sharebroker_server.record_log.core.batch import Buffer, StoredBatch, TimedOffset, first_since
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
 from sharebroker_server.record_log.lifecycle import (
+    MAX_BACKOFF,
+    READ_BYTES,
     RETRY_AFTER,
     TRANSITIONS,
     LogPhase,
@@ -72,7 +72,6 @@ from sharebroker_server.record_log.lifecycle import (
     storage_error,
     unavailable,
 )
-from sharebroker_server.record_log.offset_for_time import TimedOffset, first_since
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.stream_log.port import (
@@ -84,8 +83,6 @@ from sharebroker_server.stream_log.port import (
 )
 
 _log = structlog.get_logger()
-
-_MAX_BACKOFF: Final = 1.0
 
 
 class PartitionLog:
@@ -186,7 +183,7 @@ class PartitionLog:
                 have been written; NOT_LEADER_OR_FOLLOWER if another process leads the partition.
         """
         headers = self.settings.headers(data, round(self._now() * 1000))
-        return await self._enqueue(RecordsAppend(data, headers, verified, _future()))
+        return await self._enqueue(RecordsAppend(data, headers, verified))
 
     async def end_transaction(self, marker: Marker) -> Appended:
         """Appends a marker, even if the producer has no transaction here: from then on its epoch fences.
@@ -194,7 +191,7 @@ class PartitionLog:
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; else as `append`.
         """
-        return await self._enqueue(MarkerAppend(marker, _future()))
+        return await self._enqueue(MarkerAppend(marker))
 
     def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
         """Returns whole batches from the one that contains `offset`: up to `max_bytes`, at least one; [] at
@@ -234,7 +231,7 @@ class PartitionLog:
             KafkaError: as `read`.
         """
         start = self._state.index.first_since(timestamp)
-        return None if start is None else await first_since(self, start, timestamp)
+        return None if start is None else await self._first_since(start, timestamp)
 
     async def offset_of_newest(self) -> TimedOffset | None:
         """Returns the first record with the highest timestamp, None for an empty log.
@@ -243,7 +240,18 @@ class PartitionLog:
             KafkaError: as `read`.
         """
         newest = self._state.index.newest()
-        return None if newest is None else await first_since(self, newest.base_offset, newest.max_timestamp)
+        return None if newest is None else await self._first_since(newest.base_offset, newest.max_timestamp)
+
+    async def _first_since(self, offset: int, timestamp: int) -> TimedOffset | None:
+        """Returns the first record from `offset` on with `timestamp` or later."""
+        while batches := await self.read(max(offset, self.log_start_offset), READ_BYTES):
+            for batch in batches:
+                if batch.max_timestamp >= timestamp and not batch.control:
+                    found = first_since(batch, max(offset, self.log_start_offset), timestamp)
+                    if found is not None:
+                        return found
+            offset = batches[-1].last_offset + 1
+        return None
 
     async def apply_retention(self, now: float, consumed_up_to: int | None) -> int:
         """Deletes the records that the topic's retention permits to delete; returns the log start.
@@ -292,7 +300,7 @@ class PartitionLog:
         bounds = await self._store.bounds(self.partition)
         if bounds.log_end_offset < end and self.phase is LogPhase.OPEN and self._writer is None:
             self._move(LogPhase.RECOVERING)
-            self._writer = asyncio.create_task(self._recover_alone())
+            self._writer = asyncio.create_task(self._write_groups())
 
     async def close(self) -> None:
         """Closes the log: waiting appends fail, and the write in flight completes."""
@@ -321,10 +329,16 @@ class PartitionLog:
         return await append.result
 
     async def _write_groups(self) -> None:
+        """Writes groups until no append waits; recovers first after a write of unknown outcome."""
         try:
-            while self._queue:
-                self._writing = self._next_group()
-                await self._write(self._writing)
+            while True:
+                if self.phase is LogPhase.RECOVERING:
+                    await self._recover()
+                elif self._queue:
+                    self._writing = self._next_group()
+                    await self._write(self._writing)
+                else:
+                    return
         finally:
             self._writer = self._writing = None
 
@@ -357,8 +371,6 @@ class PartitionLog:
                 _log.exception("record store raised an unexpected error", partition=self.partition)
                 error = LogOutcomeUnknown(repr(error))
             self._fail(group, error)
-            if self.phase is LogPhase.RECOVERING:
-                await self._recover()
             return
         if segments:
             self._state.index.saved(segments[-1].end_offset)
@@ -391,7 +403,7 @@ class PartitionLog:
 
         Batches that the store lost are written again, as far as memory has them.
         """
-        pauses, fenced = doubling(RETRY_AFTER, _MAX_BACKOFF), False
+        pauses, fenced = doubling(RETRY_AFTER, MAX_BACKOFF), False
         while self.phase is LogPhase.RECOVERING:
             try:
                 if not fenced:
@@ -406,12 +418,6 @@ class PartitionLog:
             else:
                 self._move(LogPhase.OPEN)
                 self._notify()
-
-    async def _recover_alone(self) -> None:
-        try:
-            await self._recover()
-        finally:
-            self._writer = None
 
     async def _trim(self, before: int) -> int:
         if before > self.log_start_offset:
@@ -456,7 +462,3 @@ class PartitionLog:
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)
-
-
-def _future() -> asyncio.Future[Appended]:
-    return asyncio.get_running_loop().create_future()

@@ -86,8 +86,9 @@ class LogSettings:
         headers = parse_headers(data, self.max_message_bytes)
         view, position = memoryview(data), 0
         for header in headers:
-            check_records(header, view[position : position + header.size])
-            position += header.size
+            end = position + header.size
+            check_records(header, view[position:end])
+            position = end
         if not self.log_append_time:
             self.timestamp_bounds.check(headers, now_ms)
         return headers

@@ -8,10 +8,10 @@ the log end.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from typing_extensions import override
 
@@ -21,15 +21,13 @@ from sharebroker_server.record_log.port import NO_SNAPSHOTS, Bounds, RecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.port import Link, Part, RedisError, lua
 from sharebroker_server.stream_log.port import LogNotWritten, LogOutOfOrder, LogUnavailable
-from sharebroker_server.stream_log.redis import FENCE, write_failure
+from sharebroker_server.stream_log.redis import FENCE, POSITION, await_read, await_write, write_failure
+from sharebroker_server.telemetry.metrics import Appends
 
 HERE: Final = Path(__file__).parent
-
-POSITION: Final = "../stream_log/position"
 APPEND: Final = lua(HERE, POSITION, FENCE, "append")
-TRIM: Final = lua(
-    HERE, FENCE, "trim", flags="allow-oom"
-)  # trimming must work when Redis is out of memory: it frees memory
+# Trimming must work when Redis is out of memory: it frees memory.
+TRIM: Final = lua(HERE, FENCE, "trim", flags="allow-oom")
 BOUNDS: Final = lua(HERE, POSITION, "bounds", flags="no-writes")
 
 _FIRST_COUNT: Final = 4
@@ -37,21 +35,43 @@ _LARGEST_COUNT: Final = 256
 _SCAN_COUNT: Final = 1000
 
 
+@dataclass(slots=True)
+class _Partition:
+    """The keys of a partition, and the server incarnation against which its log end was checked."""
+
+    lease: str
+    log: str
+    index: str
+    meta: str
+    snapshots: str
+    checked_incarnation: int
+
+
 class RedisRecordStore(RecordStore):
     """Stores batches in Redis; each method waits at most as long as the link waits for a silent server.
 
-    Appends, and the reads that they depend on, use the link `writes`, by default the same link.
+    Appends, and the reads that they depend on, use the link `writes`, by default the same link. `appends`
+    measures appends.
     """
 
-    def __init__(self, link: Link, keys: Keys | None = None, *, writes: Link | None = None) -> None:
+    def __init__(
+        self,
+        link: Link,
+        keys: Keys | None = None,
+        *,
+        writes: Link | None = None,
+        appends: Appends | None = None,
+    ) -> None:
         self._link = link
         self._writes = writes or link
         self._keys = keys or Keys()
         self._append = self._writes.script(APPEND, replicated=True)
         self._trim = link.script(TRIM)
         self._bounds = self._writes.script(BOUNDS)
-        self._checked_incarnation: dict[str, int] = {}
+        self._metrics = (appends or Appends()).of("partition")
+        self._partitions: dict[str, _Partition] = {}
 
+    @override
     async def append(
         self,
         partition: str,
@@ -60,35 +80,32 @@ class RedisRecordStore(RecordStore):
         segments: Sequence[Segment] = (),
         snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
     ) -> None:
-        """Appends; after a change of the server incarnation, checks the log end first."""
-        while (
-            self._checked_incarnation.setdefault(partition, self._writes.server_incarnation)
-            != self._writes.server_incarnation
-        ):
-            await self._check_end(partition, batches[0].base_offset)
-        args: list[Part] = [epoch, batches[0].base_offset, len(batches), len(segments)]
-        for batch in batches:
-            args += (f"{batch.last_offset + 1}-0", batch.data)
-        for row in segments:
-            args += (f"{row.end_offset}-0", row.base_offset, row.size, row.max_timestamp)
-        for snapshot in snapshots.items():
-            args += snapshot
-        keys = (
-            self._keys.lease(partition),
-            self._keys.log(partition),
-            self._index(partition),
-            self._snapshots(partition),
-        )
-        await _await_write(partition, self._append.send(keys, args))
+        with self._metrics.timed(len(batches), sum([len(batch.data) for batch in batches])):
+            while (
+                stored := self._partition(partition)
+            ).checked_incarnation != self._writes.server_incarnation:
+                await self._check_end(partition, batches[0].base_offset)
+            args: list[Part] = [epoch, batches[0].base_offset, len(batches), len(segments)]
+            for batch in batches:
+                args += (f"{batch.last_offset + 1}-0", batch.data)
+            for row in segments:
+                args += (f"{row.end_offset}-0", row.base_offset, row.size, row.max_timestamp)
+            for snapshot in snapshots.items():
+                args += snapshot
+            keys = (stored.lease, stored.log, stored.index, stored.snapshots)
+            try:
+                await self._append.send(keys, args)
+            except RedisError as error:
+                raise write_failure(partition, error) from error
 
+    @override
     async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
-        """Reads a few entries first, then as many as should fit according to their size."""
+        log = self._partition(partition).log
         batches: list[StoredBatch] = []
+        # A few entries first, then as many as should fit according to their size.
         start, remaining, count = f"{offset + 1}-0", max_bytes, _FIRST_COUNT
         while True:
-            entries = await _await_read(
-                partition, self._link.send("XRANGE", self._keys.log(partition), start, "+", "COUNT", count)
-            )
+            entries = await await_read(partition, self._link.send("XRANGE", log, start, "+", "COUNT", count))
             for _, (_, data) in entries:
                 if batches and len(data) > remaining:
                     return batches
@@ -101,61 +118,54 @@ class RedisRecordStore(RecordStore):
 
     @override
     async def bounds(self, partition: str) -> Bounds:
-        keys, incarnation = (
-            (self._keys.log(partition), self._keys.meta(partition)),
-            self._writes.server_incarnation,
-        )
-        log_start, log_end = await _await_read(partition, self._bounds.send(keys, ()))
-        self._checked_incarnation[partition] = incarnation
+        stored, incarnation = self._partition(partition), self._writes.server_incarnation
+        log_start, log_end = await await_read(partition, self._bounds.send((stored.log, stored.meta), ()))
+        stored.checked_incarnation = incarnation
         return Bounds(int(log_start), log_end)
 
     @override
     async def segments(self, partition: str) -> list[Segment]:
-        log_start = self._link.send("HGET", self._keys.meta(partition), "log_start")
-        rows = self._link.send("XRANGE", self._index(partition), "-", "+")
-        start = int(await _await_read(partition, log_start) or 0)
-        segments = [_segment(row_id, fields) for row_id, fields in await _await_read(partition, rows)]
+        stored = self._partition(partition)
+        log_start = self._link.send("HGET", stored.meta, "log_start")
+        rows = self._link.send("XRANGE", stored.index, "-", "+")
+        start = int(await await_read(partition, log_start) or 0)
+        segments = [
+            Segment(int(base), int(row_id.removesuffix(b"-0")), int(size), int(newest))
+            for row_id, (_, base, _, size, _, newest) in await await_read(partition, rows)
+        ]
         return [segment for segment in segments if segment.end_offset > start]
 
     @override
     async def snapshots(self, partition: str) -> dict[str, bytes]:
-        pairs = iter(await _await_read(partition, self._link.send("HGETALL", self._snapshots(partition))))
+        reply = self._link.send("HGETALL", self._partition(partition).snapshots)
+        pairs = iter(await await_read(partition, reply))
         return {name.decode(): snapshot for name, snapshot in zip(pairs, pairs, strict=True)}
 
+    @override
     async def trim(
         self, partition: str, epoch: int, log_start_offset: int, deleted_snapshots: Sequence[str] = ()
     ) -> None:
-        """Trims; works when Redis is out of memory."""
-        keys = (
-            self._keys.lease(partition),
-            self._keys.log(partition),
-            self._index(partition),
-            self._keys.meta(partition),
-            self._snapshots(partition),
-        )
-        await _await_write(partition, self._trim.send(keys, (epoch, log_start_offset, *deleted_snapshots)))
+        stored = self._partition(partition)
+        keys = (stored.lease, stored.log, stored.index, stored.meta, stored.snapshots)
+        await await_write(partition, self._trim.send(keys, (epoch, log_start_offset, *deleted_snapshots)))
 
+    @override
     async def partitions(self) -> set[str]:
-        """Scans the keys of every server, one page at a time."""
         found: set[str] = set()
         for node in self._link.nodes:
             cursor = b""
             while cursor != b"0":
-                walk = (cursor or b"0", "MATCH", self._keys.all_of("partition"), "COUNT", _SCAN_COUNT)
-                cursor, keys = await _await_read("partitions", node.send("SCAN", *walk))
+                page = (cursor or b"0", "MATCH", self._keys.all_of("partition"), "COUNT", _SCAN_COUNT)
+                cursor, keys = await await_read("partitions", node.send("SCAN", *page))
                 found.update(self._keys.resource_of(key.decode()) for key in keys)
         return found
 
     @override
     async def delete(self, partition: str) -> None:
-        keys = (
-            self._keys.log(partition),
-            self._index(partition),
-            self._keys.meta(partition),
-            self._snapshots(partition),
-        )
-        self._checked_incarnation.pop(partition, None)
-        await _await_write(partition, self._link.send("UNLINK", *keys))
+        stored = self._partition(partition)
+        del self._partitions[partition]
+        keys = (stored.log, stored.index, stored.meta, stored.snapshots)
+        await await_write(partition, self._link.send("UNLINK", *keys))
 
     async def _check_end(self, partition: str, base_offset: int) -> None:
         """Checks that the server has the log up to `base_offset`.
@@ -171,27 +181,16 @@ class RedisRecordStore(RecordStore):
                 f"{partition}: the log ends at {end} after a change of the Redis server, not at {base_offset}"
             )
 
-    def _index(self, partition: str) -> str:
-        return f"{self._keys.log(partition)}:index"
-
-    def _snapshots(self, partition: str) -> str:
-        return f"{self._keys.log(partition)}:notes"
-
-
-def _segment(row_id: bytes, fields: Sequence[bytes]) -> Segment:
-    _, base, _, size, _, newest = fields
-    return Segment(int(base), int(row_id.removesuffix(b"-0")), int(size), int(newest))
-
-
-async def _await_write(partition: str, reply: asyncio.Future[Any]) -> None:
-    try:
-        await reply
-    except RedisError as error:
-        raise write_failure(partition, error) from error
-
-
-async def _await_read(partition: str, reply: asyncio.Future[Any]) -> Any:
-    try:
-        return await reply
-    except RedisError as error:
-        raise LogUnavailable(f"{partition}: {error}") from error
+    def _partition(self, partition: str) -> _Partition:
+        stored = self._partitions.get(partition)
+        if stored is None:
+            keys, log = self._keys, self._keys.log(partition)
+            stored = self._partitions[partition] = _Partition(
+                keys.lease(partition),
+                log,
+                f"{log}:index",
+                keys.meta(partition),
+                f"{log}:notes",
+                self._writes.server_incarnation,
+            )
+        return stored

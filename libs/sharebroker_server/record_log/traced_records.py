@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -63,13 +63,8 @@ class TracedOffsets:
 
     def within(self, first: int, last: int) -> list[tuple[int, TraceContext]]:
         """Returns the records in first..last, in ascending order."""
-        offsets, found = self._offsets, []
-        for index in range(bisect_left(offsets, first), len(offsets)):
-            offset = offsets[index]
-            if offset > last:
-                break
-            found.append((offset, self._contexts[offset]))
-        return found
+        offsets = self._offsets[bisect_left(self._offsets, first) : bisect_right(self._offsets, last)]
+        return [(offset, self._contexts[offset]) for offset in offsets]
 
 
 # A header in a batch: length of the key, key, length of the value (lengths are zigzag, so twice the value),

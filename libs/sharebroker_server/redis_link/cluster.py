@@ -26,7 +26,7 @@ from sharebroker_server.redis_link.port import (
     RedisRefused,
     RedisUnavailable,
     Script,
-    within,
+    pass_on,
 )
 from sharebroker_server.redis_link.server import Target, one_shot
 
@@ -152,10 +152,6 @@ class ClusterLink(Link):
         return self._no_owner() if owner is None else self._with_routing_errors(owner.send(command, *parts))
 
     @override
-    async def call(self, command: Part, *parts: Part, timeout: float) -> Any:
-        return await within(timeout, self.send(command, *parts))
-
-    @override
     def script(self, source: str, *, replicated: bool = False) -> Script:
         script = ClusterScript(self, source, replicated)
         self._scripts.append(script)
@@ -193,12 +189,7 @@ class ClusterLink(Link):
             error = RedisUnavailable(f"the Redis Cluster is changing: {error}")
         if isinstance(error, RedisUnavailable | RedisOutcomeUnknown):
             self._refresh.set()
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(done.result())
+        pass_on(done, error, answer)
 
     async def _keep_slots_fresh(self) -> None:
         while True:
@@ -311,7 +302,3 @@ class ClusterScript(Script):
             if owner is None
             else self._link._with_routing_errors(self._scripts[owner].send(keys, args))
         )
-
-    @override
-    async def call(self, keys: Sequence[Part], args: Sequence[Part], *, timeout: float) -> Any:
-        return await within(timeout, self.send(keys, args))

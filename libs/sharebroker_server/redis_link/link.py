@@ -34,7 +34,7 @@ from sharebroker_server.redis_link.port import (
     RedisTooOld,
     RedisUnavailable,
     Script,
-    within,
+    pass_on,
 )
 from sharebroker_server.redis_link.sentinel import Locator
 from sharebroker_server.redis_link.server import Server, Target
@@ -80,7 +80,7 @@ class Confirmations:
             if not reply.done():  # the server lacked the script; the EVAL follows the WAIT
                 self._pending.append((reply, held))
             else:
-                _resolve(held, reply, shortage)
+                pass_on(reply, reply.exception() or shortage, held)
         self._in_flight = bool(self._pending)
         if self._in_flight:
             self._wait()
@@ -94,16 +94,6 @@ class Confirmations:
             f"{confirmed.result()} of {self._replicas.count} replicas confirmed the write "
             f"within {self._replicas.timeout} s"
         )
-
-
-def _resolve(held: asyncio.Future[Any], reply: asyncio.Future[Any], shortage: RedisError | None) -> None:
-    error = reply.exception() or shortage
-    if held.done():
-        return
-    if error is not None:
-        held.set_exception(error)
-    else:
-        held.set_result(reply.result())
 
 
 _log = structlog.get_logger()
@@ -154,24 +144,15 @@ class RedisLink(Link):
 
     @classmethod
     async def connect(
-        cls, url: str, *, timeout: float = 5.0, settings: LinkSettings | None = None
+        cls, locator: Locator | str, *, timeout: float = 5.0, settings: LinkSettings | None = None
     ) -> RedisLink:
-        """Connects, with retries for `timeout` seconds.
+        """Connects to a located server or to a URL, with retries for `timeout` seconds.
 
-        Raises as `connect_to`, and RedisUrlInvalid at once.
+        Raises RedisUnavailable after that time. Raises RedisUrlInvalid, RedisInCluster, RedisTooOld,
+        RedisMisconfigured, RedisPrimaryUnknown and RedisRefused (a wrong password) at once.
         """
-        return await cls.connect_to(Target.parse(url), timeout=timeout, settings=settings)
-
-    @classmethod
-    async def connect_to(
-        cls, locator: Locator, *, timeout: float = 5.0, settings: LinkSettings | None = None
-    ) -> RedisLink:
-        """Connects, with retries for `timeout` seconds.
-
-        Raises RedisUnavailable after that time. Raises RedisInCluster, RedisTooOld, RedisMisconfigured,
-        RedisPrimaryUnknown and RedisRefused (a wrong password) at once.
-        """
-        link = cls(locator, settings or LinkSettings())
+        located = Target.parse(locator) if isinstance(locator, str) else locator
+        link = cls(located, settings or LinkSettings())
         try:
             async with asyncio.timeout(timeout):
                 await link._establish(retry_refused=False)
@@ -206,10 +187,6 @@ class RedisLink(Link):
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._send(pack((command, *parts)), reply)
         return reply
-
-    @override
-    async def call(self, command: Part, *parts: Part, timeout: float) -> Any:
-        return await within(timeout, self.send(command, *parts))
 
     @override
     def script(self, source: str, *, replicated: bool = False) -> LinkScript:
@@ -292,9 +269,7 @@ class RedisLink(Link):
             raise failures[0]
         server = Server.from_info(replies[len(target.greeting())].result())
         server.require_supported()
-        if not self._settings.in_cluster:
-            server.require_alone()
-        server.require_dependable(self._settings.evicting)
+        server.require_usable(in_cluster=self._settings.in_cluster, evicting=self._settings.evicting)
         return server
 
     def _on_closed(self, connection: Connection) -> None:
@@ -331,10 +306,6 @@ class LinkScript(Script):
         reply.source_command = lambda: pack(("EVAL", self.source, len(keys), *keys, *args))
         self._link._send(pack(("EVALSHA", self._sha, len(keys), *keys, *args)), reply)
         return reply if self._confirmations is None else self._confirmations.hold(reply)
-
-    @override
-    async def call(self, keys: Sequence[Part], args: Sequence[Part], *, timeout: float) -> Any:
-        return await within(timeout, self.send(keys, args))
 
 
 def _reason(error: Exception) -> str:

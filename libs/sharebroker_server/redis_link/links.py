@@ -23,7 +23,7 @@ async def connect(url: str, *, timeout: float = 5.0, settings: LinkSettings | No
     """
     if is_sentinel_url(url):
         sentinels = Sentinels(SentinelUrl.parse(url))
-        return await RedisLink.connect_to(sentinels, timeout=timeout, settings=settings)
+        return await RedisLink.connect(sentinels, timeout=timeout, settings=settings)
     targets = Target.parse_nodes(url)
     if len(targets) == 1:
         try:

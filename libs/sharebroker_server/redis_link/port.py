@@ -75,12 +75,9 @@ class Script(Protocol):
     def send(self, keys: Sequence[Part], args: Sequence[Part]) -> asyncio.Future[Any]:
         """Queues a call, as `Link.send` does."""
 
-    async def call(self, keys: Sequence[Part], args: Sequence[Part], *, timeout: float) -> Any:
-        """Runs the script and returns its result. Raises RedisOutcomeUnknown after `timeout` seconds."""
-
 
 class Link(Protocol):
-    """Link to one server, or to all primaries of a cluster; create it with `topology.connect.connect`.
+    """Link to one server, or to all primaries of a cluster; create it with `links.connect`.
 
     An error reply raises RedisRefused. A command that surely did not reach Redis raises RedisUnavailable. A
     command that may have been executed raises RedisOutcomeUnknown. While the server is unavailable, commands
@@ -111,12 +108,23 @@ class Link(Protocol):
 
     async def call(self, command: Part, *parts: Part, timeout: float) -> Any:
         """Sends a command and returns its reply. Raises RedisOutcomeUnknown after `timeout` seconds."""
+        return await within(timeout, self.send(command, *parts))
 
     def script(self, source: str, *, replicated: bool = False) -> Script:
         """Registers a Lua script; a `replicated` one returns when the configured replicas have its writes."""
 
     async def close(self) -> None:
         """Closes the link; commands in flight fail."""
+
+
+def pass_on(done: asyncio.Future[Any], error: BaseException | None, reply: asyncio.Future[Any]) -> None:
+    """Resolves `reply` with the error, if any, else with the result of `done`."""
+    if reply.done():
+        return
+    if error is not None:
+        reply.set_exception(error)
+    else:
+        reply.set_result(done.result())
 
 
 async def within(timeout: float, reply: asyncio.Future[Any]) -> Any:

@@ -170,17 +170,14 @@ class Server:
             sentinel="sentinel" in (fields.get("redis_mode"), fields.get("server_mode")),
         )
 
-    def require_alone(self) -> None:
-        """Raises RedisInCluster for a node of a cluster."""
-        if self.cluster:
-            raise RedisInCluster(f"this {self.product.title()} is part of a cluster")
-
-    def require_dependable(self, evicting: bool = False) -> None:
+    def require_usable(self, *, in_cluster: bool = False, evicting: bool = False) -> None:
         """Raises RedisMisconfigured for a sentinel, and for a server that may evict our keys.
 
-        `evicting` accepts such a server. Raises RedisRefused for a replica. Our keys have no expiry, so
-        `volatile-*` policies never evict them.
+        `evicting` accepts such a server. Raises RedisInCluster for a node of a cluster unless `in_cluster`,
+        RedisRefused for a replica. Our keys have no expiry, so `volatile-*` policies never evict them.
         """
+        if self.cluster and not in_cluster:
+            raise RedisInCluster(f"this {self.product.title()} is part of a cluster")
         if self.sentinel:
             raise RedisMisconfigured(
                 "it is a sentinel: name the primary, as in redis+sentinel://HOST:26379/NAME"

@@ -19,7 +19,7 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
 from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
     TransactionCoordinatorServiceStub,
 )
-from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.coordinator_runtime.host import shard_of
 from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leader_calls.values import LeaderCalls
 from sharebroker_server.leases import names
@@ -192,7 +192,7 @@ class Router:
         """The processes with the role, each once."""
         return [
             self._peer(member, TransactionCoordinatorServiceStub)
-            for member in self._with_role(names.ROLES[TRANSACTIONS])
+            for member in self._with_role(names.ROLE_BY_KIND[TRANSACTIONS])
         ]
 
     async def catalog(self) -> ClusterServiceAsyncStub:

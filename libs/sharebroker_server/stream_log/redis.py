@@ -5,12 +5,14 @@ An append is one script call for any number of payloads; the calls of many shard
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from typing_extensions import override
 
+from sharebroker_server.leases.names import kind_of
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.port import Link, RedisError, RedisOutcomeUnknown, RedisRefused, lua
 from sharebroker_server.stream_log.port import (
@@ -24,78 +26,87 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
     StreamLog,
 )
+from sharebroker_server.telemetry.metrics import Appends
 
 HERE: Final = Path(__file__).parent
 FENCE: Final = "../leases/fence"
+POSITION: Final = "../stream_log/position"
 # Allowed with full memory, because both free memory: acknowledgements drop records, deletions drop logs.
-APPEND: Final = lua(HERE, "position", FENCE, "append", flags="allow-oom")
+APPEND: Final = lua(HERE, POSITION, FENCE, "append", flags="allow-oom")
 TRIM: Final = lua(HERE, FENCE, "trim", flags="allow-oom")
-LAST_POSITION: Final = lua(HERE, "position", "last", flags="no-writes")
+LAST_POSITION: Final = lua(HERE, POSITION, "last", flags="no-writes")
 
 
 class RedisStreamLog(StreamLog):
     """Logs in Redis; no method waits longer than the time-out of the link.
 
-    Appends use the link `writes`, by default the same one.
+    Appends use the link `writes`, by default the same one. `appends` measures appends by the kind of shard.
     """
 
-    def __init__(self, link: Link, keys: Keys | None = None, *, writes: Link | None = None) -> None:
+    def __init__(
+        self,
+        link: Link,
+        keys: Keys | None = None,
+        *,
+        writes: Link | None = None,
+        appends: Appends | None = None,
+    ) -> None:
         self._link = link
         self._keys = keys or Keys()
         self._append = (writes or link).script(APPEND, replicated=True)
         self._trim = link.script(TRIM)
         self._last_position = link.script(LAST_POSITION)
+        self._appends = appends or Appends()
 
     @override
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
-        try:
-            await self._append.send(self._lease_and_log(shard), (epoch, first_position, *payloads))
-        except RedisError as error:
-            raise write_failure(shard, error) from error
+        keys = (self._keys.lease(shard), self._keys.log(shard))
+        with self._appends.of(kind_of(shard)).timed(len(payloads), sum(map(len, payloads))):
+            await await_write(shard, self._append.send(keys, (epoch, first_position, *payloads)))
 
     @override
     async def read(self, shard: str, after: int, limit: int) -> list[Entry]:
-        try:
-            rows = await self._link.send(
-                "XRANGE", self._keys.log(shard), f"{after + 1}-0", "+", "COUNT", limit
-            )
-        except RedisError as error:
-            raise LogUnavailable(f"{shard}: {error}") from error
-        return [Entry(int(entry_id[:-2]), fields[1]) for entry_id, fields in rows]
+        rows = self._link.send("XRANGE", self._keys.log(shard), f"{after + 1}-0", "+", "COUNT", limit)
+        return [Entry(int(entry_id[:-2]), fields[1]) for entry_id, fields in await await_read(shard, rows)]
 
     @override
     async def last_position(self, shard: str) -> int:
-        try:
-            return int(await self._last_position.send((self._keys.log(shard),), ()))
-        except RedisError as error:
-            raise LogUnavailable(f"{shard}: {error}") from error
+        return int(await await_read(shard, self._last_position.send((self._keys.log(shard),), ())))
 
     @override
     async def trim(self, shard: str, epoch: int, before: int) -> None:
-        try:
-            await self._trim.send(self._lease_and_log(shard), (epoch, before))
-        except RedisError as error:
-            raise write_failure(shard, error) from error
+        keys = (self._keys.lease(shard), self._keys.log(shard))
+        await await_write(shard, self._trim.send(keys, (epoch, before)))
 
     @override
     async def delete(self, shard: str) -> None:
-        try:
-            await self._link.send("UNLINK", self._keys.log(shard))
-        except RedisError as error:
-            raise write_failure(shard, error) from error
-
-    def _lease_and_log(self, shard: str) -> tuple[str, str]:
-        return self._keys.lease(shard), self._keys.log(shard)
+        await await_write(shard, self._link.send("UNLINK", self._keys.log(shard)))
 
 
-def write_failure(shard: str, error: RedisError) -> LogError:
+async def await_write(name: str, reply: asyncio.Future[Any]) -> None:
+    """Waits for a write to the named log. Raises LogFenced, LogNotWritten, LogOutcomeUnknown."""
+    try:
+        await reply
+    except RedisError as error:
+        raise write_failure(name, error) from error
+
+
+async def await_read(name: str, reply: asyncio.Future[Any]) -> Any:
+    """Returns the reply to a read of the named log. Raises LogUnavailable."""
+    try:
+        return await reply
+    except RedisError as error:
+        raise LogUnavailable(f"{name}: {error}") from error
+
+
+def write_failure(name: str, error: RedisError) -> LogError:
     """Returns the meaning of a failed write: fenced, not written, or outcome unknown."""
     if isinstance(error, RedisOutcomeUnknown):
-        return LogOutcomeUnknown(f"{shard}: {error}")
-    if isinstance(error, RedisRefused) and error.code == "FENCED":
-        return LogFenced(f"{shard}: {error.text}")
-    if isinstance(error, RedisRefused) and error.code == "OUTOFORDER":
-        return LogOutOfOrder(f"{shard}: {error.text}")
-    if isinstance(error, RedisRefused):
-        return LogRefused(f"{shard}: {error}")
-    return LogNotWritten(f"{shard}: {error}")
+        return LogOutcomeUnknown(f"{name}: {error}")
+    if not isinstance(error, RedisRefused):
+        return LogNotWritten(f"{name}: {error}")
+    if error.code == "FENCED":
+        return LogFenced(f"{name}: {error.text}")
+    if error.code == "OUTOFORDER":
+        return LogOutOfOrder(f"{name}: {error.text}")
+    return LogRefused(f"{name}: {error}")

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.partitioner import Partitioner
@@ -199,5 +199,5 @@ def _errors(response: pb.ProduceResponse, waiting: dict[Partition, bytes]) -> It
             if code in _DONE:
                 waiting.pop((topic.name, part.index), None)
             else:
-                text = part.error_message or DESCRIPTIONS[code].text
+                text = part.error_message or code.text
                 yield KafkaError(code, f"{topic.name}-{part.index}: {text}")

@@ -14,11 +14,10 @@ import structlog
 
 from sharebroker_protocol import tracing
 from sharebroker_protocol.tracing.settings import invalid_variables
-from sharebroker_server.broker.settings import ServeSettings, parse_address
-from sharebroker_server.routing.router import ROLES
+from sharebroker_server.broker.settings import ServeSettings, parse_address, parse_roles
 from sharebroker_server.telemetry.http import Health, HttpServer, Reply, health_page
-from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Exposition, Metrics
-from sharebroker_server.telemetry.process import Appends, LoopLag, ProcessCost, release
+from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Appends, Exposition, Metrics
+from sharebroker_server.telemetry.process import LoopLag, ProcessCost, release
 
 _log = structlog.get_logger()
 
@@ -118,7 +117,7 @@ def start_tracing(settings: ServeSettings, address: str, stack: AsyncExitStack) 
 
 def attributes(roles: Set[str], address: str) -> dict[str, str]:
     """Returns the resource attributes; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override them."""
-    suffix = "" if roles == frozenset(ROLES) else "-" + "-".join(sorted(roles))
+    suffix = "" if roles == parse_roles("all") else "-" + "-".join(sorted(roles))
     return {
         "service.name": f"sharebroker{suffix}",
         "service.version": release(),

@@ -17,15 +17,14 @@ import orjson
 import structlog
 
 from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
 from sharebroker_server.broker.redis import RedisConnections, StateVerifier, VerifyState, open_redis
 from sharebroker_server.broker.roles import BrokerContext, Storage
-from sharebroker_server.broker.settings import ServeSettings, parse_address
+from sharebroker_server.broker.settings import ServeSettings, invalid, parse_address
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.coordinator_runtime.metrics import not_active, shard_families
+from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary
@@ -35,7 +34,6 @@ from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.port import NoOpPersister
-from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import link_families, unreachable
@@ -43,10 +41,10 @@ from sharebroker_server.routing.router import GATEWAY, ROLES, Router, in_the_cle
 from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
-from sharebroker_server.stream_log.metered import MeteredStreamLog
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.telemetry.process import Appends, release
+from sharebroker_server.telemetry.metrics import Appends
+from sharebroker_server.telemetry.process import release
 
 _log = structlog.get_logger()
 
@@ -105,7 +103,7 @@ class Process:
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         start_tracing(self._settings, self.address, self._stack)
         observability.export(self._settings, self.address, self._stack)
-        kafka = self._bind_kafka(self.address, tls)
+        kafka = self._bind_kafka(tls)
         context = await self._build_context(observability, kafka, tls)
         follow_level(context.catalog)
         membership_log = MembershipLogger(context.holder)
@@ -130,14 +128,14 @@ class Process:
         """Returns a host that peers can connect to: a wildcard host names no machine."""
         return socket.gethostname() if self._settings.redis and host in WILDCARD_HOSTS else host
 
-    def _bind_kafka(self, address: str, tls: Tls | None) -> KafkaServer | None:
+    def _bind_kafka(self, tls: Tls | None) -> KafkaServer | None:
         if not self._settings.opens_kafka:
             return None
         host, requested = parse_address(self._settings.kafka, "--kafka")
         server = KafkaServer(None if tls is None else tls.context)
         self._stack.callback(server.close)
         port = server.bind(host, requested)
-        name = address.rpartition(":")[0] if host in WILDCARD_HOSTS else host
+        name = self.address.rpartition(":")[0] if host in WILDCARD_HOSTS else host
         server.address = self._settings.kafka_advertise or f"{name}:{port}"
         return server
 
@@ -151,7 +149,7 @@ class Process:
         observability.metrics.add(partial(link_families, links))
         observability.health.checks += [partial(unreachable, link) for link in links.values()]
         keys = Keys.of_cluster(settings.config.cluster_id)
-        storage = open_storage(redis, keys, observability.appends if settings.watched else None)
+        storage = open_storage(redis, keys, observability.appends)
         identity = node_identity(settings, self.address)
         settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
         catalog = MetadataCache(storage.log, settings.config)
@@ -167,7 +165,7 @@ class Process:
         try:
             await catalog.start()
         except LogUnavailable as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, f"The catalog cannot be read: {error}") from error
+            raise invalid(f"The catalog cannot be read: {error}") from error
         stack.push_async_callback(catalog.stop)
         rechecks: list[VerifyState] = [catalog.recheck]
         stack.push_async_callback(StateVerifier({redis.reads, redis.writes}, rechecks).stop)
@@ -214,18 +212,20 @@ class Process:
             "pid": os.getpid(),
             "roles": sorted(self._settings.roles),
         }
-        _replace(path, orjson.dumps(content))
+        temporary = _temporary(path)
+        temporary.write_bytes(orjson.dumps(content))
+        temporary.replace(path)
         self._stack.callback(path.unlink, missing_ok=True)
 
 
-def open_storage(redis: RedisConnections, keys: Keys, appends: Appends | None) -> Storage:
-    """Opens the stores; `appends` measures appends if metrics are served or exported."""
-    log = RedisStreamLog(redis.reads, keys, writes=redis.writes)
-    records = RedisRecordStore(redis.reads, keys, writes=redis.writes)
-    leases = RedisLeaseStore(redis.reads, keys, writes=redis.writes)
-    if appends is None:
-        return Storage(keys, log, records, leases)
-    return Storage(keys, MeteredStreamLog(log, appends), MeteredRecordStore(records, appends), leases)
+def open_storage(redis: RedisConnections, keys: Keys, appends: Appends) -> Storage:
+    """Opens the stores; `appends` measures appends."""
+    return Storage(
+        keys,
+        RedisStreamLog(redis.reads, keys, writes=redis.writes, appends=appends),
+        RedisRecordStore(redis.reads, keys, writes=redis.writes, appends=appends),
+        RedisLeaseStore(redis.reads, keys, writes=redis.writes),
+    )
 
 
 def node_identity(settings: ServeSettings, address: str) -> Identity:
@@ -239,7 +239,7 @@ def node_identity(settings: ServeSettings, address: str) -> Identity:
     try:
         return persistent(settings.data / "node.json", node_id, settings.config.cluster_id)
     except (OSError, ValueError) as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise invalid(str(error)) from error
 
 
 def _router(settings: ServeSettings, holder: LeaseHolder, tls: Tls | None, stack: AsyncExitStack) -> Router:
@@ -291,16 +291,7 @@ def _prepare_ready_file(path: Path) -> None:
         temporary.write_bytes(b"")
         temporary.unlink()
     except OSError as failure:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"The ready file {path} cannot be written: {failure.strerror}."
-        ) from failure
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Replaces the file atomically."""
-    temporary = _temporary(path)
-    temporary.write_bytes(content)
-    temporary.replace(path)
+        raise invalid(f"The ready file {path} cannot be written: {failure.strerror}.") from failure
 
 
 def _temporary(path: Path) -> Path:

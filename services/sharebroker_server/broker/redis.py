@@ -10,9 +10,8 @@ from typing import Final
 
 import structlog
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.aio import Tasks, doubling
-from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.broker.settings import ServeSettings, invalid
 from sharebroker_server.redis_link.embedded import EmbeddedRedis
 from sharebroker_server.redis_link.link import LinkSettings, Replicas
 from sharebroker_server.redis_link.links import connect
@@ -53,7 +52,7 @@ async def open_redis(settings: ServeSettings, stack: AsyncExitStack) -> RedisCon
         reads = await _open(url, stack)
         writes = await _open(url, stack, replicas) if replicas else reads
     except RedisError as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        raise invalid(str(error)) from error
     return RedisConnections(reads, writes)
 
 
@@ -67,10 +66,7 @@ def _replicas(settings: ServeSettings) -> Replicas | None:
     """Returns the replicas that must have each write. Raises INVALID_CONFIG for the embedded Valkey."""
     count = settings.config.redis_wait_replicas
     if count and settings.redis is None:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            "redis.wait.replicas needs --redis: the embedded Valkey has no replicas.",
-        )
+        raise invalid("redis.wait.replicas needs --redis: the embedded Valkey has no replicas.")
     return Replicas(count, settings.config.redis_wait_timeout_ms / 1000) if count else None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from types import ModuleType
 from typing import Final
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2_grpc
@@ -24,7 +25,7 @@ from sharebroker_server.broker.redis import VerifyState
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.names import internal_partitions, partition_count
-from sharebroker_server.coordinator_runtime.metrics import AnyHost
+from sharebroker_server.coordinator_runtime.host import AnyHost
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
 from sharebroker_server.gateway.grpc.servicers import AdminServicer, PlanServicer, ProduceServicer
@@ -35,16 +36,15 @@ from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.gateway.metrics import gateway_families
 from sharebroker_server.gateway.share.acknowledge import SessionReaper
-from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
-from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
+from sharebroker_server.group_coordinator.clients.markers import AllMarkers, GroupMarkers, LeaderMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.service.catalog.servicer import CatalogServicer, make_catalog_host
+from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
-from sharebroker_server.group_coordinator.service.servicer import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
-from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
-from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.share_groups import Ports as GroupPorts
+from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import PortProbe
 from sharebroker_server.leases.port import LeaseStore
@@ -103,6 +103,11 @@ class BrokerContext:
         return self.catalog.broker.metrics_max_share_partitions
 
 
+def _service(name: str, servicer: object, generated: ModuleType) -> Service:
+    """Returns the service with its full name, which `generated` registers."""
+    return Service(name, servicer, getattr(generated, f"add_{name.rpartition('.')[2]}Servicer_to_server"))
+
+
 async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     """Starts the share coordinator."""
     config = ShareCoordinatorConfig.of(base.settings.config)
@@ -112,16 +117,14 @@ async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     base.rechecks.append(host.recheck)
     stack.push_async_callback(host.stop)
     interval = base.settings.config.share_coordinator_state_topic_prune_interval_ms / 1000
-    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval, config.write_timeout)
+    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval)
     cleanup.start()
     stack.push_async_callback(cleanup.stop)
-    servicer = ShareCoordinator(host, config, base.catalog.partition_exists, base.storage.keys.log)
+    servicer = ShareCoordinator(host, base.catalog.partition_exists, base.storage.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
     return [
-        Service(
-            "sharebroker.share_coordinator.v1.ShareCoordinatorService",
-            servicer,
-            share_coordinator_pb2_grpc.add_ShareCoordinatorServiceServicer_to_server,
+        _service(
+            "sharebroker.share_coordinator.v1.ShareCoordinatorService", servicer, share_coordinator_pb2_grpc
         )
     ]
 
@@ -160,16 +163,10 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
     return [
         await _transaction_coordinator(base, config, stack),
-        Service(
-            "sharebroker.group_coordinator.v1.GroupCoordinatorService",
-            groups,
-            group_coordinator_pb2_grpc.add_GroupCoordinatorServiceServicer_to_server,
+        _service(
+            "sharebroker.group_coordinator.v1.GroupCoordinatorService", groups, group_coordinator_pb2_grpc
         ),
-        Service(
-            "sharebroker.cluster.v1.ClusterService",
-            cluster,
-            cluster_pb2_grpc.add_ClusterServiceServicer_to_server,
-        ),
+        _service("sharebroker.cluster.v1.ClusterService", cluster, cluster_pb2_grpc),
     ]
 
 
@@ -187,10 +184,10 @@ async def _transaction_coordinator(
     base.router.register_local(
         transaction_coordinator_pb2_grpc.TransactionCoordinatorServiceStub, coordinator
     )
-    return Service(
+    return _service(
         "sharebroker.transaction_coordinator.v1.TransactionCoordinatorService",
         coordinator,
-        transaction_coordinator_pb2_grpc.add_TransactionCoordinatorServiceServicer_to_server,
+        transaction_coordinator_pb2_grpc,
     )
 
 
@@ -214,10 +211,10 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
         share_partition_leader_pb2_grpc.SharePartitionLeaderServiceStub, servicer, servicer.calls
     )
     return [
-        Service(
+        _service(
             "sharebroker.share_partition_leader.v1.SharePartitionLeaderService",
             servicer,
-            share_partition_leader_pb2_grpc.add_SharePartitionLeaderServiceServicer_to_server,
+            share_partition_leader_pb2_grpc,
         )
     ]
 
@@ -233,37 +230,17 @@ async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     reaper.start()
     stack.push_async_callback(reaper.stop)
     return [
-        Service(
-            "sharebroker.gateway.v1.ShareService",
-            ShareServicer(context),
-            share_pb2_grpc.add_ShareServiceServicer_to_server,
-        ),
-        Service(
-            "sharebroker.gateway.v1.ProduceService",
-            ProduceServicer(context),
-            produce_pb2_grpc.add_ProduceServiceServicer_to_server,
-        ),
-        Service(
-            "sharebroker.gateway.v1.PlanService",
-            PlanServicer(context),
-            plan_pb2_grpc.add_PlanServiceServicer_to_server,
-        ),
-        Service(
-            "externalscaler.ExternalScaler",
-            ScalerServicer(context),
-            externalscaler_pb2_grpc.add_ExternalScalerServicer_to_server,
-        ),
-        Service(
-            "sharebroker.gateway.v1.AdminService",
-            AdminServicer(context),
-            admin_pb2_grpc.add_AdminServiceServicer_to_server,
-        ),
+        _service("sharebroker.gateway.v1.ShareService", ShareServicer(context), share_pb2_grpc),
+        _service("sharebroker.gateway.v1.ProduceService", ProduceServicer(context), produce_pb2_grpc),
+        _service("sharebroker.gateway.v1.PlanService", PlanServicer(context), plan_pb2_grpc),
+        _service("externalscaler.ExternalScaler", ScalerServicer(context), externalscaler_pb2_grpc),
+        _service("sharebroker.gateway.v1.AdminService", AdminServicer(context), admin_pb2_grpc),
     ]
 
 
 def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> None:
     # Each request reads the live members: the attribute is bound, so that this calls no Python function.
-    live_members = LiveMembers(partial(getattr, base.holder.membership, "live"), PortProbe().is_refused)
+    live_members = LiveMembers(base.holder, PortProbe().is_refused)
     internal = internal_partitions(base.settings.config)
     partitions = partial(partition_count, internal, base.catalog.partitions)
     brokers = Brokers(

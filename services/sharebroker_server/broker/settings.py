@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -63,6 +63,11 @@ class ServeSettings:
         return GATEWAY in self.roles and self.kafka != CLOSED
 
 
+def invalid(message: str) -> KafkaError:
+    """Returns INVALID_CONFIG: the broker cannot start with these settings."""
+    return KafkaError(ErrorCode.INVALID_CONFIG, message)
+
+
 def parse_roles(text: str) -> frozenset[str]:
     """Parses `all` or comma-separated role names. Raises KafkaError INVALID_CONFIG."""
     if text == "all":
@@ -70,9 +75,8 @@ def parse_roles(text: str) -> frozenset[str]:
     roles = frozenset(name.strip() for name in text.split(",") if name.strip())
     unknown = sorted(roles - frozenset(ROLES))
     if unknown or not roles:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            f"--roles takes `all` or some of {', '.join(ROLES)}; not {', '.join(unknown) or 'nothing'}.",
+        raise invalid(
+            f"--roles takes `all` or some of {', '.join(ROLES)}; not {', '.join(unknown) or 'nothing'}."
         )
     return roles
 
@@ -81,15 +85,8 @@ def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
     """Parses HOST:PORT, with a port of `lowest` or more. Raises KafkaError INVALID_CONFIG."""
     host, _, port = text.rpartition(":")
     if not host or not is_resolvable(host) or not port.isdecimal() or not lowest <= int(port) <= 65_535:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}."
-        )
+        raise invalid(f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}.")
     return host, int(port)
-
-
-def parse_config(assignments: Sequence[str]) -> BrokerConfig:
-    """Parses `key=value` assignments with Kafka's property names. Raises KafkaError INVALID_CONFIG."""
-    return BrokerConfig.parse(assignments)
 
 
 def parse_tls(
@@ -100,14 +97,9 @@ def parse_tls(
     if certificate is None and key is None and ca is None and name is None and not required:
         return None
     if certificate is None or key is None:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG, "TLS needs both --tls-cert and --tls-key, or none of its options."
-        )
+        raise invalid("TLS needs both --tls-cert and --tls-key, or none of its options.")
     if required and ca is None:
-        raise KafkaError(
-            ErrorCode.INVALID_CONFIG,
-            "ssl.client.auth=required needs --tls-ca: the authority of clients' certificates.",
-        )
+        raise invalid("ssl.client.auth=required needs --tls-ca: the authority of clients' certificates.")
     return TlsFiles(certificate, key, ca, required, name)
 
 
@@ -116,23 +108,13 @@ def describe(settings: ServeSettings) -> str:
     try:
         redis = None if settings.redis is None else addresses(settings.redis)
     except RedisUrlInvalid as error:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    fields = {
-        **{
-            name: getattr(settings, name)
-            for name in ("data", "grpc", "advertise", "kafka", "kafka_advertise")
-        },
-        **{name: getattr(settings, name) for name in ("features", "fsync", "ready_file", "metrics")},
+        raise invalid(str(error)) from error
+    fields = asdict(settings) | {
         "redis": redis,
-        "tls": settings.tls
-        and {
-            "certificate": settings.tls.certificate,
-            "key": settings.tls.key,
-            "authorities": settings.tls.authorities,
-            "server_name": settings.tls.server_name,
-        },
-        "telemetry": asdict(settings.telemetry),
         "roles": sorted(settings.roles),
         "properties": {name: settings.config.get(name) for name in BROKER_KEYS},
     }
+    del fields["config"]
+    if settings.tls is not None:
+        del fields["tls"]["requires_client_certificates"]
     return orjson.dumps(fields, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()

@@ -13,16 +13,15 @@ from typing import Final
 
 from rich.console import Console
 
-from sharebroker.aio.admin import Admin
+from sharebroker import KafkaError
+from sharebroker.aio import Admin
 from sharebroker.cli.options import DEFAULT_SERVER
 from sharebroker.cli.output import explain, print_notice
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.flights import dataset
-from sharebroker_server.flights.cluster import Cluster, Names
-from sharebroker_server.flights.core.summary import Summary
+from sharebroker_server.flights.cluster import Cluster, Job
+from sharebroker_server.flights.core.statistics import Summary
 from sharebroker_server.flights.display import Display, print_summary, print_verdict
-from sharebroker_server.flights.fleet import Job
-from sharebroker_server.flights.server import NotServingError, Server, serving
+from sharebroker_server.flights.processes import NotServingError, Server, serving
 from sharebroker_server.flights.supervisor import Outcome, Plan, Run
 
 _FAILED: Final = 1
@@ -93,12 +92,12 @@ def _with_server(options: Options, console: Console, folder: Path, server: Serve
 
 async def _run(options: Options, console: Console, folder: Path, address: str) -> Outcome:
     async with Admin(address) as admin:
-        cluster = Cluster(admin, Names(_TOPIC, _PARTITIONS, _GROUP, _LOCK_SECONDS))
+        job = Job(address, _TOPIC, _PARTITIONS, _GROUP, _LOCK_SECONDS)
+        cluster = Cluster(admin, job)
         await cluster.prepare()
         remaining = options.rows - len(await cluster.finished())
         console.print(f"{options.workers} workers, {remaining:,} of {options.rows:,} flights to process.")
-        job = Job(address, _GROUP, _TOPIC)
-        plan = Plan(job, options.workers, _LOCK_SECONDS, int(remaining * _FAIL_AFTER))
+        plan = Plan(job, options.workers, int(remaining * _FAIL_AFTER))
         with Display(console) as display:
             return await Run(plan, cluster, display).run(dataset.flights(folder, options.rows))
 

@@ -1,26 +1,28 @@
-"""The supervisor's view of the server: the topic, the group, and their positions."""
+"""The supervisor's view of the server: the topic and the group, their positions, and publishing."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sharebroker.aio.admin import Admin
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import TopicPartition
-from sharebroker_server.flights.core.ledger import RecordId
-from sharebroker_server.flights.core.verdict import PartitionState, finished_records
+from sharebroker import ErrorCode, KafkaError, TopicPartition
+from sharebroker.aio import Admin, Producer
+from sharebroker_protocol.records.partitioner import partition_of
+from sharebroker_server.flights.core.flight import Flight
+from sharebroker_server.flights.core.ledger import PartitionState, RecordId, finished_records
 
 _RETRY_SECONDS: Final = 10.0
 _RETRY_PAUSE: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """The names and settings of a run."""
+class Job:
+    """A run's server, topic and group."""
 
+    server: str
     topic: str
     partitions: int
     group: str
@@ -30,11 +32,11 @@ class Names:
 class Cluster:
     """The administration of one run; every method raises KafkaError."""
 
-    def __init__(self, admin: Admin, names: Names) -> None:
+    def __init__(self, admin: Admin, job: Job) -> None:
         self._admin = admin
-        self._group = names.group
-        self._names = names
-        self._partitions = [TopicPartition(names.topic, number) for number in range(names.partitions)]
+        self._group = job.group
+        self._job = job
+        self._partitions = [TopicPartition(job.topic, number) for number in range(job.partitions)]
 
     async def prepare(self) -> None:
         """Creates the topic and sets the group's configs.
@@ -52,15 +54,15 @@ class Cluster:
 
     async def _prepare(self) -> None:
         try:
-            await self._admin.create_topic(self._names.topic, self._names.partitions)
+            await self._admin.create_topic(self._job.topic, self._job.partitions)
         except KafkaError as error:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         settings = {
             "share.auto.offset.reset": "earliest",
-            "share.record.lock.duration.ms": str(self._names.lock_seconds * 1000),
+            "share.record.lock.duration.ms": str(self._job.lock_seconds * 1000),
             # A hanging worker is fenced when its locks time out; then its partitions are reassigned.
-            "share.session.timeout.ms": str(self._names.lock_seconds * 1000),
+            "share.session.timeout.ms": str(self._job.lock_seconds * 1000),
             "share.heartbeat.interval.ms": "1000",
         }
         await self._admin.alter_group_configs(self._group, settings)
@@ -93,3 +95,35 @@ class Cluster:
         folded = (await self._admin.inspect_state(self._group, partition)).folded
         runs = ((run.first_offset, run.last_offset, run.delivery_state) for run in folded.state_batches)
         return PartitionState(max(folded.start_offset, 0), tuple(runs))
+
+
+def unpublished(flights: Iterable[Flight], ends: Mapping[int, int]) -> Iterator[Flight]:
+    """Yields the flights that are missing in the log, whose partitions have `ends` records.
+
+    Keys determine the partition, and the order within it is kept, so each partition has its first flights.
+    """
+    remaining = dict(ends)
+    for flight in flights:
+        partition = partition_of(flight.key, len(ends))
+        if remaining[partition] > 0:
+            remaining[partition] -= 1
+        else:
+            yield flight
+
+
+class Publisher:
+    """Publishes flights, each once across restarts; `published` counts those in the log or in flight."""
+
+    def __init__(self, server: str, topic: str, ends: Mapping[int, int]) -> None:
+        self._server = server
+        self._topic = topic
+        self._ends = ends
+        self.published = sum(ends.values())
+
+    async def publish(self, flights: Iterable[Flight]) -> None:
+        """Publishes the missing flights; returns when they are durable. Raises KafkaError."""
+        async with Producer(self._server) as producer:
+            for flight in unpublished(flights, self._ends):
+                await producer.send(self._topic, flight.payload(), key=flight.key)
+                self.published += 1
+            await producer.flush()

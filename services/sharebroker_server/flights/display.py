@@ -9,9 +9,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sharebroker_server.flights.core.progress import Progress
-from sharebroker_server.flights.core.summary import Delays, Summary
-from sharebroker_server.flights.core.verdict import Verdict, ranges
+from sharebroker_server.flights.core.ledger import Verdict, ranges
+from sharebroker_server.flights.core.statistics import Delays, Progress, Summary
 
 _LINE_SECONDS: Final = 2.0
 _WORST_ROUTES: Final = 10

@@ -8,15 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from sharebroker_server.flights.cluster import Cluster
+from sharebroker_server.flights.cluster import Cluster, Job, Publisher
 from sharebroker_server.flights.core.flight import Flight
-from sharebroker_server.flights.core.ledger import Ledger, RecordId
-from sharebroker_server.flights.core.progress import Progress, Rate
-from sharebroker_server.flights.core.summary import Summary
-from sharebroker_server.flights.core.verdict import Verdict, judge_run
+from sharebroker_server.flights.core.ledger import Ledger, RecordId, Verdict, judge_run
+from sharebroker_server.flights.core.statistics import Progress, Rate, Summary
 from sharebroker_server.flights.display import Display
-from sharebroker_server.flights.fleet import Fleet, Job
-from sharebroker_server.flights.publish import Publisher
+from sharebroker_server.flights.processes import Fleet
 
 _TICK: Final = 0.25
 _LAG_SECONDS: Final = 1.0
@@ -29,7 +26,6 @@ class Plan:
 
     job: Job
     workers: int
-    lock_seconds: int
     loss_after: int
 
 
@@ -55,9 +51,10 @@ class Run:
 
     async def run(self, flights: Iterable[Flight]) -> Outcome:
         """Processes all flights. Raises KafkaError."""
+        job = self._plan.job
         before = await self._cluster.finished()
-        publisher = Publisher(self._plan.job, await self._cluster.ends())
-        fleet = Fleet(self._plan.job, self._ledger)
+        publisher = Publisher(job.server, job.topic, await self._cluster.ends())
+        fleet = Fleet(job, self._ledger)
         await fleet.start(self._plan.workers)
         publishing = asyncio.create_task(publisher.publish(flights))
         failing = asyncio.create_task(self._fail_one(fleet))
@@ -100,7 +97,7 @@ class Run:
         """Suspends a worker that holds records until their locks time out, then kills it."""
         if self._plan.loss_after <= 0:
             return
-        seconds = self._plan.lock_seconds
+        seconds = self._plan.job.lock_seconds
         frozen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def is_due(worker: str) -> bool:

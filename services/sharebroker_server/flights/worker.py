@@ -14,14 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from sharebroker.aio.consumer import ShareConsumer
-from sharebroker.client_errors import WakeupError
-from sharebroker.consumer.config import ConsumerConfig, RecordResult
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.records.record import Record
-from sharebroker_server.flights.core import report
+from sharebroker import ConsumerConfig, ErrorCode, Record, RecordResult, WakeupError
+from sharebroker.aio import ShareConsumer
 from sharebroker_server.flights.core.flight import Acknowledgement, Flight, judge
-from sharebroker_server.flights.core.ledger import Delivery, RecordId
+from sharebroker_server.flights.core.ledger import Delivery, RecordId, confirmed, delivered
 
 _POLL_SECONDS: Final = 60.0
 
@@ -58,11 +54,11 @@ async def process_batch(consumer: ShareConsumer, batch: int) -> None:
     if not records:
         return
     judgements = [judged_record(record) for record in records]
-    write_report(report.delivered(batch, time.monotonic(), [delivery for delivery, _ in judgements]))
+    write_report(delivered(batch, time.monotonic(), [delivery for delivery, _ in judgements]))
     for record, (delivery, reason) in zip(records, judgements, strict=True):
         acknowledge(record, delivery.acknowledgement, reason)
     results = await consumer.commit()
-    write_report(report.confirmed(batch, time.monotonic(), failures(results)))
+    write_report(confirmed(batch, time.monotonic(), failures(results)))
 
 
 def judged_record(record: Record) -> tuple[Delivery, str]:

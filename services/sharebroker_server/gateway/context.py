@@ -1,11 +1,11 @@
-"""What all handlers of a gateway share."""
+"""The context of all handlers: sessions, clients of other services, streams and counts of fetches."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import structlog
@@ -15,16 +15,39 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.gateway.clients.coordinators import Coordinators
-from sharebroker_server.gateway.clients.leaders import Leaders
+from sharebroker_server.gateway.clients import Coordinators, Leaders
 from sharebroker_server.gateway.config import CLOSE_TIMEOUT
 from sharebroker_server.gateway.core.share_sessions import SessionCache
-from sharebroker_server.gateway.fetch_metrics import FetchCounts
 from sharebroker_server.routing.router import Router
+from sharebroker_server.telemetry.metrics import Histogram
 
 _log = structlog.get_logger()
 
 T = TypeVar("T")
+
+_EARLY: Final = 0.001
+"""Seconds by which a timer may fire early."""
+
+
+class FetchCounts:
+    """ShareFetch requests that reach a handler; the response cache answers idle Kafka clients without one.
+
+    `seconds` is the time of fetches that returned records.
+    """
+
+    __slots__ = ("expired", "in_flight", "seconds")
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.expired = 0
+        self.seconds = Histogram()
+
+    def completed(self, found: bool, seconds: float, wait: float) -> None:
+        """Counts a fetch that took `seconds` of at most `wait` seconds."""
+        if found:
+            self.seconds.add_seconds(seconds)
+        elif 0 < wait <= seconds + _EARLY:
+            self.expired += 1
 
 
 class Gateway:

@@ -17,8 +17,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as plan
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.gateway.clients.coordinators import Backoff
-from sharebroker_server.gateway.clients.leaders import failed, moved
+from sharebroker_server.gateway.clients import Backoff, failed, moved
 from sharebroker_server.gateway.config import MAX_READ_RANGE_BYTES, READ_RANGE_BYTES, REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import check_bounds, refused

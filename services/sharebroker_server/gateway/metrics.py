@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.fetch_metrics import FetchCounts
+from sharebroker_server.gateway.context import FetchCounts, Gateway
 from sharebroker_server.telemetry.metrics import Family, counter, gauge, seconds_of
 
 

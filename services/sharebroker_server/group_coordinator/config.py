@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
+from sharebroker_server.coordinator_runtime.shard import RuntimeSettings
 
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig:
     """Numbers of shards, bounds of the runtime, and times in seconds.
 
-    * `write_timeout` bounds a write. `state_timeout` bounds a change of share state, and is shorter than the
-      interval after which the change is repeated.
+    * `state_timeout` bounds a change of share state, and is shorter than the interval after which the change
+      is repeated.
     * `initialize_wait`: a heartbeat waits so long for the initialisation of share state, so that the first
       response of a new group contains partitions.
     * `transaction_shards`: shards of the transaction coordinator. `ending_wait`: a request waits so long for
@@ -24,7 +24,6 @@ class GroupCoordinatorConfig:
     shards: int = 50
     transaction_shards: int = 50
     runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
-    write_timeout: float = 5.0
     state_timeout: float = 10.0
     initialize_wait: float = 2.0
     ending_wait: float = 1.0
@@ -37,5 +36,5 @@ class GroupCoordinatorConfig:
             shards=broker.offsets_topic_num_partitions,
             transaction_shards=broker.transaction_state_log_num_partitions,
             cluster_id=broker.cluster_id,
-            write_timeout=broker.offsets_commit_timeout_ms / 1000,
+            runtime=RuntimeSettings(write_timeout=broker.offsets_commit_timeout_ms / 1000),
         )

@@ -11,17 +11,19 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.blocking.admin import Admin
+from sharebroker import Admin, KafkaError
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, examples
 from sharebroker.cli.output import BAD_USAGE, FAILED, console, explain, print_json, print_notice
 from sharebroker.cli.session import FromBeginning
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.pipeline.display import print_tables, progress, verdict
-from sharebroker_server.pipeline.environment import VARIABLE, NoSparkError, find_spark
-from sharebroker_server.pipeline.project import FolderError, Project
-from sharebroker_server.pipeline.runner import PipelineError
-from sharebroker_server.pipeline.runner import run as run_spark
-from sharebroker_server.pipeline.settings import Settings
+from sharebroker_server.pipeline.project import FolderError, Project, Settings
+from sharebroker_server.pipeline.spark_process import (
+    VARIABLE,
+    NoSparkError,
+    PipelineError,
+    find_spark,
+    run_spark,
+)
 
 app = typer.Typer(
     no_args_is_help=True,

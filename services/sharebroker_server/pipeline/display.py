@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from sharebroker.cli.output import Column, console, print_notice, stderr, table
-from sharebroker_server.pipeline.core.events import Run
+from sharebroker_server.pipeline.spark_process import Run
 
 Rows = Sequence[dict[str, Any]]
 

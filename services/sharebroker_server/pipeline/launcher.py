@@ -21,7 +21,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from sharebroker_server.pipeline.report.write import write_report
+from sharebroker_server.pipeline.report import write_report
 
 TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _ENDED: Final = 143

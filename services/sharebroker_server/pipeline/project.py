@@ -1,4 +1,4 @@
-"""The folder of a pipeline: tables, checkpoints, report and Spark's configuration."""
+"""A pipeline's folder with tables, checkpoints, report and configuration, and its settings."""
 
 from __future__ import annotations
 
@@ -7,18 +7,56 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from threading import Event
 from time import monotonic
-from typing import IO, Final
+from typing import IO, Any, Final
 
-from sharebroker_server.pipeline.core.spec import filled
+PREFIX: Final = "sharebroker.pipeline."
+DEFAULT_LIMIT: Final = 5
+"""Kafka's share.delivery.count.limit."""
+_HEX: Final = "hex:"
+"""Values are encoded, because Spark redacts values that look like secrets, such as a topic
+`password-changes`.
+"""
 
 _SOURCE: Final = Path(__file__).parent
 _SPEC: Final = "spark-pipeline.yml"
 _FACTS: Final = "pipeline.json"
 _LOCK_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of the definitions, passed in the Spark session's configuration.
+
+    Server, topic, group, groups whose state is verified (empty: all), and delivery limits by group.
+    """
+
+    server: str
+    topic: str
+    group: str
+    watch: str
+    limits: dict[str, int]
+    records_per_trigger: str
+
+    @staticmethod
+    def of(spark: Any) -> Settings:
+        """Returns the settings of a session, which spark-pipeline.yml defines."""
+        names = [field.name for field in fields(Settings)]
+        texts: dict[str, Any] = {name: _decoded(str(spark.conf.get(PREFIX + name))) for name in names}
+        return Settings(**texts | {"limits": json.loads(texts["limits"])})
+
+    def to_configuration(self) -> dict[str, str]:
+        """Returns the settings as session configuration."""
+        values = asdict(self) | {"limits": json.dumps(self.limits)}
+        return {PREFIX + name: _HEX + value.encode().hex() for name, value in values.items()}
+
+
+def _decoded(text: str) -> str:
+    return bytes.fromhex(text.removeprefix(_HEX)).decode() if text.startswith(_HEX) else text
 
 
 class FolderError(Exception):
@@ -102,3 +140,18 @@ class Project:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
         }
+
+
+def filled(spec: str, storage: str, configuration: Mapping[str, str]) -> str:
+    """Returns the specification with these values. Raises KeyError for an unknown name.
+
+    JSON strings are valid YAML strings.
+    """
+    values = {"storage": storage, **{f"  {name}": value for name, value in configuration.items()}}
+    lines = spec.splitlines()
+    for name, value in values.items():
+        numbers = [number for number, line in enumerate(lines) if line.startswith(f"{name}: ")]
+        if len(numbers) != 1:
+            raise KeyError(name.strip())
+        lines[numbers[0]] = f"{name}: {json.dumps(value)}"
+    return "\n".join(lines) + "\n"

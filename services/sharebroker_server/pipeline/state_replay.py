@@ -6,11 +6,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sharebroker_server.pipeline.core.history import outcomes_of
-from sharebroker_server.pipeline.core.replay import Entry, OffsetStatus, Run
-from sharebroker_server.pipeline.core.verification import check
+from sharebroker_server.pipeline.core.state_log import Entry, OffsetStatus, Run, check, outcomes_of
 
 KEY: Final = ("group", "topic", "partition")
+_STATE: Final = ("state_epoch", "leader_epoch", "start_offset")
 _KEY_FIELDS: Final = [("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
 _TIME: Final = pa.timestamp("us", "UTC")
 _OF_RECORD: Final = [
@@ -59,22 +58,13 @@ def folded(table: pa.Table) -> pa.Table:
     rows: list[dict[str, Any]] = table.to_pylist()
     entries = entries_of(rows)
     result = check(entries)
-    state = result.state
     row = {
         **{name: rows[0][name] for name in KEY},
         "records": result.records,
-        "state_epoch": state.state_epoch if state else None,
-        "leader_epoch": state.leader_epoch if state else None,
-        "start_offset": state.start_offset if state else None,
-        "differences": [item._asdict() for item in result.differences],
+        **{name: getattr(result.state, name, None) for name in _STATE},
+        "differences": result.differences,
         "history": [
-            {
-                "first_offset": item.first,
-                "last_offset": item.last,
-                "fate": item.outcome,
-                "delivery_count": item.deliveries,
-                "finished_at": None if item.finished_at_ms is None else item.finished_at_ms * 1000,
-            }
+            (*item[:-1], None if item.finished_at_ms is None else item.finished_at_ms * 1000)
             for item in outcomes_of(entries)
         ],
         "log": [{name: value for name, value in row.items() if name not in KEY} for row in rows],

@@ -5,18 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
+from sharebroker_server.coordinator_runtime.shard import RuntimeSettings
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 
 
 @dataclass(frozen=True, slots=True)
 class ShareCoordinatorConfig:
-    """Number of shards, checkpoint rules, limits of the runtime, and the time limit of a write in seconds."""
+    """Number of shards, checkpoint rules, and limits of the runtime."""
 
     shards: int
     rules: CheckpointRules
     runtime: RuntimeSettings
-    write_timeout: float
 
     @staticmethod
     def of(broker: BrokerConfig) -> ShareCoordinatorConfig:
@@ -28,7 +27,7 @@ class ShareCoordinatorConfig:
                 broker.share_coordinator_cold_partition_snapshot_interval_ms / 1000,
             ),
             RuntimeSettings(
+                write_timeout=broker.share_coordinator_write_timeout_ms / 1000,
                 trim_interval=broker.share_coordinator_state_topic_prune_interval_ms / 1000,
             ),
-            broker.share_coordinator_write_timeout_ms / 1000,
         )

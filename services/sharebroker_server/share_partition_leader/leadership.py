@@ -32,20 +32,17 @@ from sharebroker_server.catalog.records import (
     TopicRecord,
 )
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
 from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.persister.port import Persister
-from sharebroker_server.persister.write_batcher import WriteBatcher
 from sharebroker_server.record_log.core.producers import Verified
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings
-from sharebroker_server.share_partition_leader.config import (
-    CATALOG_LAG,
-    LONGEST_RETRY_DELAY,
-    share_partition_settings,
-)
+from sharebroker_server.share_partition_leader.core.events import Configure, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import tokens_of
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.metrics.counters import CounterRegistry
@@ -70,6 +67,12 @@ _log = structlog.get_logger()
 
 T = TypeVar("T")
 
+LONGEST_RETRY_DELAY: Final = 2.0
+"""Seconds, the longest delay before a retry."""
+
+CATALOG_LAG: Final = 0.3
+"""Seconds in which a new topic reaches every metadata cache."""
+
 MOST_ENDED_SESSIONS: Final = 10_000
 """The most ended sessions that are stored: enough for the longest wait of a fetch."""
 
@@ -84,29 +87,12 @@ class Ports:
     catalog: MetadataCache
 
 
-class EndedSessions:
-    """Share sessions that ended recently: a fetch in flight must not acquire records for them."""
-
-    __slots__ = ("_ids",)
-
-    def __init__(self) -> None:
-        self._ids: dict[str, None] = {}
-
-    def __contains__(self, session_id: str) -> bool:
-        return session_id in self._ids
-
-    def add(self, session_id: str) -> None:
-        """Adds a session; beyond the limit the oldest one is evicted."""
-        if len(self._ids) >= MOST_ENDED_SESSIONS:
-            del self._ids[next(iter(self._ids))]
-        self._ids[session_id] = None
-
-
 class Leadership:
     """The led partitions by resource; a callback of the lease holder adds and removes them."""
 
     def __init__(self, ports: Ports) -> None:
-        self.ended_sessions = EndedSessions()
+        self.ended_sessions: dict[str, None] = {}
+        """Share sessions that ended recently: a fetch in flight must not acquire records for them."""
         self._ports = ports
         self._led: dict[str, LedPartition] = {}
         self._removals: set[asyncio.Task[None]] = set()
@@ -179,8 +165,10 @@ class Leadership:
 
         No partitions: all of them.
         """
-        if session_id:
-            self.ended_sessions.add(session_id)  # first: the release wakes fetches of this session
+        if session_id:  # first: the release wakes fetches of this session
+            if len(self.ended_sessions) >= MOST_ENDED_SESSIONS:
+                del self.ended_sessions[next(iter(self.ended_sessions))]
+            self.ended_sessions[session_id] = None
         found = [
             loaded
             for led in self._named(partitions)
@@ -327,7 +315,7 @@ class Leadership:
         for share_partition in self._loaded_everywhere():
             if defaults or share_partition.group_id == resource.name:
                 config = self._ports.catalog.group_config(share_partition.group_id)
-                share_partition.configure(share_partition_settings(config))
+                share_partition.handle(Configure(share_partition_settings(config)))
 
     def _log_settings(self, topic: Topic) -> LogSettings:
         return LogSettings.of_topic(self._ports.catalog.topic_config(topic))
@@ -407,6 +395,17 @@ class Leadership:
     def _forget(self, led: LedPartition, share_partition: ShareGroupPartition) -> None:
         led.groups.pop(share_partition.group_id, None)
         led.ready.pop(share_partition.group_id, None)
+
+
+def share_partition_settings(config: GroupConfig) -> SharePartitionSettings:
+    """Returns a group's configuration for the core; durations in seconds."""
+    return SharePartitionSettings(
+        delivery_count_limit=config.share_delivery_count_limit,
+        lock_duration=config.share_record_lock_duration_ms / 1000,
+        max_record_locks=config.share_partition_max_record_locks,
+        renew_enabled=config.share_renew_acknowledge_enable,
+        read_committed=config.share_isolation_level == "read_committed",
+    )
 
 
 def _succeeded(task: asyncio.Task[T]) -> bool:

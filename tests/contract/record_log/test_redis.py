@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable
 from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.record_log.core.batch import TimedOffset
 from sharebroker_server.record_log.core.log_state import Limits, Segment
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.lifecycle import LogPhase
-from sharebroker_server.record_log.offset_for_time import TimedOffset
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import Bounds, RecordStore
 from sharebroker_server.record_log.record_validation import LogSettings
@@ -28,6 +28,7 @@ from sharebroker_server.stream_log.port import (
     LogOutOfOrder,
     LogUnavailable,
 )
+from sharebroker_server.telemetry.metrics import Appends
 from tests.support.lease import Lease
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
@@ -49,6 +50,7 @@ class Stores:
 
     leases: LeaseStore
     records: RecordStore
+    appends: Appends = field(default_factory=Appends)
 
     async def owned(self, owner: str = "1/1") -> int:
         """Claims the partition and returns its epoch."""
@@ -87,8 +89,13 @@ async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> Asyn
         yield Stores(leases, MemoryRecordStore(leases.epoch_of))
         return
     link = await connect(redis_servers.fresh(request.param))
-    yield Stores(RedisLeaseStore(link), RedisRecordStore(link))
+    appends = Appends()
+    yield Stores(RedisLeaseStore(link), RedisRecordStore(link, appends=appends), appends)
     await link.close()
+
+
+REDIS = pytest.mark.parametrize("stores", [*kinds(), CLUSTER], indirect=True)
+"""For what the store in memory does not have."""
 
 
 async def test_unknown_log_is_empty(stores: Stores) -> None:
@@ -142,6 +149,23 @@ async def test_a_large_batch_among_small_ones_counts_by_its_size(stores: Stores)
     await stores.records.append(NAME, epoch, [*small, large, stored(19, 1)])
     assert await stores.bases(0, 6 * SIZE + 99_000) == [0, 3, 6, 9, 12, 15]
     assert await stores.bases(18, 10) == [18]
+
+
+@REDIS
+async def test_appends_are_counted_by_batches_and_bytes(stores: Stores) -> None:
+    batches = [stored(0), stored(3, 2, 100)]
+    await stores.records.append(NAME, await stores.owned(), batches, [Segment(0, 3, 1, 1)], {"p7": b"1"})
+    counted = stores.appends.of("partition")
+    assert counted.bytes == sum(len(batch.data) for batch in batches)
+    assert (counted.records.sum, counted.failures) == (2, {})
+
+
+@REDIS
+async def test_a_failed_append_is_counted_by_its_error(stores: Stores) -> None:
+    with pytest.raises(LogFenced):
+        await stores.records.append(NAME, 1, [stored(0)])
+    counted = stores.appends.of("partition")
+    assert (counted.bytes, counted.failures) == (0, {"LogFenced": 1})
 
 
 async def test_append_requires_a_lease(stores: Stores) -> None:
@@ -419,7 +443,7 @@ async def test_producers_and_transactions_outlive_their_leader(stores: Stores) -
             await first.end_transaction(Marker(8, 0, 1, commit))
     epoch = await stores.owned("1/2")
     second = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch))
-    assert second.transactions.producers() == first.transactions.producers()
+    assert second.transactions.producers == first.transactions.producers
     assert (second.last_stable_offset, second.log_end_offset) == (9, 11)
     assert [t[:3] for t in second.transactions.aborted_in(0, 11)] == [(8, 6, 8)]
     assert (await second.append(batch_of(2))).base_offset == 2

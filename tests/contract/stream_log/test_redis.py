@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -12,6 +12,7 @@ from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
+from sharebroker_server.telemetry.metrics import Appends
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.servers import kinds
@@ -26,10 +27,11 @@ class Stores:
 
     leases: LeaseStore
     log: StreamLog
+    appends: Appends = field(default_factory=Appends)
 
-    async def owned(self, owner: str = "1/1") -> int:
+    async def owned(self, owner: str = "1/1", shard: str = SHARD) -> int:
         """Claims the shard and returns its epoch."""
-        return (await self.leases.claim(SHARD, owner, 60.0, force=True)).epoch
+        return (await self.leases.claim(shard, owner, 60.0, force=True)).epoch
 
 
 @pytest.fixture(params=["memory", *kinds(), CLUSTER])
@@ -39,8 +41,30 @@ async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> Asyn
         yield Stores(leases, MemoryStreamLog(leases.epoch_of))
         return
     link = await connect(redis_servers.fresh(request.param))
-    yield Stores(RedisLeaseStore(link), RedisStreamLog(link))
+    appends = Appends()
+    yield Stores(RedisLeaseStore(link), RedisStreamLog(link, appends=appends), appends)
     await link.close()
+
+
+REDIS = pytest.mark.parametrize("stores", [*kinds(), CLUSTER], indirect=True)
+"""For what the log in memory does not have."""
+
+
+@REDIS
+async def test_appends_are_counted_by_the_kind_of_their_shard(stores: Stores) -> None:
+    other = "group-coordinator:0"
+    await stores.log.append(SHARD, await stores.owned(), 1, [b"ab", b"c"])
+    await stores.log.append(other, await stores.owned(shard=other), 1, [b"abcd"])
+    counted = [stores.appends.of(kind) for kind in ("share-coordinator", "group-coordinator")]
+    assert [(appended.records.sum, appended.bytes) for appended in counted] == [(2, 3), (1, 4)]
+
+
+@REDIS
+async def test_a_failed_append_is_counted_by_its_error(stores: Stores) -> None:
+    with pytest.raises(LogOutOfOrder):
+        await stores.log.append(SHARD, await stores.owned(), 2, [b"a"])
+    counted = stores.appends.of("share-coordinator")
+    assert (counted.bytes, counted.failures) == (0, {"LogOutOfOrder": 1})
 
 
 async def test_appended_entries_are_read_in_order(stores: Stores) -> None:

@@ -11,7 +11,8 @@ import pytest
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.broker import redis
 from sharebroker_server.broker.process import Process
-from sharebroker_server.broker.settings import CLOSED, ServeSettings, parse_config
+from sharebroker_server.broker.settings import CLOSED, ServeSettings
+from sharebroker_server.config.broker import BrokerConfig
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import eventually
 
@@ -31,7 +32,7 @@ async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: py
         grpc="127.0.0.1:0",
         kafka=CLOSED,
         metrics=watching,
-        config=parse_config(()),
+        config=BrokerConfig.parse(()),
     )
     starting = asyncio.create_task(Process(settings).start())
 

@@ -13,7 +13,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
-from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.support.client import REJECT, TIMEOUT, Client, refusal, unique
 from tests.support.kafka_state import Folded, Record, fold, read_batches
 

@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 
 from sharebroker_server.catalog.names import STATE_TOPIC
-from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.makers import CONSUMERS, Consume
 from tests.support.client import TIMEOUT

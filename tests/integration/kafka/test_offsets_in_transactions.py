@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.names import OFFSETS_TOPIC
-from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.producers import Writer, writer
 from tests.integration.kafka.test_consumer_group_messages import joined

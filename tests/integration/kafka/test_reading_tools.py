@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sharebroker_server.catalog.names import OFFSETS_TOPIC, OFFSETS_TOPIC_ID, STATE_TOPIC
-from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import fetch, fetch_topic, list_offset, values
 from tests.support.client import unique

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.kafka_wire.message_classes import Message
+from sharebroker_server.kafka_wire.schema import Message
 from tests.integration.kafka.harness import Harness, Readable, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs

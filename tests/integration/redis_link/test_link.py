@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sharebroker_server.redis_link.link import RedisLink
-from sharebroker_server.redis_link.port import RedisOutcomeUnknown, RedisRefused, RedisUnavailable
+from sharebroker_server.redis_link.port import RedisOutcomeUnknown, RedisRefused, RedisUnavailable, within
 from tests.testkit.servers import Server, binaries, free_port, running
 
 
@@ -72,7 +72,7 @@ async def test_an_error_for_a_cancelled_caller_is_dropped(redis_link: RedisLink)
 
 async def test_a_script_runs_by_its_digest_and_survives_a_flush(redis_link: RedisLink) -> None:
     script = redis_link.script("return {KEYS[1], ARGV[1]}")
-    assert await script.call(["k"], [1], timeout=5.0) == [b"k", b"1"]
+    assert await within(5.0, script.send(["k"], [1])) == [b"k", b"1"]
     await redis_link.call("SCRIPT", "FLUSH", timeout=5.0)
     assert await asyncio.gather(*[script.send(["k"], [i]) for i in range(3)]) == [
         [b"k", b"0"],
@@ -83,9 +83,9 @@ async def test_a_script_runs_by_its_digest_and_survives_a_flush(redis_link: Redi
 
 async def test_failed_script_is_an_error_reply(redis_link: RedisLink) -> None:
     with pytest.raises(RedisRefused, match="FENCED by another"):
-        await redis_link.script("return redis.error_reply('FENCED by another')").call([], [], timeout=5.0)
+        await within(5.0, redis_link.script("return redis.error_reply('FENCED by another')").send([], []))
     with pytest.raises(RedisRefused):
-        await redis_link.script("this is not Lua").call([], [], timeout=5.0)
+        await within(5.0, redis_link.script("this is not Lua").send([], []))
 
 
 async def test_wrong_password_is_rejected_at_once(server: Server) -> None:

@@ -148,7 +148,7 @@ async def test_link_leaves_a_replica_for_the_primary(servers: Monitored) -> None
     primary = servers.primary()
     [replica] = [server for server in servers.servers if server is not primary]
     places = Places(Target.parse(replica.url), Target.parse(primary.url))
-    link = await RedisLink.connect_to(places, timeout=30.0)
+    link = await RedisLink.connect(places, timeout=30.0)
     try:
         assert await counted(link)
     finally:

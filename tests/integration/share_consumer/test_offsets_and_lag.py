@@ -9,14 +9,7 @@ import pytest
 
 from sharebroker import ErrorCode, KafkaError, TopicPartition
 from sharebroker.aio import ShareConsumer
-from tests.integration.share_consumer.harness import (
-    Harness,
-    accept_all,
-    is_idle,
-    offsets,
-    poll,
-    poll_records,
-)
+from tests.integration.share_consumer.harness import Harness, accept_all, is_idle, offsets, poll, poll_records
 from tests.testkit.waiting import eventually
 
 

@@ -12,7 +12,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_server.broker.process import Process, node_identity
-from sharebroker_server.broker.settings import CLOSED, ServeSettings, parse_config
+from sharebroker_server.broker.settings import CLOSED, ServeSettings
+from sharebroker_server.config.broker import BrokerConfig
 from tests.integration.watching.conftest import ask
 from tests.support.client import TIMEOUT, connected
 from tests.testkit.servers import Server, running
@@ -42,7 +43,9 @@ async def start() -> AsyncIterator[Start]:
 
 
 def of_cluster(name: str, **others: object) -> ServeSettings:
-    settings = ServeSettings(grpc="127.0.0.1:0", kafka=CLOSED, config=parse_config([f"cluster.id={name}"]))
+    settings = ServeSettings(
+        grpc="127.0.0.1:0", kafka=CLOSED, config=BrokerConfig.parse([f"cluster.id={name}"])
+    )
     return replace(settings, **others)  # type: ignore[arg-type]  # whatever a test needs
 
 

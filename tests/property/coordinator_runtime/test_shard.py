@@ -12,7 +12,7 @@ from enum import Enum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from tests.support.examples import scaled
 from tests.testkit.memory.stream_log import Fault, MemoryStreamLog
@@ -109,13 +109,13 @@ class History:
         values = range(self.next_value, self.next_value + step.records)
         self.next_value = values.stop
         with self.noting_refusals():
-            future = self.harness.shard.submit(Put(step.key, tuple(map(str, values))), timeout=60)
+            future = self.harness.shard.submit(Put(step.key, tuple(map(str, values))))
             self.writes.append((step.key, future))
             self.tried[step.key].update(values)
 
     def read(self, step: Read) -> None:
         with self.noting_refusals():
-            future = self.harness.shard.submit(Get(step.key), timeout=60)
+            future = self.harness.shard.submit(Get(step.key))
             self.reads.append((self.answered(step.key), future))
 
     @contextmanager
@@ -165,7 +165,7 @@ async def scenario(steps: list[object], group_records: int) -> None:
         assert found in history.tried[key] | {0}
     for known, read in history.reads:
         assert read.exception() or int(read.result() or 0) >= known
-    assert all(DESCRIPTIONS[code].retriable for code in history.refusals)
+    assert all(code.retriable for code in history.refusals)
     assert await owner.put("last") == "1"
     await owner.shard.close()
     assert owner.shard.state is ShardState.CLOSED

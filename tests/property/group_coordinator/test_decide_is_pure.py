@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.coordinator_runtime.machine import Decision
-from sharebroker_server.group_coordinator.core.commands import Command, Reply
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitOffsets,
     Committed,
@@ -24,7 +23,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     MemberIdentity,
     Sync,
 )
-from sharebroker_server.group_coordinator.core.records import Record
+from sharebroker_server.group_coordinator.core.machine import Command, Record, Reply
 from sharebroker_server.group_coordinator.core.transactions import commands as transaction_commands
 from tests.property.group_coordinator.test_replay import Coordination
 from tests.property.group_coordinator.test_transactions import Cluster

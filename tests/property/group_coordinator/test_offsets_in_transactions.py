@@ -16,7 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server import compaction
-from sharebroker_server.group_coordinator.core.commands import DeleteGroup
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
     CommitOffsets,
@@ -27,8 +26,12 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     GroupOffsets,
     MemberIdentity,
 )
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import CommittedOffsets, OffsetRecord
-from sharebroker_server.group_coordinator.core.consumer_groups.pending import Place
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
+    CommittedOffsets,
+    OffsetRecord,
+    Place,
+)
+from sharebroker_server.group_coordinator.core.share_groups.commands import DeleteGroup
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import ConsumerHarness

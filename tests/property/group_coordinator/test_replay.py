@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server import compaction
-from sharebroker_server.group_coordinator.core.commands import (
+from sharebroker_server.group_coordinator.core.machine import Command
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
     AlterOffsets,
     AlterPlan,
-    Command,
     DeleteGroup,
     DeleteOffsets,
     DeletePlan,

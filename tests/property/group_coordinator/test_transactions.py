@@ -26,7 +26,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     GroupOffsets,
     MemberIdentity,
 )
-from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
     UnverifiedError as UnverifiedOffsetsError,
 )
 from sharebroker_server.group_coordinator.core.transactions import model, rules
@@ -46,12 +46,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
 )
 from sharebroker_server.record_log.core.batch import parse_headers
 from sharebroker_server.record_log.core.producers import Marker, UnverifiedError, Verified
-from sharebroker_server.record_log.core.transactions import (
-    Draft,
-    Transactions,
-    load_snapshots,
-    snapshots_of_draft,
-)
+from sharebroker_server.record_log.core.transactions import Draft, Transactions, load_snapshots, snapshots_of
 from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
 from tests.unit.group_coordinator.transaction_harness import TransactionHarness
@@ -99,7 +94,7 @@ class Partition:
             yield tag, producer_id not in {one.producer_id for one in aborted}
 
     def _commit(self, draft: Draft) -> None:
-        self.kept |= snapshots_of_draft(draft)
+        self.kept |= snapshots_of(draft)
         self.transactions.commit(draft)
         self.end += 1
 

@@ -18,8 +18,7 @@ from kio.serial import entity_writer
 
 from sharebroker_server.kafka_wire.decoder import read_message
 from sharebroker_server.kafka_wire.frames import codec_of
-from sharebroker_server.kafka_wire.message_classes import id_bytes
-from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.schema import api_schema, id_bytes
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES, BadMessage, Reader, read_message
 from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request
 from sharebroker_server.kafka_wire.generate import APIS
-from sharebroker_server.kafka_wire.message_classes import Message
+from sharebroker_server.kafka_wire.schema import Message
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 LENGTHS = [

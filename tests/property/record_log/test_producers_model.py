@@ -10,12 +10,7 @@ from hypothesis import strategies as st
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import BatchHeader, parse_headers
 from sharebroker_server.record_log.core.producers import RETAINED_BATCHES, Marker, Verified
-from sharebroker_server.record_log.core.transactions import (
-    Draft,
-    Transactions,
-    load_snapshots,
-    snapshots_of_draft,
-)
+from sharebroker_server.record_log.core.transactions import Draft, Transactions, load_snapshots, snapshots_of
 from tests.unit.record_log.batches import LIMIT, batch
 
 COUNTS = 3
@@ -94,7 +89,7 @@ def test_partition_equals_its_model(
             outcome, end = take(draft, end, step)
             assert outcome == expected
         transactions.commit(draft)
-        kept |= snapshots_of_draft(draft)
+        kept |= snapshots_of(draft)
         for one in (transactions, load_snapshots(kept)):
             check(one, naive)
 
@@ -113,7 +108,7 @@ def take(draft: Draft, end: int, step: tuple[int, ...]) -> tuple[int | ErrorCode
 
 
 def check(transactions: Transactions, naive: Naive) -> None:
-    assert {id_: state.epoch for id_, state in transactions.producers().items()} == naive.epochs
+    assert {id_: state.epoch for id_, state in transactions.producers.items()} == naive.epochs
     assert transactions.first_unstable_offset() == min(naive.opened.values(), default=None)
     for first in range(0, naive.end, 2):
         for end in (first + 1, first + 3, naive.end):

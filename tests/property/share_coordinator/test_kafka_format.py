@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from sharebroker_server.shard_topic.batches import record_batch
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Command
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
 from tests.property.share_coordinator.commands import KEYS
 from tests.property.share_coordinator.test_machine import histories, lived, rules

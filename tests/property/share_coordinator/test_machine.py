@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules, cold_checkpoint
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -17,8 +18,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Summarize,
     Write,
 )
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules, cold_checkpoint
-from sharebroker_server.share_coordinator.core.records import DeltaTombstone
+from sharebroker_server.share_coordinator.core.state import DeltaTombstone
 from tests.property.share_coordinator.commands import KEYS, batches, commands
 from tests.property.share_coordinator.model import Model, RefusedError
 from tests.unit.share_coordinator.harness import KEY, Shard, batch, same, write

@@ -15,8 +15,8 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction
-from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
-from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
 from sharebroker_server.rpc.stubs import LocalContext

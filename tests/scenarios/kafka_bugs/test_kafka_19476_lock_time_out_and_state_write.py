@@ -7,7 +7,7 @@ from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core import in_flight as runs_and_locks
-from sharebroker_server.share_partition_leader.core import record_states
+from sharebroker_server.share_partition_leader.core import share_partition
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight, Locks
 from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
 from tests.unit.share_partition_leader.harness import ACCEPT, Harness, code
@@ -66,7 +66,9 @@ async def test_without_waiting_for_the_write_accepted_records_return(harness: Ha
 
 
 async def test_without_a_roll_back_records_are_never_redelivered(harness: Harness) -> None:
-    def forget(*_: object) -> list[float]:
-        return []
+    def forget(*_: object) -> None:
+        pass
 
-    await fails_without((record_states, "roll_back", forget), what_could_not_be_accepted_comes_again, harness)
+    await fails_without(
+        (share_partition, "roll_back", forget), what_could_not_be_accepted_comes_again, harness
+    )

@@ -6,7 +6,7 @@ import asyncio
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
+from sharebroker_server.share_partition_leader.core.events import Acknowledge, AcquireRequest
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -51,7 +51,7 @@ async def test_member_may_acquire_right_after_an_acknowledgement(harness: Harnes
             return
         offset = taken.acquired[0].first
         accepted.append(offset)
-        share_partition.acknowledge("m1", [AckBatch(offset, offset, (ACCEPT,))], done)
+        share_partition.handle(Acknowledge("m1", [AckBatch(offset, offset, (ACCEPT,))], done))
 
     done(None)
     async with asyncio.timeout(10.0):

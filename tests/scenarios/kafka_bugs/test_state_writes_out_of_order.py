@@ -5,7 +5,7 @@ back.
 from __future__ import annotations
 
 from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
-from sharebroker_server.share_coordinator.core import recording
+from sharebroker_server.share_coordinator.core import checkpointing
 from sharebroker_server.share_coordinator.core.commands import Write
 from sharebroker_server.share_coordinator.core.state import ShareState
 from tests.scenarios.kafka_bugs.safeguards import KEY, fails_without
@@ -49,7 +49,7 @@ async def test_count_of_finished_records_does_not_decrease(harness: Harness) -> 
 
 
 async def test_without_the_check_the_count_decreases(harness: Harness) -> None:
-    taken = (recording, "_advance", as_it_came)
+    taken = (checkpointing, "_advance", as_it_came)
     await fails_without(taken, the_count_of_finished_records_does_not_go_back, harness)
 
 
@@ -58,5 +58,5 @@ async def test_higher_start_offset_stays_and_drops_states(harness: Harness) -> N
 
 
 async def test_without_the_check_the_start_offset_decreases(harness: Harness) -> None:
-    taken = (recording, "_advance", as_it_came)
+    taken = (checkpointing, "_advance", as_it_came)
     await fails_without(taken, a_higher_start_offset_stays_and_takes_states_with_it, harness)

@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.commands import Initialize, Read, ReadReply, Write
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta, ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareDelta, ShareRecord
 from tests.unit.share_coordinator.harness import KEY, NOW, Shard
 
 A, K = 0, 2  # available, acknowledged

@@ -297,6 +297,18 @@ def show_refused_streams() -> None:
     )
 
 
+def show_state() -> None:
+    """Reads the state of the group with verdicts as a table."""
+    rows = spark.read.format("sharegroup-state").options(**SERVER, groups=SETUP["judges"]).load()
+    shown = ("kind", "position", "first_offset", "last_offset", "delivery_state")
+    report(
+        state=[
+            {name: row[name] for name in shown} | {"written": row.written_at is not None}
+            for row in rows.collect()
+        ]
+    )
+
+
 show_a_table()
 show_a_stream()
 show_verdicts()
@@ -306,5 +318,6 @@ show_repeated_attempts()
 show_the_readme()
 show_refusals()
 show_refused_streams()
+show_state()
 spark.stop()
 report(done=True)

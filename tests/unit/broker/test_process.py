@@ -13,15 +13,16 @@ import uvloop
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.broker.process import node_identity, open_storage, report
 from sharebroker_server.broker.redis import RedisConnections
-from sharebroker_server.broker.settings import ServeSettings, parse_config
-from sharebroker_server.record_log.metered import MeteredRecordStore
+from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.leases.names import partition
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.redis_link.server import Target
-from sharebroker_server.stream_log.metered import MeteredStreamLog
-from sharebroker_server.telemetry.process import Appends
+from sharebroker_server.telemetry.metrics import Appends
 from tests.testkit.servers import running
 from tests.testkit.waiting import eventually
+from tests.unit.record_log.batches import stored
 
 
 def test_failed_host_lookups_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -52,18 +53,18 @@ def test_other_exceptions_are_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_node_id_overrides_the_address() -> None:
-    settings = ServeSettings(redis="redis://r", config=parse_config(["node.id=7"]))
+    settings = ServeSettings(redis="redis://r", config=BrokerConfig.parse(["node.id=7"]))
     assert node_identity(settings, "here:1").node_id == 7
 
 
 def test_brokers_at_one_address_have_one_node_id() -> None:
-    settings = ServeSettings(redis="redis://r", config=parse_config(()))
+    settings = ServeSettings(redis="redis://r", config=BrokerConfig.parse(()))
     assert node_identity(settings, "here:1").node_id == node_identity(settings, "here:1").node_id
     assert node_identity(settings, "here:1").node_id != node_identity(settings, "here:2").node_id
 
 
 def test_the_data_folder_keeps_the_identity(tmp_path: Path) -> None:
-    settings = ServeSettings(data=tmp_path, config=parse_config(()))
+    settings = ServeSettings(data=tmp_path, config=BrokerConfig.parse(()))
     first, second = node_identity(settings, "here:1"), node_identity(settings, "here:2")
     assert first.node_id == second.node_id
     assert first.incarnation < second.incarnation
@@ -72,12 +73,14 @@ def test_the_data_folder_keeps_the_identity(tmp_path: Path) -> None:
         node_identity(settings, "here:1")
 
 
-async def test_stores_are_metered_only_if_metrics_are_read() -> None:
+async def test_stores_share_one_measurement_of_appends() -> None:
+    appends = Appends()
     with running("valkey") as server:
         link = await connect(f"redis://127.0.0.1:{server.port}")
-        redis = RedisConnections(link, link)
-        plain, metered = open_storage(redis, Keys(), None), open_storage(redis, Keys(), Appends())
-        assert not isinstance(plain.log, MeteredStreamLog)
-        assert isinstance(metered.log, MeteredStreamLog)
-        assert isinstance(metered.records, MeteredRecordStore)
+        storage = open_storage(RedisConnections(link, link), Keys(), appends)
+        for resource in (partition("t", 0), "share-coordinator:7"):
+            await storage.leases.claim(resource, "1/1", 60.0)
+        await storage.records.append(partition("t", 0), 1, [stored(0)])
+        await storage.log.append("share-coordinator:7", 1, 1, [b"a"])
         await link.close()
+    assert [appends.of(kind).records.sum for kind in ("partition", "share-coordinator")] == [1, 1]

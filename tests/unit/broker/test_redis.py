@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.broker import redis as connections
 from sharebroker_server.broker.redis import StateVerifier, open_redis
-from sharebroker_server.broker.settings import ServeSettings, parse_config
+from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.stream_log.port import LogUnavailable
 from tests.testkit.servers import free_port, running
 from tests.testkit.waiting import eventually
@@ -23,16 +24,16 @@ async def test_writes_that_wait_for_replicas_have_their_own_link() -> None:
     with running("valkey") as server:
         url = f"redis://127.0.0.1:{server.port}"
         async with AsyncExitStack() as stack:
-            both = await open_redis(ServeSettings(redis=url, config=parse_config(())), stack)
+            both = await open_redis(ServeSettings(redis=url, config=BrokerConfig.parse(())), stack)
             assert both.by_purpose == {"all": both.writes}
-            waiting = ServeSettings(redis=url, config=parse_config(["redis.wait.replicas=1"]))
+            waiting = ServeSettings(redis=url, config=BrokerConfig.parse(["redis.wait.replicas=1"]))
             separate = await open_redis(waiting, stack)
             assert separate.by_purpose == {"reads": separate.reads, "writes": separate.writes}
             assert separate.reads is not separate.writes
 
 
 async def test_the_embedded_valkey_has_no_replicas(tmp_path: Path) -> None:
-    settings = ServeSettings(data=tmp_path, config=parse_config(["redis.wait.replicas=1"]))
+    settings = ServeSettings(data=tmp_path, config=BrokerConfig.parse(["redis.wait.replicas=1"]))
     async with AsyncExitStack() as stack:
         with pytest.raises(KafkaError, match=r"redis\.wait\.replicas needs --redis"):
             await open_redis(settings, stack)
@@ -40,7 +41,7 @@ async def test_the_embedded_valkey_has_no_replicas(tmp_path: Path) -> None:
 
 async def test_an_unreachable_redis_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECT_TIMEOUT", 0.1)
-    settings = ServeSettings(redis=f"redis://127.0.0.1:{free_port()}", config=parse_config(()))
+    settings = ServeSettings(redis=f"redis://127.0.0.1:{free_port()}", config=BrokerConfig.parse(()))
     async with AsyncExitStack() as stack:
         with pytest.raises(KafkaError, match="INVALID_CONFIG: no Redis at"):
             await open_redis(settings, stack)

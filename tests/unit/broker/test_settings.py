@@ -8,14 +8,8 @@ from pathlib import Path
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.settings import (
-    ServeSettings,
-    describe,
-    parse_address,
-    parse_config,
-    parse_roles,
-    parse_tls,
-)
+from sharebroker_server.broker.settings import ServeSettings, describe, parse_address, parse_roles, parse_tls
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.routing.router import ROLES
 
 
@@ -34,16 +28,16 @@ def test_invalid_addresses_are_rejected(text: str) -> None:
 
 
 def test_tls_needs_a_certificate_and_a_key() -> None:
-    config = parse_config(())
+    config = BrokerConfig.parse(())
     assert parse_tls(None, None, None, None, config) is None
     with pytest.raises(KafkaError, match="both --tls-cert and --tls-key"):
         parse_tls(Path("a"), None, None, None, config)
     with pytest.raises(KafkaError, match="needs --tls-ca"):
-        parse_tls(Path("a"), Path("b"), None, None, parse_config(["ssl.client.auth=required"]))
+        parse_tls(Path("a"), Path("b"), None, None, BrokerConfig.parse(["ssl.client.auth=required"]))
 
 
 def test_described_settings_contain_no_password() -> None:
-    settings = ServeSettings(redis="redis://:hush@here", config=parse_config(()))
+    settings = ServeSettings(redis="redis://:hush@here", config=BrokerConfig.parse(()))
     described = describe(settings)
     assert json.loads(described)["redis"] == ["here:6379"]
     assert "hush" not in described

@@ -32,7 +32,7 @@ from sharebroker_server.catalog.names import (
 )
 from sharebroker_server.catalog.records import ConfigResource, ResourceType
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.kafka_wire.message_classes import id_bytes
+from sharebroker_server.kafka_wire.schema import id_bytes
 
 
 @pytest.mark.parametrize("name", ["a", "a.b_c-1", "A" * MAX_LENGTH])

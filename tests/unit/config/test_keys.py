@@ -1,4 +1,4 @@
-"""Properties: parsing, rendering and errors, on a table with one property of each type."""
+"""Properties: parsing, rendering and errors, on a table with one property of each type; lists."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from sharebroker_server.config.keys import (
     INT_MAX,
     LONG_MAX,
     ValueType,
+    appended,
     boolean,
     choice,
     integer,
+    long_from,
     parse_all,
     render,
     several,
+    subtracted,
     table,
     text,
 )
+from sharebroker_server.config.topic import TOPIC_KEYS
 
 
 @dataclass(frozen=True)
 class Table:
     some_count: int = integer(3, 1, 10, "A count.")
-    some_size: int = integer(3, 0, LONG_MAX, "A size.")
+    some_size: int = long_from(3, 0, "A size.")
     is_on: bool = boolean(True, "A switch.")
     mode: str = choice("a", ("a", "b"), "A mode.")
     label: str = text("", "A label.")
@@ -79,3 +83,37 @@ def test_unknown_property_is_rejected_with_a_similar_name() -> None:
 def test_rendered_value_can_be_parsed() -> None:
     for key in KEYS.values():
         assert key.parse(render(key.default)) == key.default
+
+
+REPLICAS = TOPIC_KEYS["leader.replication.throttled.replicas"]
+POLICY = TOPIC_KEYS["cleanup.policy"]
+
+
+def test_parts_are_appended_once() -> None:
+    assert appended(REPLICAS, "", "0:1") == "0:1"
+    assert appended(REPLICAS, "0:1,1:2", "1:2, 2:3") == "0:1,1:2,2:3"
+
+
+def test_parts_are_subtracted() -> None:
+    assert subtracted(REPLICAS, "0:1,1:2", "0:1,5:5") == "1:2"
+    assert subtracted(REPLICAS, "0:1", "0:1") == ""
+
+
+@pytest.mark.parametrize("change", [appended, subtracted])
+def test_only_lists_are_changed_so(change: object) -> None:
+    with pytest.raises(KafkaError, match=r"retention\.ms: it is not a list") as caught:
+        change(TOPIC_KEYS["retention.ms"], "1", "2")  # type: ignore[operator]  # both are functions
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+def test_lists_are_read() -> None:
+    assert (POLICY.type, REPLICAS.type) == (ValueType.LIST, ValueType.LIST)
+    assert REPLICAS.parse(" 0:1 , 1:2 ") == "0:1,1:2"
+    assert REPLICAS.parse("") == ""
+    assert POLICY.parse("delete,delete") == "delete,delete"
+
+
+@pytest.mark.parametrize("text", ["", "compact", "delete,compact", "delete,"])
+def test_invalid_items_are_rejected(text: str) -> None:
+    with pytest.raises(KafkaError, match="expected one of delete"):
+        POLICY.parse(text)

@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.keys import Key, render
-from sharebroker_server.config.topic import TOPIC_KEYS, TopicConfig, check_topic, resolve_topic, topic_default
+from sharebroker_server.config.topic import TOPIC_KEYS, TopicConfig, check_topic, resolve_topic
 
 BROKER = BrokerConfig.parse(["log.retention.ms=1000", "log.retention.bytes=2000", "message.max.bytes=3000"])
 
@@ -26,7 +26,7 @@ def test_topics_own_settings_win() -> None:
 @pytest.mark.parametrize("key", TOPIC_KEYS.values(), ids=lambda key: key.name)
 def test_every_default_is_legal(key: Key) -> None:
     check_topic({key.name: render(key.default)})
-    assert topic_default(key, BrokerConfig()) == key.default
+    assert BrokerConfig().default(key) == key.default
 
 
 @pytest.mark.parametrize(

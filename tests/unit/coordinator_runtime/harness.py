@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.machine import Decision, Effect, SoftChange, WithoutSoftState
-from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
-from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.coordinator_runtime.shard import RuntimeSettings, ShardRuntime
 from sharebroker_server.stream_log.port import StreamLog
 from tests.support.lease import Lease
 from tests.testkit.memory.stream_log import MemoryStreamLog
@@ -144,10 +143,11 @@ class Harness:
         await eventually(lambda: self.shard.state is ShardState.ACTIVE)
 
     async def put(self, key: str, *values: str, timeout: float = 5.0) -> str:
-        return await self.shard.write(Put(key, values or ("1",)), timeout=timeout)
+        self.shard._settings = replace(self.settings, write_timeout=timeout)
+        return await self.shard.submit(Put(key, values or ("1",)))
 
     async def get(self, key: str) -> str:
-        return await self.shard.write(Get(key), timeout=5.0)
+        return await self.shard.submit(Get(key))
 
     async def contents(self) -> list[str]:
         return [entry.payload.decode() for entry in await self.memory.read(SHARD, 0, 10_000)]

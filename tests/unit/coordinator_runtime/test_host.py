@@ -1,13 +1,21 @@
-"""Shards come and go with the leases of the process."""
+"""Shards of a process: opened and closed with its leases, selected by keys, counted in metrics."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.coordinator_runtime.host import ShardHost
+from sharebroker_server.coordinator_runtime.host import (
+    ShardHost,
+    java_string_hash,
+    not_active,
+    shard_families,
+    shard_of,
+)
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
@@ -59,7 +67,7 @@ async def test_single_process_owns_every_shard(cluster: Cluster) -> None:
     assert [shard.shard for shard in host.held()] == [f"share-coordinator:{n}" for n in range(4)]
     assert host.indices() == [0, 1, 2, 3]
     await eventually(lambda: active(host))
-    assert await host.shard(2).write(Put("a", ("1",)), timeout=5) == "1"
+    assert await host.shard(2).submit(Put("a", ("1",))) == "1"
     assert cluster.log.appends == [("share-coordinator:2", 1, 1)]
 
 
@@ -88,7 +96,7 @@ async def test_handed_over_shards_keep_their_state(cluster: Cluster) -> None:
     first = await cluster.process(1)
     await eventually(lambda: active(first))
     for index in range(4):
-        await first.shard(index).write(Put("a", (str(index),)), timeout=5)
+        await first.shard(index).submit(Put("a", (str(index),)))
     second = await cluster.process(2)
     host, holder = cluster.processes.pop(0)
     await holder.stop()
@@ -96,7 +104,7 @@ async def test_handed_over_shards_keep_their_state(cluster: Cluster) -> None:
     await cluster.processes[0][1].reconcile()
     await eventually(lambda: len(list(second.held())) == 4 and active(second))
     for index in range(4):
-        assert await second.shard(index).write(Get("a"), timeout=5) == str(index)
+        assert await second.shard(index).submit(Get("a")) == str(index)
 
 
 async def test_an_unknown_outcome_raises_the_epoch_of_the_lease(cluster: Cluster) -> None:
@@ -105,8 +113,59 @@ async def test_an_unknown_outcome_raises_the_epoch_of_the_lease(cluster: Cluster
     resource = host.resource(0)
     assert cluster.leases.epoch_of(resource) == 1
     cluster.log.fail_next_append(Fault.DONE_UNKNOWN)
-    written = await outcome(host.shard(0).write(Put("a", ("1",)), timeout=5))
+    written = await outcome(host.shard(0).submit(Put("a", ("1",))))
     assert written is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await eventually(lambda: active(host))
     assert cluster.leases.epoch_of(resource) == 2
-    assert await host.shard(0).write(Get("a"), timeout=5) == "1"
+    assert await host.shard(0).submit(Get("a")) == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "hashed"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("ab", 3105),
+        ("hello", 99162322),
+        ("Hello, World!", 1498789909),
+        ("polygenelubricants", -(2**31)),
+        ("é", 233),
+        ("\u20ac", 8364),
+        ("\U0001f600", 0xD83D * 31 + 0xDE00),
+        ("\ud800", 0xD800),
+    ],
+)
+def test_hash_equals_javas(text: str, hashed: int) -> None:
+    assert java_string_hash(text) == hashed
+
+
+@pytest.mark.parametrize(
+    ("text", "shards", "shard"),
+    [("", 50, 0), ("polygenelubricants", 50, 0), ("hello", 50, 22), ("hello", 1, 0)],
+)
+def test_shards(text: str, shards: int, shard: int) -> None:
+    assert shard_of(text, shards) == shard
+
+
+def test_the_absolute_value_of_the_least_hash_is_0() -> None:
+    assert shard_of("polygenelubricants", 7) == 0  # 2**31 % 7 would be 2
+
+
+class OwnedShards:
+    name = "share-coordinator"
+
+    def held(self) -> Iterator[Any]:
+        trimming = SimpleNamespace(before=8)
+        for index, state in enumerate([ShardState.ACTIVE, ShardState.LOADING, ShardState.ACTIVE]):
+            yield SimpleNamespace(shard=f"share-coordinator:{index}", state=state, trimming=trimming)
+
+
+def test_shards_are_counted_by_state() -> None:
+    states, pruned = shard_families([OwnedShards()])  # type: ignore[list-item]  # all that is read
+    values = {sample.labels[-1]: sample.value for sample in states.samples if sample.value}
+    assert values == {"active": 2, "loading": 1}
+    assert [sample.value for sample in pruned.samples] == [7, 7, 7]
+
+
+def test_shards_that_accept_no_commands_are_listed() -> None:
+    assert not_active([OwnedShards()]) == ["share-coordinator:1"]  # type: ignore[list-item]  # as above

@@ -1,13 +1,17 @@
+"""Pending records, replies and effects of a shard."""
+
 from __future__ import annotations
 
 import asyncio
+from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.machine import Effect
-from sharebroker_server.coordinator_runtime.pending import Pending, Waiter, reject
+from sharebroker_server.coordinator_runtime.pending import Pending, Waiter, no_effects, perform_all, reject
+from tests.unit.coordinator_runtime.harness import IntendedEffect
 
 
 class Noted(Effect):
@@ -115,3 +119,21 @@ async def test_completed_caller_is_not_rejected() -> None:
     future.set_result("yes")
     reject(future, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
     assert future.result() == "yes"
+
+
+def test_failed_effect_is_logged_and_the_next_one_performed(logs: list[MutableMapping[str, Any]]) -> None:
+    performed: list[Effect] = []
+
+    def perform(effect: Effect) -> None:
+        performed.append(effect)
+        if effect == IntendedEffect("a"):
+            raise RuntimeError("on demand")
+
+    perform_all(perform, [IntendedEffect("a"), IntendedEffect("b")], "shard:1")
+    assert performed == [IntendedEffect("a"), IntendedEffect("b")]
+    assert [(entry["event"], entry["shard"]) for entry in logs] == [("effect failed", "shard:1")]
+
+
+def test_effect_without_performer_is_an_error() -> None:
+    with pytest.raises(TypeError, match="IntendedEffect"):
+        no_effects(IntendedEffect("a"))

@@ -10,9 +10,11 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.coordinator_runtime.pending import Pending
+from sharebroker_server.coordinator_runtime.shard import EarliestTimer, RuntimeSettings, Trimming
 from sharebroker_server.stream_log.port import LogNotWritten
 from tests.testkit.waiting import eventually
-from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Put, outcome
+from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Ledger, Put, outcome
 
 Logs = list[MutableMapping[str, Any]]
 
@@ -40,10 +42,10 @@ async def test_commands_of_one_turn_go_out_in_one_append() -> None:
 async def test_writes_during_an_append_form_the_next_group() -> None:
     harness = await Harness().opened()
     harness.memory.hold()
-    first = harness.shard.submit(Put("a", ("1",)), timeout=5)
+    first = harness.shard.submit(Put("a", ("1",)))
     await asyncio.sleep(0)
-    rest = [harness.shard.submit(Put("a", (str(n),)), timeout=5) for n in range(2, 6)]
-    read = harness.shard.submit(Get("a"), timeout=5)
+    rest = [harness.shard.submit(Put("a", (str(n),))) for n in range(2, 6)]
+    read = harness.shard.submit(Get("a"))
     await asyncio.sleep(0)
     assert not first.done()
     harness.memory.release()
@@ -54,9 +56,7 @@ async def test_writes_during_an_append_form_the_next_group() -> None:
 async def test_submit_all_returns_each_result() -> None:
     harness = await Harness().opened()
     harness.memory.hold()
-    made = harness.shard.submit_all(
-        [Put("a", ("1",)), Put("", ()), Get("a"), Put("a", ("2", "3"))], timeout=5
-    )
+    made = harness.shard.submit_all([Put("a", ("1",)), Put("", ()), Get("a"), Put("a", ("2", "3"))])
     await asyncio.sleep(0)
     assert not made.done()
     harness.memory.release()
@@ -68,14 +68,14 @@ async def test_submit_all_returns_each_result() -> None:
 
 async def test_submit_all_of_reads_completes_at_once() -> None:
     harness = await Harness().opened()
-    assert harness.shard.submit_all([Get("a"), Get("b")], timeout=5).result() == ["", ""]
+    assert harness.shard.submit_all([Get("a"), Get("b")]).result() == ["", ""]
 
 
 async def test_read_waits_for_pending_records() -> None:
     harness = await Harness().opened()
     harness.memory.hold()
-    harness.shard.submit(Put("a", ("1",)), timeout=5)
-    read = harness.shard.submit(Get("a"), timeout=5)
+    harness.shard.submit(Put("a", ("1",)))
+    read = harness.shard.submit(Get("a"))
     await asyncio.sleep(0.01)
     assert not read.done()
     harness.memory.release()
@@ -84,7 +84,7 @@ async def test_read_waits_for_pending_records() -> None:
 
 async def test_read_without_pending_records_completes_at_once() -> None:
     harness = await Harness().opened()
-    assert harness.shard.submit(Get("a"), timeout=5).result() == ""
+    assert harness.shard.submit(Get("a")).result() == ""
 
 
 async def test_read_without_pending_records_needs_a_valid_lease() -> None:
@@ -145,9 +145,9 @@ async def test_rejection_of_commands_by_state() -> None:
 async def test_the_queue_is_bounded() -> None:
     harness = await Harness(queue_limit=4).opened()
     harness.memory.hold()
-    first = [harness.shard.submit(Put("a", ("1",)), timeout=5) for _ in range(2)]
+    first = [harness.shard.submit(Put("a", ("1",))) for _ in range(2)]
     with pytest.raises(KafkaError) as refused:
-        harness.shard.submit(Put("a", ("2",)), timeout=5)
+        harness.shard.submit(Put("a", ("2",)))
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert refused.value.retry_after
     harness.memory.release()
@@ -213,10 +213,10 @@ async def test_record_that_cannot_be_applied_reloads_the_shard() -> None:
 async def test_record_that_cannot_be_applied_during_an_append() -> None:
     harness = await Harness(trim_records=1).opened()
     harness.memory.hold()
-    under_way = harness.shard.submit(Put("a", ("1",)), timeout=5)
+    under_way = harness.shard.submit(Put("a", ("1",)))
     await asyncio.sleep(0)
     with pytest.raises(RuntimeError, match="poison"):
-        harness.shard.submit(Put("poison", ("1",)), timeout=5)
+        harness.shard.submit(Put("poison", ("1",)))
     assert await outcome(under_way) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.memory.release()
     await harness.active()
@@ -283,7 +283,7 @@ async def test_a_timer_waits_while_the_queue_is_full() -> None:
     now = [0.0]
     harness = await Harness(clock=lambda: now[0], queue_limit=2).opened()
     harness.memory.hold()
-    first = harness.shard.submit(Put("at", ("0.001",)), timeout=5)
+    first = harness.shard.submit(Put("at", ("0.001",)))
     now[0] = 1.0
     await asyncio.sleep(0.02)
     harness.memory.release()
@@ -296,7 +296,7 @@ async def test_no_timer_fires_on_a_closing_shard() -> None:
     now = [0.0]
     harness = await Harness(clock=lambda: now[0], drain_timeout=5.0).opened()
     harness.memory.hold()
-    last = harness.shard.submit(Put("at", ("0.001",)), timeout=5)
+    last = harness.shard.submit(Put("at", ("0.001",)))
     closing = asyncio.create_task(harness.shard.close())
     now[0] = 1.0
     await asyncio.sleep(0.02)
@@ -338,7 +338,7 @@ async def test_trim_waits_until_replacing_records_are_durable() -> None:
     """The machine already calls a=1 replaced; the log does not have the record that replaces it."""
     harness = await Harness(trim_records=1, group_records=1).opened()
     harness.memory.hold()
-    both = [harness.shard.submit(Put("a", (value,)), timeout=5) for value in "12"]
+    both = [harness.shard.submit(Put("a", (value,))) for value in "12"]
     await asyncio.sleep(0)
     trimmed: list[int] = []
     trim = harness.memory.trim
@@ -395,3 +395,72 @@ async def test_deadline_of_a_completed_caller_is_ignored() -> None:
     assert await harness.put("a", timeout=0.005) == "1"
     await asyncio.sleep(0.02)
     assert await harness.put("b", timeout=0.5) == "1"
+
+
+@pytest.mark.parametrize(
+    ("failures", "pause"),
+    [(0, 0.0), (1, 0.0), (2, 0.05), (3, 0.1), (4, 0.2), (6, 0.8), (7, 1.0), (10_000, 1.0)],
+)
+def test_pause_before_a_load_doubles_from_the_second_failure_on(failures: int, pause: float) -> None:
+    assert RuntimeSettings(backoff_first=0.05, backoff_most=1.0).backoff(failures) == pytest.approx(pause)
+
+
+async def test_timer_fires_once_at_the_earliest_time() -> None:
+    fired: list[float] = []
+    loop = asyncio.get_running_loop()
+    timer, start = EarliestTimer(lambda: fired.append(loop.time())), loop.time()
+    timer.arm(start + 60.0)
+    timer.arm(start + 0.01)
+    timer.arm(start + 30.0)
+    await asyncio.sleep(0.05)
+    assert len(fired) == 1
+    assert fired[0] >= start + 0.01
+
+
+async def test_cancelled_timer_does_not_fire_until_it_is_armed_again() -> None:
+    fired: list[None] = []
+    timer, loop = EarliestTimer(lambda: fired.append(None)), asyncio.get_running_loop()
+    timer.arm(loop.time())
+    timer.cancel()
+    timer.cancel()
+    await asyncio.sleep(0.01)
+    assert fired == []
+    timer.arm(loop.time())
+    await asyncio.sleep(0.01)
+    assert fired == [None]
+
+
+def trimming() -> Trimming:
+    found = Trimming(RuntimeSettings(trim_records=2, trim_interval=10.0))
+    found.loaded(5, 100.0)
+    return found
+
+
+def machine(last: int) -> Ledger:
+    ledger = Ledger()
+    ledger.apply("a=1", last)
+    return ledger
+
+
+def test_trim_is_due_after_records_or_time() -> None:
+    assert trimming().before == 6
+    assert trimming().due(machine(6), Pending(6), 109.0) is None
+    assert trimming().due(machine(7), Pending(7), 101.0) == 7
+    assert trimming().due(machine(6), Pending(6), 110.0) == 6
+
+
+def test_trim_waits_for_the_records_that_were_applied_when_it_was_planned() -> None:
+    pending, plan = Pending(7), trimming()
+    pending.add([b"x"])
+    assert plan.due(machine(8), pending, 101.0) is None
+    pending.add([b"y"])
+    pending.commit(1)
+    assert plan.due(machine(9), pending, 101.0) == 8
+
+
+def test_forgotten_plan_is_made_again() -> None:
+    pending, plan = Pending(7), trimming()
+    pending.add([b"x"])
+    assert plan.due(machine(8), pending, 101.0) is None
+    plan.forget()
+    assert plan.due(machine(7), Pending(7), 101.0) == 7

@@ -37,10 +37,10 @@ async def test_soft_change_precedes_the_append_and_effect_follows_it() -> None:
     harness = Performing()
     await harness.opened()
     harness.memory.hold()
-    first = harness.shard.submit(Put("a", ("1",)), timeout=5)
+    first = harness.shard.submit(Put("a", ("1",)))
     await asyncio.sleep(0)
-    seen = harness.shard.submit(Get("intended"), timeout=5)
-    second = harness.shard.submit(Put("b", ("1",)), timeout=5)
+    seen = harness.shard.submit(Get("intended"))
+    second = harness.shard.submit(Put("b", ("1",)))
     assert harness.performed == []
     harness.memory.release()
     assert [await first, await seen, await second] == ["1", "a", "1"]

@@ -12,8 +12,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.leases.holder import LeaseLost
-from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Intending, LedgerCodec, Put, outcome
@@ -34,9 +33,9 @@ async def test_failed_append_reloads_the_shard(fault: Fault, code: ErrorCode, ke
     await harness.put("a", "1")
     harness.memory.fail_next_append(fault)
     harness.memory.hold()
-    under_way = harness.shard.submit(Put("a", ("2",)), timeout=5)
+    under_way = harness.shard.submit(Put("a", ("2",)))
     await asyncio.sleep(0)
-    behind = harness.shard.submit(Put("b", ("1",)), timeout=5)
+    behind = harness.shard.submit(Put("b", ("1",)))
     harness.memory.release()
     assert await outcome(under_way) is code
     assert await outcome(behind) is code
@@ -52,10 +51,10 @@ async def test_reads_continue_while_the_store_rejects_writes() -> None:
     await harness.put("a", "1")
     harness.memory.full = True
     harness.memory.hold()
-    under_way = harness.shard.submit(Put("a", ("2",)), timeout=5)
+    under_way = harness.shard.submit(Put("a", ("2",)))
     await asyncio.sleep(0)
-    behind = harness.shard.submit(Put("b", ("1",)), timeout=5)
-    reading = harness.shard.submit(Get("a"), timeout=5)
+    behind = harness.shard.submit(Put("b", ("1",)))
+    reading = harness.shard.submit(Get("a"))
     harness.memory.release()
     assert await outcome(reading) is ErrorCode.COORDINATOR_NOT_AVAILABLE  # may be asked again at once
     for refused in (under_way, behind):
@@ -64,7 +63,7 @@ async def test_reads_continue_while_the_store_rejects_writes() -> None:
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     await harness.active()
     with pytest.raises(KafkaError, match="the store rejects writes") as caught:
-        harness.shard.submit(Put("a", ("3",)), timeout=5)  # the log is not even asked
+        harness.shard.submit(Put("a", ("3",)))  # the log is not even asked
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert caught.value.retry_after is not None
     assert (await harness.get("a"), await harness.get("b")) == ("1", "")
@@ -213,9 +212,9 @@ async def test_undocumented_log_error_counts_as_unknown_outcome(logs: Logs) -> N
 async def test_close_drains_pending_records() -> None:
     harness = await Harness(drain_timeout=5.0).opened()
     harness.memory.hold()
-    under_way = harness.shard.submit(Put("a", ("1",)), timeout=5)
+    under_way = harness.shard.submit(Put("a", ("1",)))
     await asyncio.sleep(0)
-    behind = harness.shard.submit(Put("b", ("1",)), timeout=5)
+    behind = harness.shard.submit(Put("b", ("1",)))
     closing = asyncio.create_task(harness.shard.close())
     await asyncio.sleep(0)
     assert await outcome(harness.put("c")) is ErrorCode.NOT_COORDINATOR
@@ -228,7 +227,7 @@ async def test_close_drains_pending_records() -> None:
 async def test_close_waits_no_longer_than_drain_timeout() -> None:
     harness = await Harness(drain_timeout=0.01).opened()
     harness.memory.hold()
-    under_way = harness.shard.submit(Put("a", ("1",)), timeout=5)
+    under_way = harness.shard.submit(Put("a", ("1",)))
     await harness.shard.close()
     assert await outcome(under_way) is ErrorCode.NOT_COORDINATOR
     harness.memory.release()
@@ -239,7 +238,7 @@ async def test_failed_append_during_close_returns_not_coordinator(fault: Fault) 
     harness = await Harness(drain_timeout=5.0).opened()
     harness.memory.fail_next_append(fault)
     harness.memory.hold()
-    under_way = harness.shard.submit(Put("a", ("1",)), timeout=5)
+    under_way = harness.shard.submit(Put("a", ("1",)))
     closing = asyncio.create_task(harness.shard.close())
     await asyncio.sleep(0)
     harness.memory.release()
@@ -268,7 +267,7 @@ async def test_log_that_lost_its_end_is_reloaded_without_a_write() -> None:
     await harness.memory.delete(SHARD)
     await harness.memory.append(SHARD, harness.lease.epoch, 1, [entry.payload for entry in kept])
     await harness.shard.recheck()
-    assert await outcome(harness.shard.write(Get("b"), timeout=5.0)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await outcome(harness.get("b")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await harness.active()
     assert (await harness.get("a"), await harness.get("b")) == ("1", "")
     await harness.shard.recheck()

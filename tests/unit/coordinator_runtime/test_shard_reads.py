@@ -17,7 +17,7 @@ async def test_end_is_the_last_durable_position() -> None:
     harness = await Harness().opened()
     await harness.put("a", "1", "2")
     harness.memory.hold()
-    under_way = harness.shard.submit(Put("a", ("3",)), timeout=5)
+    under_way = harness.shard.submit(Put("a", ("3",)))
     assert harness.shard.end() == 2
     harness.memory.release()
     await under_way

@@ -1,7 +1,8 @@
-"""The supervisor's view of topic and group."""
+"""The supervisor's view of topic and group; flights are published exactly once across restarts."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,8 +11,10 @@ import pytest
 from sharebroker.aio.admin import Admin
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
+from sharebroker_protocol.records.partitioner import partition_of
 from sharebroker_server.flights import cluster as module
-from sharebroker_server.flights.cluster import Cluster, Names
+from sharebroker_server.flights.cluster import Cluster, Job, Publisher, unpublished
+from sharebroker_server.flights.core.flight import Flight
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -56,7 +59,7 @@ def admin() -> FakeAdmin:
 
 @pytest.fixture
 def cluster(admin: FakeAdmin) -> Cluster:
-    return Cluster(cast("Admin", admin), Names("t", 2, "g", 15))
+    return Cluster(cast("Admin", admin), Job("s", "t", 2, "g", 15))
 
 
 async def test_group_reads_from_the_start_with_the_runs_locks(cluster: Cluster, admin: FakeAdmin) -> None:
@@ -117,3 +120,32 @@ async def test_final_failure_of_a_lag_request_is_raised(cluster: Cluster, admin:
 
 async def test_finished_records_come_from_the_stored_state(cluster: Cluster) -> None:
     assert await cluster.finished() == {(0, 2)}
+
+
+FLIGHT = Flight("2013-01-01", "UA", "1", "N1", "EWR", "IAH", 517, 2, 11)
+FLIGHTS = [replace(FLIGHT, tailnum=f"N{number}") for number in range(12)]
+PARTITIONS = 3
+
+
+def in_partition(partition: int) -> list[Flight]:
+    return [flight for flight in FLIGHTS if partition_of(flight.key, PARTITIONS) == partition]
+
+
+def test_empty_log_lacks_every_flight() -> None:
+    assert list(unpublished(FLIGHTS, dict.fromkeys(range(PARTITIONS), 0))) == FLIGHTS
+
+
+@pytest.mark.parametrize("partition", range(PARTITIONS))
+def test_partition_has_its_first_flights(partition: int) -> None:
+    assert len(in_partition(partition)) > 1
+    ends = {number: len(in_partition(number)) for number in range(PARTITIONS)} | {partition: 1}
+    assert list(unpublished(FLIGHTS, ends)) == in_partition(partition)[1:]
+
+
+def test_complete_log_lacks_none() -> None:
+    ends = {number: len(in_partition(number)) for number in range(PARTITIONS)}
+    assert list(unpublished(FLIGHTS, ends)) == []
+
+
+def test_flights_in_the_log_count_as_published() -> None:
+    assert Publisher("s", "t", {0: 3, 1: 4}).published == 7

@@ -8,9 +8,8 @@ import pytest
 from rich.console import Console
 
 from sharebroker_server.flights.core.flight import Acknowledgement
-from sharebroker_server.flights.core.progress import Progress
-from sharebroker_server.flights.core.summary import Summary
-from sharebroker_server.flights.core.verdict import Verdict
+from sharebroker_server.flights.core.ledger import Verdict
+from sharebroker_server.flights.core.statistics import Progress, Summary
 from sharebroker_server.flights.display import Display, print_summary, print_verdict
 
 

@@ -1,4 +1,4 @@
-"""What the handlers of a gateway share."""
+"""Streams, background work and counts of fetches of a gateway."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.context import FetchCounts
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.share.requests import fetch, records_of, refused
 
 
 async def test_unknown_topic_is_an_error_that_names_it(harness: Harness) -> None:
@@ -66,3 +68,23 @@ async def test_stop_waits_for_background_work_that_fails(harness: Harness) -> No
     harness.gateway.background(work(), "work failed")
     await harness.gateway.stop()
     assert done == ["work"]
+
+
+async def test_fetches_are_counted_by_outcome(harness: Harness) -> None:
+    counts = harness.gateway.fetches
+    harness.leader.answer = records_of(0)
+    await harness.share.ShareFetch(fetch(0, 0))
+    assert (sum(counts.seconds.buckets), counts.expired) == (1, 0)
+    await refused(harness.share.ShareFetch(fetch(9)))
+    await harness.share.ShareFetch(fetch(1, max_records=0))
+    assert (sum(counts.seconds.buckets), counts.expired, counts.in_flight) == (1, 0, 0)
+
+
+def test_fetch_without_records_at_the_end_of_its_wait_is_expired() -> None:
+    counts = FetchCounts()
+    counts.completed(False, 0.0, 0.0)  # it did not want to wait
+    counts.completed(False, 0.1, 0.5)  # an error ended it
+    counts.completed(True, 0.6, 0.5)
+    assert (counts.expired, sum(counts.seconds.buckets)) == (0, 1)
+    counts.completed(False, 0.5, 0.5)
+    assert (counts.expired, sum(counts.seconds.buckets)) == (1, 1)

@@ -22,21 +22,19 @@ from sharebroker_server.catalog.records import (
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig, resolve_group
 from sharebroker_server.coordinator_runtime.machine import Decision, Effect
-from sharebroker_server.group_coordinator.core.commands import (
-    Command,
+from sharebroker_server.group_coordinator.core.consumer_groups.commands import DeferredResult
+from sharebroker_server.group_coordinator.core.consumer_groups.group import DeferredReply
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import Place
+from sharebroker_server.group_coordinator.core.machine import Command, GroupMachine, Record, Reply
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
     Heartbeat,
     HeartbeatReply,
-    Reply,
+    MemberFenced,
+    Rebalanced,
     StateInitialized,
     UnchangedHeartbeat,
 )
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import DeferredResult
-from sharebroker_server.group_coordinator.core.consumer_groups.effects import DeferredReply
-from sharebroker_server.group_coordinator.core.consumer_groups.pending import Place
-from sharebroker_server.group_coordinator.core.machine import GroupMachine
-from sharebroker_server.group_coordinator.core.records import Record
-from sharebroker_server.group_coordinator.core.share_groups.effects import MemberFenced, Rebalanced
-from sharebroker_server.group_coordinator.core.share_groups.model import ShareGroup
+from sharebroker_server.group_coordinator.core.share_groups.group import ShareGroup
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 
 R = TypeVar("R", bound=Reply)

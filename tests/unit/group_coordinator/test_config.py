@@ -17,10 +17,10 @@ def test_settings_follow_the_brokers_properties() -> None:
     )
     config = GroupCoordinatorConfig.of(broker)
     assert (config.shards, config.transaction_shards) == (3, 7)
-    assert config.write_timeout == 1.5
+    assert config.runtime.write_timeout == 1.5
     assert config.cluster_id == "orders"
 
 
 def test_defaults_are_kafkas() -> None:
     config = GroupCoordinatorConfig.of(BrokerConfig())
-    assert (config.shards, config.transaction_shards, config.write_timeout) == (50, 50, 5.0)
+    assert (config.shards, config.transaction_shards, config.runtime.write_timeout) == (50, 50, 5.0)

@@ -14,6 +14,7 @@ from sharebroker_server.group_coordinator.core.transactions.commands import (
     Aborting,
     AddPartitions,
     Command,
+    CompletionRequested,
     End,
     Ended,
     Initialize,
@@ -21,13 +22,8 @@ from sharebroker_server.group_coordinator.core.transactions.commands import (
     ReadEnding,
     Reply,
 )
-from sharebroker_server.group_coordinator.core.transactions.ids import ProducerIds
-from sharebroker_server.group_coordinator.core.transactions.machine import (
-    CompletionRequested,
-    TransactionMachine,
-)
-from sharebroker_server.group_coordinator.core.transactions.model import Transaction
-from sharebroker_server.group_coordinator.core.transactions.records import Record
+from sharebroker_server.group_coordinator.core.transactions.machine import TransactionMachine
+from sharebroker_server.group_coordinator.core.transactions.model import ProducerIds, Record, Transaction
 from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
 from tests.unit.group_coordinator.harness import FakeView
 

@@ -9,9 +9,8 @@ import pytest
 
 from sharebroker_server.kafka_wire import messages
 from sharebroker_server.kafka_wire.generate import APIS
-from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.messages import FetchRequest, ShareFetchResponse
-from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.schema import Message, api_schema
 
 STUB = ast.parse((Path(messages.__file__).parent / "messages.pyi").read_text())
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import pytest
 from structlog.testing import capture_logs
 
-from sharebroker_server.leases.holder import LeaseHolder, LeaseLost, LeaseOwnership
+from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
 from sharebroker_server.leases.placement import preferred
-from sharebroker_server.leases.port import Lease, LeasesUnavailable, Member
+from sharebroker_server.leases.port import Lease, LeaseLost, LeasesUnavailable, Member
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually
 from tests.unit.leases.harness import ROLE, SHARDS, TTL, Cluster, share

@@ -13,7 +13,7 @@ def test_resources_of_shards_and_partitions() -> None:
 
 def test_every_kind_has_a_role() -> None:
     resources = (names.CATALOG, names.shard(names.TRANSACTIONS, 1), names.partition("t", 0))
-    assert [names.ROLES[names.kind_of(resource)] for resource in resources] == [
+    assert [names.ROLE_BY_KIND[names.kind_of(resource)] for resource in resources] == [
         "group-coordinator",
         "group-coordinator",
         "share-partition-leader",

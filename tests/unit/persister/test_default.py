@@ -14,7 +14,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.leases.port import Member
-from sharebroker_server.persister.default import DefaultPersister, PersisterSettings, RequestBatcher
+from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.routing.router import Peer
 from tests.testkit.waiting import eventually
@@ -308,64 +308,3 @@ async def test_a_topic_that_stays_unknown_is_given_up_long_before_the_call_is() 
     persister = DefaultPersister(coordinators, replace(QUICK, call_timeout=3600.0, metadata_lag=0.05))
     assert (await refusal(persister.write(KEY, CHANGE))).code is unknown
     assert len(coordinators.asked) > 1
-
-
-def key(partition: int) -> SharePartitionKey:
-    return SharePartitionKey("g", "T" * 22, partition)
-
-
-class Harness:
-    """A batcher of summary requests; `gate` holds requests back, `sent` are their partitions."""
-
-    def __init__(self) -> None:
-        self.gate = asyncio.Event()
-        self.sent: list[list[int]] = []
-        self.failure: Exception | None = None
-        self.idle = 0
-        self.batcher = RequestBatcher(
-            self._send, lambda: pb.ReadShareGroupStateSummaryRequest(group_id="g"), "g", self._on_idle
-        )
-
-    def request(self, partition: int) -> asyncio.Task[Any]:
-        return asyncio.create_task(self.batcher.request(key(partition), partition, 1.0))
-
-    def _on_idle(self) -> None:
-        self.idle += 1
-
-    async def _send(self, request: Any, timeout: float) -> Any:
-        partitions = [p for topic in request.topics for p in topic.partitions]
-        self.sent.append(partitions)
-        await self.gate.wait()
-        if self.failure is not None:
-            raise self.failure
-        result = pb.ReadShareGroupStateSummaryResponse.TopicData(topic_id="T" * 22)
-        for partition in partitions:
-            result.partitions.add(partition=partition, start_offset=partition * 10)
-        return pb.ReadShareGroupStateSummaryResponse(results=[result])
-
-
-async def test_requests_that_arrive_while_one_is_in_flight_share_the_next() -> None:
-    harness = Harness()
-    tasks = [harness.request(0)]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    tasks += [harness.request(1), harness.request(2)]
-    await asyncio.sleep(0)
-    harness.gate.set()
-    assert [(await task).start_offset for task in tasks] == [0, 10, 20]
-    assert (harness.sent, harness.idle) == ([[0], [1, 2]], 1)
-
-
-@pytest.mark.parametrize(
-    ("failure", "code"),
-    [
-        (KafkaError(ErrorCode.NOT_COORDINATOR), ErrorCode.NOT_COORDINATOR),
-        (RuntimeError(), ErrorCode.UNKNOWN_SERVER_ERROR),
-    ],
-)
-async def test_a_failed_request_fails_every_partition_in_it(failure: Exception, code: ErrorCode) -> None:
-    harness = Harness()
-    harness.failure = failure
-    harness.gate.set()
-    outcomes = await asyncio.gather(harness.request(0), harness.request(1), return_exceptions=True)
-    assert [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)] == [code, code]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharebroker_server.pipeline.core.replay import Entry, Kind, OffsetStatus, Run
+from sharebroker_server.pipeline.core.state_log import Entry, Kind, OffsetStatus, Run
 
 Told = tuple[int, int, int, int]
 """First and last offset, state, delivery count."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sharebroker_server.pipeline.core.events import Run
 from sharebroker_server.pipeline.display import print_tables, progress, verdict
+from sharebroker_server.pipeline.spark_process import Run
 
 TOTALS = {"bronze": 1200, "silver": 1100, "rejected": 100, "share_partitions": 4, "log_records": 5000}
 EMPTY: dict[str, Any] = dict.fromkeys(

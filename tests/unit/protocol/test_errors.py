@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 
 def test_an_unknown_code_is_an_unknown_server_error() -> None:
@@ -15,29 +15,28 @@ def test_an_unknown_code_is_an_unknown_server_error() -> None:
 
 @pytest.mark.parametrize("code", ErrorCode)
 def test_every_code_has_a_grpc_status_and_a_sentence(code: ErrorCode) -> None:
-    row = DESCRIPTIONS[code]
-    assert row.status in grpc.StatusCode.__members__
-    assert (row.status == "OK") == (code is ErrorCode.NONE)
-    assert row.text.endswith(".")
-    assert KafkaError(code).retriable == row.retriable
+    assert code.status in grpc.StatusCode.__members__
+    assert (code.status == "OK") == (code is ErrorCode.NONE)
+    assert code.text.endswith(".")
+    assert KafkaError(code).retriable == code.retriable
 
 
 @pytest.mark.parametrize(
     "status", ["INVALID_ARGUMENT", "PERMISSION_DENIED", "UNIMPLEMENTED", "ALREADY_EXISTS"]
 )
 def test_a_retry_does_not_help_after_a_permanent_status(status: str) -> None:
-    rows = [row for row in DESCRIPTIONS.values() if row.status == status]
-    assert rows
-    assert not any(row.retriable for row in rows)
+    codes = [code for code in ErrorCode if code.status == status]
+    assert codes
+    assert not any(code.retriable for code in codes)
 
 
 def test_an_unavailable_server_is_worth_a_retry() -> None:
-    assert all(row.retriable for row in DESCRIPTIONS.values() if row.status == "UNAVAILABLE")
+    assert all(code.retriable for code in ErrorCode if code.status == "UNAVAILABLE")
 
 
 def test_an_error_has_the_text_of_the_table_unless_it_has_its_own() -> None:
     code = ErrorCode.NOT_COORDINATOR
-    assert KafkaError(code).message == DESCRIPTIONS[code].text
+    assert KafkaError(code).message == code.text
     assert str(KafkaError(code, "Shard 3 moved.")) == "NOT_COORDINATOR: Shard 3 moved."
 
 

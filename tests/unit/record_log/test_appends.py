@@ -78,5 +78,5 @@ async def test_a_group_that_failed_leaves_no_sequences(harness: Harness) -> None
     log = await harness.open()
     harness.store.fail_next_append(Fault.NOT_WRITTEN)
     assert await code_of(log.append(batch(3, producer=(7, 0, 0)))) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.transactions.producers() == {}
+    assert log.transactions.producers == {}
     assert await log.append(batch(3, producer=(7, 0, 0))) == Appended(0, 2, -1)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply, Write
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
-from sharebroker_server.share_coordinator.core.records import ShareRecord
-from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_coordinator.core.state import ShareRecord, ShareState
 
 TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 OTHER_TOPIC = "EBAPDg0MCwoJCAcGBQQDAg"

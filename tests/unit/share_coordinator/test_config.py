@@ -7,7 +7,7 @@ from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 
 def test_kafkas_defaults() -> None:
     config = ShareCoordinatorConfig.of(BrokerConfig())
-    assert (config.shards, config.write_timeout) == (50, 5.0)
+    assert (config.shards, config.runtime.write_timeout) == (50, 5.0)
     assert (config.rules.deltas_per_checkpoint, config.rules.cold_after) == (500, 300.0)
     assert config.runtime.trim_interval == 300.0
 
@@ -24,7 +24,7 @@ def test_kafkas_names() -> None:
             ]
         )
     )
-    assert (config.shards, config.write_timeout) == (3, 0.1)
+    assert (config.shards, config.runtime.write_timeout) == (3, 0.1)
     assert (config.rules.deltas_per_checkpoint, config.rules.cold_after) == (0, 2.0)
     assert config.runtime.trim_interval == 1.0
 

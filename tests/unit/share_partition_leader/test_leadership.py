@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
@@ -22,9 +23,11 @@ from sharebroker_server.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.port import SharePartitionState, StateSummary
+from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
@@ -249,7 +252,7 @@ async def test_a_late_forget_request_keeps_locks(harness: Harness) -> None:
     async with stream(harness, credit=100) as consumer:
         await consumer.got_offsets(8, 9)
         assert (await harness.stub.ReleaseMember(_release(""))).released == 1
-        assert len((await harness.share_partition()).core.held()) == 1
+        assert len((await harness.share_partition()).core.in_flight.held()) == 1
         assert await consumer.acknowledge_all(ack(8)) == [(8, 8, ErrorCode.NONE)]
 
 
@@ -471,3 +474,18 @@ async def test_waking_sets_readers_and_notifies_loaded_share_partitions(harness:
     reader.clear()
     led.wake_readers()
     assert (reader.is_set(), len(notified)) == (True, 1)
+
+
+def test_a_group_config_becomes_share_partition_settings() -> None:
+    config = replace(
+        GroupConfig(),
+        share_delivery_count_limit=7,
+        share_record_lock_duration_ms=1500,
+        share_partition_max_record_locks=300,
+        share_renew_acknowledge_enable=False,
+        share_isolation_level="read_committed",
+    )
+    settings = share_partition_settings(config)
+    assert (settings.delivery_count_limit, settings.lock_duration, settings.max_record_locks) == (7, 1.5, 300)
+    assert (settings.renew_enabled, settings.read_committed) == (False, True)
+    assert not share_partition_settings(GroupConfig()).read_committed

@@ -12,6 +12,7 @@ from sharebroker_server.telemetry import metrics as module
 from sharebroker_server.telemetry.metrics import (
     MICROSECOND,
     YIELD,
+    Appends,
     Exposition,
     Family,
     Histogram,
@@ -202,3 +203,17 @@ async def test_a_refresh_that_takes_long_is_not_begun_twice(
     assert await exposition.text() != await exposition.text()
     assert begun == 1
     await exposition.close()
+
+
+def test_appends_and_failures_are_counted_by_kind() -> None:
+    appends = Appends()
+    with appends.of("partition").timed(3, 100):
+        pass
+    with pytest.raises(OSError, match="lost"), appends.of("partition").timed(1, 7):
+        raise OSError("lost")
+    families = {family.name: list(family.samples) for family in appends.families()}
+    ((_, size, _),) = families["sharebroker_log_append_bytes_total"]
+    assert size == 100
+    ((labels, failures, _),) = families["sharebroker_log_append_failures_total"]
+    assert (labels, failures) == (("log", "partition", "error", "OSError"), 1)
+    assert [sample.value for sample in families["sharebroker_log_append_records"]][-2:] == [3, 1]

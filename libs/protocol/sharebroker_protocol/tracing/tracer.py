@@ -27,7 +27,7 @@ from opentelemetry.trace import (
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.tracing import names
-from sharebroker_protocol.tracing.context import PARENT, TraceContext
+from sharebroker_protocol.tracing.context import BYTES, PARENT, TraceContext
 from sharebroker_protocol.tracing.sampling import Sampling, SpanLimit
 
 if TYPE_CHECKING:
@@ -184,6 +184,8 @@ class Placed(Protocol):
 
 class RecordTraces:
     """Starts the traces of records; none before `full_until`, in seconds since the Unix epoch."""
+
+    header_bytes: Final = BYTES
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer

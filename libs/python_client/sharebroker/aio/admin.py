@@ -233,7 +233,7 @@ class Admin:
             check(result)
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, GroupOffset]:
-        """Returns the group's position in each of its partitions. Raises KafkaError GROUP_ID_NOT_FOUND."""
+        """Returns the group's position in each of its partitions; an unknown group has none."""
         requested = groups.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
         request = groups.DescribeShareGroupOffsetsRequest(groups=[requested])
         (group,) = (await self._call(self._calls.DescribeShareGroupOffsets, request)).groups

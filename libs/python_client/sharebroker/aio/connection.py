@@ -1,5 +1,4 @@
-"""The connection to a gateway: its channel, the task that writes to a stream, and warnings about failed
-attempts.
+"""The connection to a gateway: its channel, its streams, and warnings about failed attempts.
 
 Every failure is raised as KafkaError.
 """
@@ -8,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import grpc
 
@@ -17,16 +16,13 @@ from sharebroker.client_errors import ConnectionLostError
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceStub
-from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
+from sharebroker_protocol.gateway.v1 import admin_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
 from sharebroker_protocol.rpc_status import from_rpc_error
 
 if TYPE_CHECKING:
-    from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceAsyncStub
-    from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceAsyncStub
-    from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
-
+    from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceAsyncStub as AdminStub
+    from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceAsyncStub as ProduceStub
+    from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub as ShareStub
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
@@ -52,9 +48,9 @@ class Connection:
     def __init__(self, address: str) -> None:
         """Raises KafkaError INVALID_CONFIG for an invalid address (see sharebroker_protocol.address)."""
         self._channel = Address.parse(address).open(_OPTIONS)
-        self.share: ShareServiceAsyncStub = ShareServiceStub(self._channel)
-        self.produce: ProduceServiceAsyncStub = ProduceServiceStub(self._channel)
-        self.admin: AdminServiceAsyncStub = AdminServiceStub(self._channel)
+        self.share: ShareStub = share_pb2_grpc.ShareServiceStub(self._channel)
+        self.produce: ProduceStub = produce_pb2_grpc.ProduceServiceStub(self._channel)
+        self.admin: AdminStub = admin_pb2_grpc.AdminServiceStub(self._channel)
 
     async def close(self) -> None:
         """Closes the channel and cancels the calls in flight."""
@@ -98,32 +94,46 @@ class ConnectWarnings:
             _log.warning("consumer cannot connect and retries: %s", error)
 
 
-_log = logging.getLogger(__name__)
+class RunningStream:
+    """One bidirectional stream: `writing` sends messages to `call` while `run` reads responses.
 
+    If `writing` fails, the call is cancelled, so that the reader ends as well.
+    """
 
-class StreamWriter:
-    """Runs `work`, which writes to `call`, and cancels the call if `work` fails, so that the reader ends."""
-
-    def __init__(self, call: grpc.aio.Call, work: Coroutine[Any, Any, None]) -> None:
+    def __init__(self, call: grpc.aio.StreamStreamCall[Any, Any], writing: Coroutine[Any, Any, None]) -> None:
         self._call = call
-        self._task = asyncio.create_task(work)
-        self._task.add_done_callback(self._ended)
+        self._failure: KafkaError | None = None
+        self._cause: BaseException | None = None
+        self._writer = asyncio.create_task(writing)
+        self._writer.add_done_callback(self._written)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() or task.exception() is not None:
+    async def run(self, handle: Callable[[Any], None]) -> NoReturn:
+        """Passes each response to `handle`; raises the KafkaError that ended the stream."""
+        try:
+            async for response in self._call:
+                handle(response)
+        except grpc.aio.AioRpcError as failure:
+            raise from_rpc_error(failure) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._failure is None or (task is not None and task.cancelling()):
+                raise
+            if self._cause is not None:
+                _log.error("stream writer failed", exc_info=self._cause)
+            raise self._failure from None
+        finally:
             self._call.cancel()
+            await end([self._writer])
+        raise ConnectionLostError("the server ended the stream")
 
-    def failure(self) -> ConnectionLostError:
-        """Returns the error that the reader raises after the call was cancelled.
-
-        Raises CancelledError if the cancellation did not come from a failed writer.
-        """
-        if not self._task.done() or self._task.cancelled() or self._task.exception() is None:
-            raise asyncio.CancelledError
-        _log.error("stream writer failed", exc_info=self._task.exception())
-        return ConnectionLostError("the client failed to send")
-
-    async def stop(self) -> None:
-        """Cancels the call and the task, and ignores their errors."""
+    def abort(self, error: KafkaError) -> None:
+        """Ends the stream; `run` raises `error`."""
+        self._failure = self._failure or error
         self._call.cancel()
-        await end([self._task])
+
+    def _written(self, writer: asyncio.Task[None]) -> None:
+        if writer.cancelled():
+            self._call.cancel()
+        elif (cause := writer.exception()) is not None and self._failure is None:
+            self._cause = cause
+            self.abort(ConnectionLostError("the client failed to send"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -11,9 +10,8 @@ from sharebroker.aio.connection import Connection
 from sharebroker.aio.consumer_engine import ConsumerEngine
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig, RecordResult
-from sharebroker.consumer.steps import ConsumerSteps, Steps
-from sharebroker.tracing.application import processing
-from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
+from sharebroker.consumer.steps import ConsumerCalls, Steps
+from sharebroker_protocol.records.record import Record
 
 T = TypeVar("T")
 
@@ -29,7 +27,7 @@ async def drive(steps: Steps[T]) -> T:
         return result
 
 
-class ShareConsumer:
+class ShareConsumer(ConsumerCalls):
     """A member of a share group (Kafka: KafkaShareConsumer).
 
     Records are acknowledged one by one and may be shared with other members of the group:
@@ -52,11 +50,8 @@ class ShareConsumer:
         `address` is the gateway's `host:port` or another form that sharebroker_protocol.address describes.
         With `topics`, entering the context subscribes to them. Raises KafkaError INVALID_CONFIG.
         """
-        self._config = config or ConsumerConfig()
-        self._group_id = group_id
-        self._connection = Connection(address)
-        self._engine = ConsumerEngine(self._connection, group_id, self._config)
-        self._steps = ConsumerSteps(self._engine, self._config)
+        config = config or ConsumerConfig()
+        super().__init__(ConsumerEngine(Connection(address), group_id, config), group_id, config)
         self._first_topics = topics
 
     def __del__(self) -> None:
@@ -84,30 +79,6 @@ class ShareConsumer:
                 yield record
             if not await drive(self._steps.fetch()):
                 return
-
-    @property
-    def member_id(self) -> str:
-        """The member's id; it does not change during the consumer's lifetime."""
-        return self._engine.member_id
-
-    @property
-    def subscription(self) -> frozenset[str]:
-        """The subscribed topics."""
-        return self._steps.topics
-
-    @property
-    def acquisition_lock_timeout_ms(self) -> int | None:
-        """The duration of the group's acquisition locks; None before the server reported it."""
-        timeout = self._engine.lock_timeout
-        return None if timeout is None else round(timeout * 1000)
-
-    def processing(self, record: Record) -> AbstractContextManager[None]:
-        """Returns a context manager that traces the processing of a record.
-
-        With OpenTelemetry set up, it starts a `process` span in the record's trace, makes it current, and
-        records an exception raised inside it. Without, it does nothing.
-        """
-        return processing(record, self._group_id, self.member_id)
 
     async def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribes to exactly these topics; an empty list unsubscribes.
@@ -142,27 +113,6 @@ class ShareConsumer:
         seconds = self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
         return await drive(self._steps.commit(seconds))
 
-    def commit_async(self) -> None:
-        """Accepts the records of the last poll in implicit mode, without waiting (Kafka: commitAsync).
-
-        `acknowledgement_commit_callback` receives the outcomes.
-        """
-        self._steps.commit_async()
-
-    def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
-        """Acknowledges the record that RecordDeserializationError named; without it the record is released.
-
-        Raises IllegalStateError for any other record: use the methods of the record instead.
-        """
-        return self._steps.acknowledge(topic, partition, offset, kind)
-
-    def wakeup(self) -> None:
-        """Makes the call that waits, or otherwise the next one, raise WakeupError.
-
-        May be called from any thread or task, and from a callback.
-        """
-        self._engine.wake_up()
-
     async def close(self, timeout: float = 30.0) -> None:
         """Leaves the group within `timeout` seconds and closes the connection.
 
@@ -171,4 +121,4 @@ class ShareConsumer:
         try:
             await drive(self._steps.close(timeout))
         finally:
-            await self._connection.close()
+            await self._engine.connection.close()

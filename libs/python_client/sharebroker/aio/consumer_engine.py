@@ -4,7 +4,7 @@ Theory of operation
 -------------------
 An engine belongs to one event loop. While the consumer is subscribed, three tasks run:
 
-- `Heartbeats` keeps the membership alive, independently of the application's polls.
+- `GroupMember` keeps the membership alive, independently of the application's polls.
 - `_run_streams` opens one `ConsumeStream` after the other. Each stream has an `Accumulator` of its own, so an
   acquisition of an earlier stream is recognised by its sink and never acknowledged on a later one: the server
   released its records when the stream ended.
@@ -25,32 +25,23 @@ other members while acknowledgements are unsent.
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 import threading
-import uuid
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from math import inf
 from typing import Any, Final, TypeVar
 
-from sharebroker.aio.connection import Connection, ConnectWarnings, call
+from sharebroker.aio.connection import Connection, ConnectWarnings
 from sharebroker.aio.delivery_queue import DeliveryQueue, Turn
-from sharebroker.aio.heartbeats import Heartbeats
-from sharebroker.aio.stream import ConsumeStream
+from sharebroker.aio.heartbeats import GroupMember
+from sharebroker.aio.stream import ConsumeStream, subscribe_request
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.accumulator import Accumulator, AckBatch, Renewal
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost
 from sharebroker.consumer.flow_control import FlowControl
 from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.delivery.v1.delivery_pb2 import AcquireMode
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.gateway.v1.admin_pb2 import MetadataRequest
-from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest
-from sharebroker_protocol.membership.machine import Membership, MembershipSettings
-from sharebroker_protocol.membership.reconciler import Callback, CallbackKind, Partitions
-from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.records.batches import Decoded
 from sharebroker_protocol.records.record import AcknowledgeType, Record, spans
 
@@ -64,7 +55,7 @@ class ConsumerEngine:
     """The background tasks of one consumer in its event loop."""
 
     def __init__(self, connection: Connection, group_id: str, config: ConsumerConfig) -> None:
-        self._connection = connection
+        self.connection = connection
         self._group_id = group_id
         self._config = config
         self._loop = asyncio.get_running_loop()
@@ -80,30 +71,21 @@ class ConsumerEngine:
         self._renewal = Renewal()
         self._outcomes: deque[AcknowledgementOutcome] = deque()
         self._stored_offsets = 0
-        self._topic_names: dict[str, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.lock_timeout: float | None = None
-        self.membership = Membership(
-            MembershipSettings(
-                config.client_rack,
-                config.listener is not None,
-                config.retry_backoff_ms / 1000,
-                config.retry_backoff_max_ms / 1000,
-            )
-        )
-        self._heartbeats = Heartbeats(connection, self.membership, self._membership_changed)
-        self._heartbeats.identify(group_id, self.member_id, config.client_id)
+        self._member = GroupMember(connection, group_id, config, self._queue, self._update_assignment)
+        self.member_id = self._member.id
+        self.membership = self._member.membership
 
     # Calls of the application
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Joins the group with these topics, or replaces the subscribed topics."""
         self.membership.subscribe(topics)
-        self._heartbeats.wake()
+        self._member.wake()
         if not self._tasks:
             self._leaving = False
-            self._start(self._heartbeats.run(self._config.request_timeout_ms / 1000))
+            self._start(self._member.run())
             self._start(self._run_streams())
             self._start(self._maintain_locks())
 
@@ -180,15 +162,15 @@ class ConsumerEngine:
         await end(self._tasks[1:])
         self._accumulator.close(ConnectionLostError("the consumer left the group"))
         if self._tasks:
-            self._heartbeats.wake()
+            self._member.wake()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):
-                    await self._heartbeats.idle()
+                    await self._member.idle()
             await end(self._tasks[:1])
             self._tasks.clear()
         listener = self._config.listener
         if listener is not None and assigned:
-            names = await self._with_topic_names(assigned)
+            names = await self._member.with_topic_names(assigned)
             self._queue.put_callback(lambda: listener.on_partitions_revoked(names))
         return Turn(callbacks=self._queue.pop_callbacks())
 
@@ -302,7 +284,9 @@ class ConsumerEngine:
             stream.assignment = self.membership.assigned
             started = self._loop.time()
             try:
-                await stream.run(self._connection.share, self._subscribe_request())
+                await stream.run(
+                    self.connection.share, subscribe_request(self._group_id, self.member_id, self._config)
+                )
             except KafkaError as error:
                 if stream.connected:
                     warnings.succeeded()
@@ -320,18 +304,6 @@ class ConsumerEngine:
             await asyncio.sleep(wait)
             wait = min(wait * 2, self._config.retry_backoff_max_ms / 1000)
 
-    def _subscribe_request(self) -> ConsumeRequest.Subscribe:
-        strict = self._config.share_acquire_mode == "record_limit"
-        mode = AcquireMode.ACQUIRE_MODE_RECORD_LIMIT if strict else AcquireMode.ACQUIRE_MODE_UNSPECIFIED
-        return ConsumeRequest.Subscribe(
-            group_id=self._group_id,
-            member_id=self.member_id,
-            acquire_mode=mode,
-            batch_size=self._config.max_poll_records,
-            client_id=self._config.client_id,
-            pause_on_lock_lost=True,
-        )
-
     async def _maintain_locks(self) -> None:
         """Renews locks and undoes records that the application did not poll for in time."""
         while True:
@@ -347,7 +319,7 @@ class ConsumerEngine:
     def _undo_late_records(self) -> None:
         """Undoes records that arrived after the poll returned, if prefetching is disabled."""
         if self._flow_control.discards_late_records:
-            self._undo_older(inf)
+            self._undo_older(float("inf"))
             self._writer_wake.set()
 
     def _undo_older(self, before: float) -> None:
@@ -365,52 +337,11 @@ class ConsumerEngine:
         current = (record for record in records if record.acquisition.sink is self._accumulator)
         return [record for record in current if not record.lock_lost]
 
-    # Membership
-
-    async def _membership_changed(self) -> None:
-        """Passes assignment, listener calls and errors on, after each heartbeat and listener call."""
+    def _update_assignment(self) -> None:
+        """Passes a changed assignment to the stream."""
         if self._stream is not None and self._stream.assignment != self.membership.assigned:
             self._stream.assignment = self.membership.assigned
             self._writer_wake.set()
-        while (callback := self.membership.next_callback()) is not None:
-            self._queue_listener_call(callback, await self._with_topic_names(callback.partitions))
-        while (report := self.membership.take_report()) is not None:
-            self._queue.put_error(report)
-        if self.membership.error is not None:
-            self._queue.notify()
-
-    def _queue_listener_call(self, callback: Callback, partitions: frozenset[TopicPartition]) -> None:
-        listener = self._config.listener
-        if listener is None:
-            return
-        method = {
-            CallbackKind.REVOKED: listener.on_partitions_revoked,
-            CallbackKind.ASSIGNED: listener.on_partitions_assigned,
-            CallbackKind.LOST: listener.on_partitions_lost,
-        }[callback.kind]
-
-        def call_listener() -> None:
-            try:
-                method(partitions)
-            finally:
-                self._loop.call_soon_threadsafe(self._listener_returned, callback)
-
-        self._queue.put_callback(call_listener)
-
-    def _listener_returned(self, callback: Callback) -> None:
-        self.membership.callback_completed(callback)
-        self._heartbeats.wake()
-
-    async def _with_topic_names(self, partitions: Partitions) -> frozenset[TopicPartition]:
-        """Replaces topic ids by names; a topic whose metadata cannot be read keeps its id."""
-        if any(p.topic_id not in self._topic_names for p in partitions):
-            request = MetadataRequest(topics=sorted(self.membership.topics))
-            with suppress(KafkaError):
-                response = await call(self._connection.admin.Metadata, request, timeout=5.0)
-                self._topic_names.update({topic.topic_id: topic.name for topic in response.topics})
-        return frozenset(
-            TopicPartition(self._topic_names.get(p.topic_id, p.topic_id), p.partition) for p in partitions
-        )
 
 
 def _call_logged(callback: Callable[[T], None], argument: T) -> None:

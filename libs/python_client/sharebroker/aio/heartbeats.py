@@ -1,39 +1,71 @@
-"""The task that sends a member's heartbeats, independently of the application's polls."""
+"""The consumer as a member of its group, independently of the application's polls."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import socket
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
 
 from sharebroker.aio.connection import Connection, call
+from sharebroker.aio.delivery_queue import DeliveryQueue
+from sharebroker.consumer.config import ConsumerConfig
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1.admin_pb2 import MetadataRequest
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from sharebroker_protocol.membership.machine import HeartbeatRequest, HeartbeatResponse, Membership
-from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.membership import (
+    Callback,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    Membership,
+    MembershipSettings,
+    Partitions,
+)
+from sharebroker_protocol.model import TopicIdPartition, TopicPartition
 
 
-class Heartbeats:
-    """Sends the requests of `membership`; awaits `changed` after each response and each `wake`."""
+class GroupMember:
+    """The consumer as a member of its group: heartbeats, and calls of the rebalance listener.
+
+    `changed` is called after each response and each `wake`, before a heartbeat is sent.
+    """
 
     def __init__(
-        self, connection: Connection, membership: Membership, changed: Callable[[], Awaitable[None]]
+        self,
+        connection: Connection,
+        group_id: str,
+        config: ConsumerConfig,
+        queue: DeliveryQueue,
+        changed: Callable[[], None],
     ) -> None:
         self._connection = connection
-        self._membership = membership
+        self._config = config
+        self._queue = queue
         self._changed = changed
+        self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
-        self._template = ShareGroupHeartbeatRequest(client_host=socket.gethostname())
-
-    def identify(self, group_id: str, member_id: str, client_id: str) -> None:
-        """Sets the identity that each heartbeat carries."""
-        self._template.group_id = group_id
-        self._template.member_id = member_id
-        self._template.client_id = client_id
+        self._topic_names: dict[str, str] = {}
+        self.id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.membership = Membership(
+            MembershipSettings(
+                config.client_rack,
+                config.listener is not None,
+                config.retry_backoff_ms / 1000,
+                config.retry_backoff_max_ms / 1000,
+            )
+        )
+        self._template = ShareGroupHeartbeatRequest(
+            group_id=group_id,
+            member_id=self.id,
+            client_id=config.client_id,
+            client_host=socket.gethostname(),
+        )
 
     def wake(self) -> None:
         """Checks again whether a heartbeat is due."""
@@ -43,23 +75,62 @@ class Heartbeats:
         """Waits until the membership has no further heartbeat to send."""
         await self._idle.wait()
 
-    async def run(self, request_timeout: float) -> None:
-        """Sends heartbeats until cancelled; `request_timeout` is in seconds."""
-        loop = asyncio.get_running_loop()
+    async def run(self) -> None:
+        """Sends heartbeats until cancelled."""
         while True:
             self._wake.clear()
             self._idle.clear()
-            await self._changed()
-            request = self._membership.heartbeat(loop.time())
+            self._changed()
+            await self._queue_changes()
+            request = self.membership.heartbeat(self._loop.time())
             if request is None:
-                await self._sleep_until(self._membership.next_deadline())
+                await self._sleep_until(self.membership.next_deadline())
                 continue
             try:
-                response = await self._send(request, request_timeout)
+                response = await self._send(request, self._config.request_timeout_ms / 1000)
             except KafkaError as error:
-                self._membership.failed(error, loop.time())
+                self.membership.failed(error, self._loop.time())
             else:
-                self._membership.answered(response, loop.time())
+                self.membership.answered(response, self._loop.time())
+
+    async def _queue_changes(self) -> None:
+        """Queues listener calls and errors of the membership for the application."""
+        while (callback := self.membership.next_callback()) is not None:
+            await self._queue_listener_call(callback)
+        while (report := self.membership.take_report()) is not None:
+            self._queue.put_error(report)
+        if self.membership.error is not None:
+            self._queue.notify()
+
+    async def _queue_listener_call(self, callback: Callback) -> None:
+        listener = self._config.listener
+        if listener is None:
+            return
+        partitions = await self.with_topic_names(callback.partitions)
+        method = getattr(listener, callback.kind.value)
+
+        def call_listener() -> None:
+            try:
+                method(partitions)
+            finally:
+                self._loop.call_soon_threadsafe(self._listener_returned, callback)
+
+        self._queue.put_callback(call_listener)
+
+    def _listener_returned(self, callback: Callback) -> None:
+        self.membership.callback_completed(callback)
+        self.wake()
+
+    async def with_topic_names(self, partitions: Partitions) -> frozenset[TopicPartition]:
+        """Replaces topic ids by names; a topic whose metadata cannot be read keeps its id."""
+        if any(p.topic_id not in self._topic_names for p in partitions):
+            request = MetadataRequest(topics=sorted(self.membership.topics))
+            with suppress(KafkaError):
+                response = await call(self._connection.admin.Metadata, request, timeout=5.0)
+                self._topic_names.update({topic.topic_id: topic.name for topic in response.topics})
+        return frozenset(
+            TopicPartition(self._topic_names.get(p.topic_id, p.topic_id), p.partition) for p in partitions
+        )
 
     async def _sleep_until(self, deadline: float | None) -> None:
         """Waits until the deadline (loop time) or a wake-up."""

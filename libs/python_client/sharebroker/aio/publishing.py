@@ -7,33 +7,23 @@ and reconnects when the stream breaks.
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import grpc
-
-from sharebroker.aio.connection import Connection, StreamWriter, call
+from sharebroker.aio.connection import Connection, RunningStream, call
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer
+from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer, RecordFields
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.tracing.application import record_traces
 from sharebroker_protocol import clock
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.gateway.v1.admin_pb2 import MetadataRequest
-from sharebroker_protocol.gateway.v1.produce_pb2 import (
-    ProduceRequest,
-    ProduceStreamRequest,
-    ProduceStreamResponse,
-)
-from sharebroker_protocol.records.batches import Header
-from sharebroker_protocol.rpc_status import from_rpc_error
-from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
+from sharebroker_protocol.gateway.v1 import admin_pb2, produce_pb2
 
 if TYPE_CHECKING:
+    import grpc
+
     from sharebroker_protocol.tracing.tracer import RecordTraces
 
 
@@ -41,7 +31,6 @@ _APPEARS_WITHIN: Final = 2.0  # seconds until every broker knows a topic that wa
 _TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 Request = dict[tuple[str, int], list[PendingBatch]]
-Call = grpc.aio.StreamStreamCall[ProduceStreamRequest, ProduceStreamResponse]
 
 
 class _Sent(NamedTuple):
@@ -61,8 +50,7 @@ class Sender:
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._in_flight: dict[int, _Sent] = {}
-        self._call: Call | None = None
-        self._timed_out = False
+        self._stream: RunningStream | None = None
         self._last_id = 0
         self._flushing = 0
         self._metadata_loaded_at: dict[str, float] = {}
@@ -75,7 +63,7 @@ class Sender:
         """Runs one stream after the other until cancelled."""
         while True:
             try:
-                await self._stream()
+                await self._run_stream()
             except KafkaError as error:
                 self._return_all(ConnectionLostError(error.message) if error.retriable else error)
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
@@ -90,32 +78,26 @@ class Sender:
             if self._buffer.expire(clock.now()):
                 self._notify_progress()
             oldest = next(iter(self._in_flight.values()), None)
-            if oldest is not None and self._call is not None and oldest.deadline <= clock.now():
-                self._timed_out = True
-                self._call.cancel()
+            if oldest is not None and self._stream is not None and oldest.deadline <= clock.now():
+                self._stream.abort(ConnectionLostError("a request timed out"))
 
-    async def _stream(self) -> None:
+    async def _run_stream(self) -> None:
         """Runs one stream; raises the KafkaError that ended it."""
-        self._call = produce = self._connection.produce.ProduceStream()
-        self._timed_out = False
-        writer = StreamWriter(produce, self._write(produce))
+        produce = self._connection.produce.ProduceStream()
+        self._stream = RunningStream(produce, self._write(produce))
         try:
-            async for response in produce:
-                self._complete(response)
-        except grpc.aio.AioRpcError as failure:
-            error = from_rpc_error(failure)
+            await self._stream.run(self._complete)
+        except KafkaError as error:
             if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # in most cases a failure of the transport
                 raise ConnectionLostError(error.message) from None
-            raise error from None
-        except asyncio.CancelledError:
-            if self._timed_out and not _is_cancelled():
-                raise ConnectionLostError("a request timed out") from None
-            raise writer.failure() from None
-        finally:
-            await writer.stop()
-        raise ConnectionLostError("the server ended the stream")
+            raise
 
-    async def _write(self, produce: Call) -> None:
+    async def _write(
+        self,
+        produce: grpc.aio.StreamStreamCall[
+            produce_pb2.ProduceStreamRequest, produce_pb2.ProduceStreamResponse
+        ],
+    ) -> None:
         while True:
             self._wake.clear()
             ready = self._buffer.drain(clock.now(), flush=self._flushing > 0)
@@ -127,11 +109,11 @@ class Sender:
                 async with asyncio.timeout(None if due is None else due - clock.now()):
                     await self._wake.wait()
 
-    def _request(self, ready: list[list[PendingBatch]]) -> ProduceStreamRequest:
+    def _request(self, ready: list[list[PendingBatch]]) -> produce_pb2.ProduceStreamRequest:
         self._last_id += 1
         now = clock.now()
-        request = ProduceRequest(timeout_ms=self._config.request_timeout_ms)
-        topics: dict[str, ProduceRequest.TopicData] = {}
+        request = produce_pb2.ProduceRequest(timeout_ms=self._config.request_timeout_ms)
+        topics: dict[str, produce_pb2.ProduceRequest.TopicData] = {}
         sent: Request = {}
         for batches in ready:
             for batch in batches:
@@ -145,9 +127,9 @@ class Sender:
             sent[first.topic, first.partition] = batches
         deadline = now + self._config.request_timeout_ms / 1000
         self._in_flight[self._last_id] = _Sent(sent, deadline)
-        return ProduceStreamRequest(id=self._last_id, produce=request)
+        return produce_pb2.ProduceStreamRequest(id=self._last_id, produce=request)
 
-    def _complete(self, response: ProduceStreamResponse) -> None:
+    def _complete(self, response: produce_pb2.ProduceStreamResponse) -> None:
         sent = self._in_flight.pop(response.id).batches
         for topic in response.produce.responses:
             for result in topic.partition_responses:
@@ -230,7 +212,9 @@ class Sender:
 
     async def _partitions(self, topic: str, deadline: float) -> int:
         remaining = min(max(0.001, deadline - clock.now()), self._config.request_timeout_ms / 1000)
-        response = await call(self._connection.admin.Metadata, MetadataRequest(topics=[topic]), remaining)
+        response = await call(
+            self._connection.admin.Metadata, admin_pb2.MetadataRequest(topics=[topic]), remaining
+        )
         for found in response.topics:
             if found.error_code:
                 raise KafkaError(ErrorCode(found.error_code), f"There is no topic {topic!r}.")
@@ -243,11 +227,6 @@ class Sender:
         return since is None or now - since > self._config.metadata_max_age_ms / 1000
 
 
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
 class Publishing:
     """Must be created in the event loop. `try_send` may be called from any thread, the rest from the loop."""
 
@@ -256,7 +235,7 @@ class Publishing:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._connection = Connection(address)
-        self._buffer = RecordBuffer(config, random.randrange, self._wake)
+        self._buffer = RecordBuffer(config, self._wake)
         self._sender = Sender(self._connection, config, self._buffer)
         self._tasks = [self._loop.create_task(work) for work in (self._sender.run(), self._sender.expire())]
         self._closed = False
@@ -273,7 +252,7 @@ class Publishing:
         self,
         topic: str,
         partition: int | None,
-        record: tuple[bytes | None, bytes | None, Sequence[Header]],
+        record: RecordFields,
         timestamp_ms: int | None,
     ) -> Publication | None:
         """Appends a record (key, value, headers); returns None if the caller must await `prepare` first.
@@ -291,7 +270,7 @@ class Publishing:
             if self._untraced > 0:
                 self._untraced -= 1
             elif now >= traces.full_until:
-                return self._traced(traces, topic, partition, (timestamp, *record), now)
+                return self._traced(traces, topic, partition, timestamp, record, now)
         return self._buffer.append(topic, partition, (timestamp, *record), now)
 
     def _traced(
@@ -299,17 +278,18 @@ class Publishing:
         traces: RecordTraces,
         topic: str,
         partition: int | None,
-        record: tuple[int, bytes | None, bytes | None, Sequence[Header]],
+        timestamp: int,
+        record: RecordFields,
         now: float,
     ) -> Publication:
         self._untraced = traces.left_out()
-        timestamp, key, value, headers = record
+        key, value, headers = record
         size = len(key or b"") + len(value or b"")
         size += sum(len(name) + len(header or b"") for name, header in headers)
-        fits = size + TRACE_BYTES <= self._config.max_request_size
+        fits = size + traces.header_bytes <= self._config.max_request_size
         span = traces.begin(topic, headers, now) if fits else None
         if span is None:
-            return self._buffer.append(topic, partition, record, now)
+            return self._buffer.append(topic, partition, (timestamp, *record), now)
         traced = (timestamp, key, value, (*headers, *traces.headers(span)))
         publication = self._buffer.append(topic, partition, traced, now)
         publication.traced(traces, span)
@@ -325,7 +305,7 @@ class Publishing:
         await self._sender.wait_for_room()
 
     async def flush(self) -> None:
-        """Waits until the outcome of every appended record is known."""
+        """Sends all records at once and waits until the outcome of each is known."""
         await self._sender.flush()
 
     @property

@@ -10,21 +10,20 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Protocol
 
-import grpc
-
-from sharebroker.aio.connection import StreamWriter
+from sharebroker.aio.connection import RunningStream
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.accumulator import Accumulator, AckBatch
-from sharebroker.consumer.config import LockLost
-from sharebroker_protocol.delivery.v1.delivery_pb2 import AcknowledgementResult, Delivery
+from sharebroker.consumer.config import ConsumerConfig, LockLost
+from sharebroker_protocol.delivery.v1.delivery_pb2 import AcknowledgementResult, AcquireMode, Delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
-from sharebroker_protocol.membership.reconciler import Partitions
+from sharebroker_protocol.membership import Partitions
 from sharebroker_protocol.records.batches import Decoded, decode
 from sharebroker_protocol.records.record import AcknowledgeType, Acquisition
-from sharebroker_protocol.rpc_status import from_rpc_error
 
 if TYPE_CHECKING:
+    import grpc
+
     from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
 
 _CORRUPT = "the checksum of the batch is wrong"
@@ -70,20 +69,15 @@ class ConsumeStream:
     async def run(self, share: ShareServiceAsyncStub, subscribe: ConsumeRequest.Subscribe) -> None:
         """Runs until the stream ends; raises its KafkaError after failing unconfirmed acknowledgements."""
         call = share.Consume()
-        writer = StreamWriter(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
-        error: KafkaError = ConnectionLostError("the server ended the stream")
+        stream = RunningStream(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
+        error: KafkaError = ConnectionLostError("the stream was cancelled")
         try:
-            async for response in call:
-                self.connected = True
-                self._handle(response)
-        except grpc.aio.AioRpcError as failure:
-            error = from_rpc_error(failure)
-        except asyncio.CancelledError:
-            error = writer.failure()
+            await stream.run(self._handle)
+        except KafkaError as failure:
+            error = failure
+            raise
         finally:
-            await writer.stop()
             self._accumulator.close(ConnectionLostError(error.message))
-        raise error
 
     def finish(self) -> None:
         """Sends remaining acknowledgements and undoes unseen records; the server then ends the stream."""
@@ -125,6 +119,7 @@ class ConsumeStream:
         return request
 
     def _handle(self, response: ConsumeResponse) -> None:
+        self.connected = True
         if response.HasField("subscribed"):
             self._owner.on_subscribed(response.subscribed.acquisition_lock_timeout_ms / 1000)
         if response.lock_lost:
@@ -169,6 +164,21 @@ class ConsumeStream:
             reason = _CORRUPT if span.kind is AcknowledgeType.REJECT else None
             self._accumulator.queue_internal(span.acquisition, (span.first, span.last), span.kind, reason)
         return decoded
+
+
+def subscribe_request(group_id: str, member_id: str, config: ConsumerConfig) -> ConsumeRequest.Subscribe:
+    """Returns the first message of a consumer's stream."""
+    strict = config.share_acquire_mode == "record_limit"
+    return ConsumeRequest.Subscribe(
+        group_id=group_id,
+        member_id=member_id,
+        acquire_mode=AcquireMode.ACQUIRE_MODE_RECORD_LIMIT
+        if strict
+        else AcquireMode.ACQUIRE_MODE_UNSPECIFIED,
+        batch_size=config.max_poll_records,
+        client_id=config.client_id,
+        pause_on_lock_lost=True,
+    )
 
 
 def _add_ack_batch(request: ConsumeRequest, batch: AckBatch) -> None:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Self, TypeVar
+
+from typing_extensions import override
 
 from sharebroker.aio.connection import Connection
 from sharebroker.aio.consumer_engine import ConsumerEngine
-from sharebroker.blocking.loop_thread import LoopThread
-from sharebroker.client_errors import warn_unclosed
+from sharebroker.blocking.loop_thread import BlockingClient
 from sharebroker.consumer.config import ConsumerConfig, RecordResult
-from sharebroker.consumer.steps import ConsumerSteps, Steps
-from sharebroker.tracing.application import processing
-from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
+from sharebroker.consumer.steps import ConsumerCalls, Steps
+from sharebroker_protocol.records.record import Record
 
 T = TypeVar("T")
 
 
-class ShareConsumer:
+class ShareConsumer(ConsumerCalls, BlockingClient[ConsumerEngine]):
     """A member of a share group (Kafka: KafkaShareConsumer).
 
     Records are acknowledged one by one and may be shared with other members of the group:
 
-    with ShareConsumer("127.0.0.1:9090", "group", ["topic"]) as consumer:
-    for record in consumer:
-    process(record.value)
-    record.accept()
+        with ShareConsumer("127.0.0.1:9090", "group", ["topic"]) as consumer:
+            for record in consumer:
+                process(record.value)
+                record.accept()
 
     `poll` returns lists of records instead, with Kafka's rules. One thread at a time may call the consumer;
     any number of threads may acknowledge records. Iterating and polling raise KafkaError for errors that end
@@ -42,28 +40,20 @@ class ShareConsumer:
         `address` is the gateway's `host:port` or another form that sharebroker_protocol.address describes.
         With `topics`, entering the context subscribes to them. Raises KafkaError INVALID_CONFIG.
         """
-        self._config = config or ConsumerConfig()
-        self._group_id = group_id
-        self._thread, self._connection = LoopThread.hosting(lambda: Connection(address))
-        self._engine = self._thread.make(lambda: ConsumerEngine(self._connection, group_id, self._config))
-        self._steps = ConsumerSteps(self._engine, self._config)
+        config = config or ConsumerConfig()
+        BlockingClient.__init__(self, lambda: ConsumerEngine(Connection(address), group_id, config))
+        ConsumerCalls.__init__(self, self._client, group_id, config)
         self._first_topics = topics
 
-    def __del__(self) -> None:
-        if hasattr(self, "_steps") and not self._steps.closed:
-            if self._engine.running:
-                warn_unclosed(self)
-            self._thread.stop()
+    @override
+    def _in_use(self) -> bool:
+        return self._engine.running
 
+    @override
     def __enter__(self) -> Self:
         if self._first_topics:
             self.subscribe(self._first_topics)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Record]:
         """Yields records one by one until the consumer is closed or `wakeup` is called.
@@ -85,30 +75,6 @@ class ShareConsumer:
         except StopIteration as end:
             result: T = end.value
             return result
-
-    @property
-    def member_id(self) -> str:
-        """The member's id; it does not change during the consumer's lifetime."""
-        return self._engine.member_id
-
-    @property
-    def subscription(self) -> frozenset[str]:
-        """The subscribed topics."""
-        return self._steps.topics
-
-    @property
-    def acquisition_lock_timeout_ms(self) -> int | None:
-        """The duration of the group's acquisition locks; None before the server reported it."""
-        timeout = self._engine.lock_timeout
-        return None if timeout is None else round(timeout * 1000)
-
-    def processing(self, record: Record) -> AbstractContextManager[None]:
-        """Returns a context manager that traces the processing of a record.
-
-        With OpenTelemetry set up, it starts a `process` span in the record's trace, makes it current, and
-        records an exception raised inside it. Without, it does nothing.
-        """
-        return processing(record, self._group_id, self.member_id)
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Subscribes to exactly these topics; an empty list unsubscribes.
@@ -143,37 +109,18 @@ class ShareConsumer:
         seconds = self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
         return self._drive(self._steps.commit(seconds))
 
-    def commit_async(self) -> None:
-        """Accepts the records of the last poll in implicit mode, without waiting (Kafka: commitAsync).
-
-        `acknowledgement_commit_callback` receives the outcomes.
-        """
-        self._steps.commit_async()
-
-    def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
-        """Acknowledges the record that RecordDeserializationError named; without it the record is released.
-
-        Raises IllegalStateError for any other record: use the methods of the record instead.
-        """
-        return self._steps.acknowledge(topic, partition, offset, kind)
-
-    def wakeup(self) -> None:
-        """Makes the call that waits, or otherwise the next one, raise WakeupError.
-
-        May be called from any thread, and from a callback.
-        """
-        self._engine.wake_up()
-
+    @override
     def close(self, timeout: float = 30.0) -> None:
         """Leaves the group within `timeout` seconds and closes the connection.
 
         Pending acknowledgements are confirmed, the other held records released. A second call has no effect.
         """
-        if self._steps.closed:
+        if self._closed:
             return
         try:
             self._drive(self._steps.close(timeout))
         finally:
-            if self._steps.closed:
-                self._thread.call(self._connection.close())
+            self._closed = self._steps.closed
+            if self._closed:
+                self._thread.call(self._engine.connection.close())
                 self._thread.close()

@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own."""
+"""An event loop on a thread of its own, and blocking clients built on it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from functools import wraps
 from importlib.util import find_spec
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from sharebroker.client_errors import warn_unclosed
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import IllegalStateError
 
 T = TypeVar("T")
+C = TypeVar("C")
+P = ParamSpec("P")
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -32,16 +36,6 @@ class LoopThread:
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._run, name="sharebroker", daemon=True)
         self._thread.start()
-
-    @classmethod
-    def hosting(cls, factory: Callable[[], T]) -> tuple[Self, T]:
-        """Starts a thread and calls `factory` in its loop; stops the thread if `factory` raises."""
-        thread = cls()
-        try:
-            return thread, thread.make(factory)
-        except BaseException:
-            thread.close()
-            raise
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -83,3 +77,49 @@ class LoopThread:
         """Stops the loop and waits for the thread to end."""
         self.stop()
         self._thread.join()
+
+
+class BlockingClient(Generic[C]):
+    """The blocking form of an asyncio client `C`, which lives on a thread of its own."""
+
+    def __init__(self, factory: Callable[[], C]) -> None:
+        """Starts a thread and calls `factory` in its loop; stops the thread if `factory` raises."""
+        self._thread = LoopThread()
+        self._closed = False
+        try:
+            self._client = self._thread.make(factory)
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def __del__(self) -> None:
+        if hasattr(self, "_client") and not self._closed:
+            if self._in_use():
+                warn_unclosed(self)
+            self._thread.stop()
+
+    def _in_use(self) -> bool:
+        """Whether a client that is dropped without `close` loses something."""
+        return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the client."""
+        raise NotImplementedError
+
+
+def blocking(
+    method: Callable[Concatenate[C, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingClient[C], P], T]:
+    """Returns the blocking form of an asyncio client's method; the caller waits for its result."""
+
+    @wraps(method)
+    def call(self: BlockingClient[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.call(method(self._client, *args, **kwargs))
+
+    return call

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
+
+from typing_extensions import override
 
 from sharebroker.aio.publishing import Publishing
-from sharebroker.blocking.loop_thread import LoopThread
-from sharebroker.client_errors import warn_unclosed
+from sharebroker.blocking.loop_thread import BlockingClient, blocking
 from sharebroker.producer.buffer import Publication, RecordMetadata
 from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol.records.batches import Header
 
 
-class Producer:
+class Producer(BlockingClient[Publishing]):
     """Publishes records in batches (Kafka: KafkaProducer). Keys map to the same partitions as in Kafka.
 
-    with Producer("127.0.0.1:9090") as producer:
-    publication = producer.send("topic", b"value", key=b"key")
+        with Producer("127.0.0.1:9090") as producer:
+            publication = producer.send("topic", b"value", key=b"key")
 
     Call `publication.result()` for the position of the record, or ignore it: `close` waits for all records.
     Any number of threads may use one producer. Delivery is at least once: a retry after a lost response can
@@ -27,23 +26,11 @@ class Producer:
 
     def __init__(self, address: str, config: ProducerConfig | None = None) -> None:
         """`address` is the gateway's `host:port`. Raises KafkaError INVALID_CONFIG."""
-        self._thread, self._publishing = LoopThread.hosting(
-            lambda: Publishing(address, config or ProducerConfig())
-        )
-        self._closed = False
+        super().__init__(lambda: Publishing(address, config or ProducerConfig()))
 
-    def __del__(self) -> None:
-        if hasattr(self, "_publishing") and not self._closed:
-            warn_unclosed(self)
-            self._thread.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    @override
+    def _in_use(self) -> bool:
+        return True
 
     def send(
         self,
@@ -63,8 +50,8 @@ class Producer:
         `max_block_ms`), and IllegalStateError when closed.
         """
         record = (key, value, headers)
-        while (sent := self._publishing.try_send(topic, partition, record, timestamp_ms)) is None:
-            self._thread.call(self._publishing.prepare(topic))
+        while (sent := self._client.try_send(topic, partition, record, timestamp_ms)) is None:
+            self._thread.call(self._client.prepare(topic))
         return sent
 
     def publish(
@@ -83,13 +70,12 @@ class Producer:
         )
         return sent.result()
 
-    def flush(self) -> None:
-        """Sends all records at once and waits until the outcome of each is known."""
-        self._thread.call(self._publishing.flush())
+    flush = blocking(Publishing.flush)
 
+    @override
     def close(self, timeout: float = 30.0) -> None:
         """Flushes; records unconfirmed after `timeout` seconds fail with REQUEST_TIMED_OUT."""
         if not self._closed:
             self._closed = True
-            self._thread.call(self._publishing.close(timeout))
+            self._thread.call(self._client.close(timeout))
             self._thread.close()

@@ -12,13 +12,11 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.aio.consumer import ShareConsumer
+from sharebroker import AcknowledgeType, ConsumerConfig, Record, WakeupError
+from sharebroker.aio import ShareConsumer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
 from sharebroker.cli.output import FAILED, print_notice
 from sharebroker.cli.session import FromBeginning, document, on_interrupt, place, prepare
-from sharebroker.client_errors import WakeupError
-from sharebroker.consumer.config import ConsumerConfig
-from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 _NO_TIMEOUT: Final = 3600.0
 _MAX_POLL_RECORDS: Final = 500

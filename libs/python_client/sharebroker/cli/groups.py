@@ -22,40 +22,18 @@ from sharebroker.cli.options import (
     examples,
     parse_position,
 )
-from sharebroker.cli.output import Column, numbers, print_facts, print_json, print_notice, print_rows
+from sharebroker.cli.output import columns, numbers, print_done, print_facts, print_notice, print_rows
 from sharebroker_protocol.model import TopicPartition
 
 app = typer.Typer(
     no_args_is_help=True, help="List, describe, configure and delete share groups; reset their offsets."
 )
 
-_GROUPS: Final = (Column("GROUP", "group"), Column("STATE", "state"))
-_MEMBERS: Final = (
-    Column("MEMBER", "member"),
-    Column("EPOCH", "epoch", number=True),
-    Column("CLIENT", "client_id"),
-    Column("HOST", "host"),
-    Column("TOPICS", "topics"),
-    Column("ASSIGNED", "assigned"),
-)
-_OFFSETS: Final = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", number=True),
-    Column("START", "start_offset", number=True),
-    Column("LAG", "lag", number=True),
-    Column("LEADER EPOCH", "leader_epoch", number=True),
-)
-_RESETS: Final = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", number=True),
-    Column("NEW START", "start_offset", number=True),
-)
-_CONFIGS: Final = (
-    Column("PROPERTY", "name"),
-    Column("VALUE", "value"),
-    Column("DEFAULT", "is_default"),
-    Column("MEANING", "documentation"),
-)
+_GROUPS: Final = columns("group", "state")
+_MEMBERS: Final = columns("member", "epoch#", "client_id CLIENT", "host", "topics", "assigned")
+_OFFSETS: Final = columns("topic", "partition#", "start_offset# START", "lag#", "leader_epoch#")
+_RESETS: Final = columns("topic", "partition#", "start_offset# NEW START")
+_CONFIGS: Final = columns("name PROPERTY", "value", "is_default DEFAULT", "documentation MEANING")
 
 InTopics = Annotated[
     list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be repeated.")
@@ -88,10 +66,7 @@ def describe(group: Group, server: Server = DEFAULT_SERVER, as_json: AsJson = Fa
         "topics": sorted({row["topic"] for row in rows}),
         "lag": sum(row["lag"] or 0 for row in rows),
     }
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts(facts)
+    print_facts(facts, as_json)
 
 
 @app.command(
@@ -169,12 +144,8 @@ def delete(
             admin.delete_group_offsets(group, topic)
         else:
             admin.delete_group(group)
-    if as_json:
-        print_json({"group": group, "deleted": topic or "all"})
-    elif topic:
-        print_notice(f"Deleted the state of group {group} in {', '.join(topic)}.")
-    else:
-        print_notice(f"Deleted group {group}.")
+    deleted = f"the state of group {group} in {', '.join(topic)}" if topic else f"group {group}"
+    print_done({"group": group, "deleted": topic or "all"}, as_json, f"Deleted {deleted}.")
 
 
 @app.command(

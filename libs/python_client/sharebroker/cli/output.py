@@ -30,6 +30,19 @@ class Column:
     number: bool = False
 
 
+def columns(*keys: str) -> tuple[Column, ...]:
+    """Returns columns by the keys of their values: "topic", "partition#" for a number, "lag# HEADING".
+
+    The heading is the key in capitals unless it is given.
+    """
+    found = []
+    for text in keys:
+        key, _, heading = text.partition(" ")
+        name = key.removesuffix("#")
+        found.append(Column(heading or name.upper().replace("_", " "), name, number=key.endswith("#")))
+    return tuple(found)
+
+
 def console() -> Console:
     """Returns standard output as a console; it does not wrap lines unless it is a terminal."""
     shown = Console()
@@ -91,8 +104,19 @@ def print_rows(rows: Sequence[Row], columns: Sequence[Column], as_json: bool, no
         print_notice(nothing)
 
 
-def print_facts(facts: Row) -> None:
-    """Prints names and values, one pair per line."""
+def print_done(result: object, as_json: bool, sentence: str) -> None:
+    """Prints the result of a change as JSON, or a sentence for people."""
+    if as_json:
+        print_json(result)
+    else:
+        print_notice(sentence)
+
+
+def print_facts(facts: Row, as_json: bool) -> None:
+    """Prints names and values, one pair per line, or as JSON."""
+    if as_json:
+        print_json(facts)
+        return
     result = Table(box=None, pad_edge=False, show_header=False)
     result.add_column(style="bold")
     result.add_column(overflow="fold")

@@ -13,15 +13,11 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from sharebroker.blocking.admin import Admin
-from sharebroker.blocking.producer import Producer
+from sharebroker import Admin, Producer, ProducerConfig, Publication
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, settings
-from sharebroker.cli.output import print_json, print_notice
+from sharebroker.cli.output import print_done
 from sharebroker.cli.reading import Format, Input, read
 from sharebroker.cli.session import traced
-from sharebroker.producer.buffer import Publication
-from sharebroker.producer.config import ProducerConfig
-from sharebroker_protocol.records.batches import Header
 
 _UNCONFIRMED: Final = 20_000
 _LINGER_MS: Final = 5
@@ -76,16 +72,14 @@ def produce(
         with traced(), _opened(file) as lines, Producer(server, config) as producer:
             publisher.publish(producer, read(lines, written, key))
     finally:
-        if as_json:
-            print_json({"topic": topic, "records": publisher.confirmed})
-        else:
-            print_notice(f"Published {publisher.confirmed:,} records to {topic}.")
+        result = {"topic": topic, "records": publisher.confirmed}
+        print_done(result, as_json, f"Published {publisher.confirmed:,} records to {topic}.")
 
 
 class Publisher:
     """Publishes input; `confirmed` counts durable records."""
 
-    def __init__(self, topic: str, headers: Sequence[Header]) -> None:
+    def __init__(self, topic: str, headers: Sequence[tuple[str, bytes]]) -> None:
         self._topic = topic
         self._headers = headers
         self._open: deque[Publication] = deque()

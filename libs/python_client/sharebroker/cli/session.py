@@ -17,7 +17,6 @@ from sharebroker.tracing.application import traceparent
 from sharebroker_protocol import tracing
 from sharebroker_protocol.records.record import Record
 from sharebroker_protocol.tracing import settings
-from sharebroker_protocol.tracing.settings import invalid_variables
 
 FromBeginning = Annotated[
     bool,
@@ -59,7 +58,7 @@ def traced() -> Iterator[None]:
         yield
         return
     try:
-        with invalid_variables():
+        with settings.invalid_variables():
             from sharebroker_protocol.tracing import setup  # imports OpenTelemetry
     except ImportError:
         print_notice("Tracing is off: OpenTelemetry is not installed (pip install 'sharebroker[tracing]').")

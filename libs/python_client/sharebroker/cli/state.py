@@ -11,21 +11,21 @@ from rich.padding import Padding
 
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, Topic, examples
-from sharebroker.cli.output import FAILED, Column, console, print_json, print_notice, table
+from sharebroker.cli.output import FAILED, Column, columns, console, print_json, print_notice, table
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 
 app = typer.Typer(no_args_is_help=True, help="Show the persisted state of share-partitions.")
 
 _STATES: Final = {0: "available", 2: "acknowledged", 4: "archived"}
-_LOG: Final = (
-    Column("POSITION", "position", number=True),
-    Column("RECORD", "kind"),
-    Column("CHECKPOINT", "checkpoint_epoch", number=True),
-    Column("DELTA", "delta_index", number=True),
-    Column("START", "start_offset", number=True),
-    Column("LEADER", "leader_epoch", number=True),
-    Column("STATE BATCHES", "runs"),
+_LOG: Final = columns(
+    "position#",
+    "kind RECORD",
+    "checkpoint_epoch# CHECKPOINT",
+    "delta_index# DELTA",
+    "start_offset# START",
+    "leader_epoch# LEADER",
+    "runs STATE BATCHES",
 )
 
 

@@ -11,25 +11,15 @@ from sharebroker.admin_model import TopicDescription
 from sharebroker.aio.admin import EARLIEST, LATEST
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Server, Topic, changes, examples, settings
-from sharebroker.cli.output import Column, print_facts, print_json, print_notice, print_rows
+from sharebroker.cli.output import columns, print_done, print_facts, print_json, print_notice, print_rows
 from sharebroker_protocol.model import TopicPartition
 
 Offsets = Mapping[TopicPartition, int | None]
 
 app = typer.Typer(no_args_is_help=True, help="Create, list, describe, change and delete topics.")
 
-_TOPIC_COLUMNS: Final = (
-    Column("TOPIC", "name"),
-    Column("PARTITIONS", "partitions", number=True),
-    Column("ID", "topic_id"),
-    Column("CONFIG", "configs"),
-)
-_PARTITION_COLUMNS: Final = (
-    Column("PARTITION", "partition", number=True),
-    Column("START", "start_offset", number=True),
-    Column("END", "end_offset", number=True),
-    Column("RECORDS", "records", number=True),
-)
+_TOPIC_COLUMNS: Final = columns("name TOPIC", "partitions#", "topic_id ID", "configs CONFIG")
+_PARTITION_COLUMNS: Final = columns("partition#", "start_offset# START", "end_offset# END", "records#")
 
 Config = Annotated[
     list[str] | None,
@@ -65,10 +55,7 @@ def create(
     configs = settings(config, "--config")
     with Admin(server) as admin:
         created = admin.create_topic(name, partitions, configs)
-    if as_json:
-        print_json(topic_row(created))
-    else:
-        print_notice(f"Created topic {name} with {created.partitions} partitions.")
+    print_done(topic_row(created), as_json, f"Created topic {name} with {created.partitions} partitions.")
 
 
 @app.command(name="list", epilog=examples("sharebroker topics list", "sharebroker topics list --json"))
@@ -96,7 +83,7 @@ def describe(name: Topic, server: Server = DEFAULT_SERVER, as_json: AsJson = Fal
     if as_json:
         print_json(facts | {"partitions": rows})
         return
-    print_facts(facts)
+    print_facts(facts, as_json)
     print_rows(rows, _PARTITION_COLUMNS, as_json, "")
 
 
@@ -136,10 +123,7 @@ def alter(
         if partitions is not None:
             admin.create_partitions(name, partitions)
         topic = admin.describe_topic(name)
-    if as_json:
-        print_json(topic_row(topic))
-    else:
-        print_notice(f"Changed topic {name}.")
+    print_done(topic_row(topic), as_json, f"Changed topic {name}.")
 
 
 @app.command(epilog=examples("sharebroker topics delete orders", "sharebroker topics delete orders returns"))

@@ -9,7 +9,7 @@ import typer
 
 from sharebroker.cli.jaeger import FinishedSpan, Jaeger, SpanName
 from sharebroker.cli.options import MOST, AsJson, Topic
-from sharebroker.cli.output import BAD_USAGE, FAILED, Column, console, print_json, print_notice, table
+from sharebroker.cli.output import BAD_USAGE, FAILED, columns, console, print_json, print_notice, table
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.tracing import names
@@ -95,13 +95,7 @@ EXAMPLES: Final = (
     "sharebroker trace orders 0 4711 --group billing --jaeger http://127.0.0.1:16686",
 )
 _MAX_HOURS: Final = 100_000.0
-_COLUMNS: Final = (
-    Column("AFTER", "after", number=True),
-    Column("TOOK", "took", number=True),
-    Column("SPAN", "what"),
-    Column("SERVICE", "service"),
-    Column("DETAILS", "details"),
-)
+_COLUMNS: Final = columns("after#", "took#", "what SPAN", "service", "details")
 
 
 def trace(

@@ -15,7 +15,7 @@ from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server
 from sharebroker.cli.output import (
     BAD_USAGE,
     FAILED,
-    Column,
+    columns,
     console,
     explain,
     print_json,
@@ -35,28 +35,13 @@ EXAMPLES: Final = (
 )
 
 _PARTITIONS: Final = (
-    Column("TOPIC", "topic"),
-    Column("PARTITION", "partition", number=True),
-    Column("LOG START", "log_start", number=True),
-    Column("LOG END", "log_end", number=True),
-    Column("START", "start_offset", number=True),
-    *(Column(outcome.upper(), outcome.key, number=True) for outcome in OffsetOutcome),
-    Column("EPOCH", "state_epoch", number=True),
-    Column("REPLAYED", "replayed", number=True),
-    Column("VERDICT", "verdict"),
+    *columns("topic", "partition#", "log_start#", "log_end#", "start_offset# START"),
+    *columns(*(f"{outcome.key}# {outcome.upper()}" for outcome in OffsetOutcome)),
+    *columns("state_epoch# EPOCH", "replayed#", "verdict"),
 )
-_PLACE: Final = (Column("TOPIC", "topic"), Column("PARTITION", "partition", number=True))
-_SPAN: Final = (
-    Column("FIRST", "first_offset", number=True),
-    Column("LAST", "last_offset", number=True),
-)
-_FINDINGS: Final = (*_PLACE, *_SPAN, Column("FINDING", "kind"), Column("MEANING", "meaning"))
-_OFFSETS: Final = (
-    *_PLACE,
-    *_SPAN,
-    Column("OUTCOME", "fate"),
-    Column("DELIVERIES", "delivery_count", number=True),
-)
+_SPAN: Final = columns("topic", "partition#", "first_offset# FIRST", "last_offset# LAST")
+_FINDINGS: Final = (*_SPAN, *columns("kind FINDING", "meaning"))
+_OFFSETS: Final = (*_SPAN, *columns("fate OUTCOME", "delivery_count# DELIVERIES"))
 
 
 def verify(

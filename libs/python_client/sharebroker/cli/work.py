@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -13,14 +12,11 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.aio.consumer import ShareConsumer
+from sharebroker import AcknowledgeType, ConsumerConfig, KafkaError, Record, WakeupError
+from sharebroker.aio import ShareConsumer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
-from sharebroker.cli.output import FAILED, print_json, print_notice
+from sharebroker.cli.output import FAILED, print_done, print_notice
 from sharebroker.cli.session import FromBeginning, environment, on_interrupt, place, prepare, traced
-from sharebroker.client_errors import WakeupError
-from sharebroker.consumer.config import ConsumerConfig
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 RELEASE_CODE: Final = 75
 """EX_TEMPFAIL: a temporary failure of the command."""
@@ -71,12 +67,8 @@ def work(
     pool = WorkerPool(command, workers, timeout)
     with traced():
         asyncio.run(pool.run(lambda: ShareConsumer(server, group, [topic], config)))
-    if as_json:
-        print_json(pool.counts)
-    else:
-        print_notice(
-            ", ".join(f"{outcome} {count}" for outcome, count in pool.counts.items()).capitalize() + "."
-        )
+    counts = ", ".join(f"{outcome} {count}" for outcome, count in pool.counts.items())
+    print_done(pool.counts, as_json, f"{counts.capitalize()}.")
     if pool.counts["refused"]:
         raise typer.Exit(FAILED)
 
@@ -141,7 +133,10 @@ class WorkerPool:
     async def _execute(self, record: Record) -> int:
         # A new session: Ctrl-C in the terminal reaches this process only.
         process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=PIPE, env=os.environ | environment(record), start_new_session=True
+            *self._command,
+            stdin=asyncio.subprocess.PIPE,
+            env=os.environ | environment(record),
+            start_new_session=True,
         )
         with suppress(BrokenPipeError, ConnectionResetError):  # the command need not read its input
             await process.communicate(record.value or b"")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from functools import partial
+from itertools import repeat
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import TopicPartition
@@ -31,6 +33,24 @@ class RebalanceListener(Protocol):
         ...
 
 
+class RecordResult(NamedTuple):
+    """The outcome of one record's acknowledgement, as `commit` returns it."""
+
+    topic: str
+    """The name of the topic."""
+    partition: int
+    """The partition number."""
+    offset: int
+    """The record's offset."""
+    kind: AcknowledgeType
+    """The acknowledge type that was sent."""
+    error: KafkaError | None
+    """None if the acknowledgement is applied and durable."""
+
+
+_AS_RESULT: Final = partial(tuple.__new__, RecordResult)  # a third of the time of its constructor
+
+
 class AcknowledgementOutcome(NamedTuple):
     """The outcome of acknowledging consecutive offsets (argument of `acknowledgement_commit_callback`)."""
 
@@ -45,20 +65,11 @@ class AcknowledgementOutcome(NamedTuple):
     error: KafkaError | None
     """None if the acknowledgement is applied and durable."""
 
-
-class RecordResult(NamedTuple):
-    """The outcome of one record's acknowledgement, as `commit` returns it."""
-
-    topic: str
-    """The name of the topic."""
-    partition: int
-    """The partition number."""
-    offset: int
-    """The record's offset."""
-    kind: AcknowledgeType
-    """The acknowledge type that was sent."""
-    error: KafkaError | None
-    """None if the acknowledgement is applied and durable."""
+    def results(self) -> Iterable[RecordResult]:
+        """Returns the outcome of each record."""
+        topic, partition, offsets, kind, error = self
+        fields = zip(repeat(topic), repeat(partition), offsets, repeat(kind), repeat(error), strict=False)
+        return map(_AS_RESULT, fields)
 
 
 class LockLost(NamedTuple):

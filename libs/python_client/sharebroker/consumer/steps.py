@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
-from contextlib import suppress
-from functools import partial
-from itertools import repeat
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, TypeVar
 
 from sharebroker.aio.consumer_engine import ConsumerEngine
@@ -15,6 +13,7 @@ from sharebroker.aio.delivery_queue import Callback, Turn
 from sharebroker.client_errors import RecordDeserializationError
 from sharebroker.consumer.accumulator import Pending
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, RecordResult
+from sharebroker.tracing.application import processing
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record, spans
@@ -109,7 +108,6 @@ def _is_unacknowledged(record: Record) -> bool:
 T = TypeVar("T")
 Steps = Generator[Coroutine[Any, Any, Turn], Turn, T]
 
-_AS_RESULT: Final = partial(tuple.__new__, RecordResult)  # a third of the time of its constructor
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -153,14 +151,14 @@ class ConsumerSteps:
         self.enter()
         self._check_subscribed()
         self._poll_batch.check_acknowledged()
-        self._finish_previous()
+        self.finish_previous()
         deadline = clock.now() + timeout
         records = (yield from self._wait_for_renewed(deadline)) or (yield from self._wait_for_new(deadline))
         return list(records)  # a copy: the application may change its list
 
     def next_record(self) -> Record | None:
         """Returns the next record of an iteration, or None if `fetch` must be called first."""
-        self._finish_previous()
+        self.finish_previous()
         try:
             record = self._prefetched.popleft()
         except IndexError:
@@ -184,7 +182,7 @@ class ConsumerSteps:
     def commit(self, timeout: float) -> Steps[list[RecordResult]]:
         """Waits for the outcomes of all acknowledgements since the last commit and returns them."""
         self.enter()
-        self._finish_previous()
+        self.finish_previous()
         pending = (yield self._engine.pending()).pending
 
         def all_confirmed() -> bool:
@@ -195,18 +193,10 @@ class ConsumerSteps:
         yield from self._wait_until(all_confirmed, timeout)
         results: list[RecordResult] = []
         for outcome in self._engine.pop_outcomes():
-            results += _results(outcome)
+            results += outcome.results()
         for ack in pending:
             results += _timed_out(ack)
         return results
-
-    def commit_async(self) -> None:
-        """Accepts, in implicit mode, the records of the last poll without waiting.
-
-        In explicit mode the acknowledgements are already being sent.
-        """
-        self.enter()
-        self._finish_previous()
 
     def unsubscribe(self, timeout: float) -> Steps[None]:
         """Waits for pending acknowledgements, releases held records and leaves the group."""
@@ -241,7 +231,7 @@ class ConsumerSteps:
         if not self.topics:
             raise IllegalStateError("the consumer is not subscribed to any topic")
 
-    def _finish_previous(self) -> None:
+    def finish_previous(self) -> None:
         """Gives the records of the last poll their default acknowledgement."""
         self._release_failed()
         self._poll_batch.accept_remaining()
@@ -327,6 +317,63 @@ class ConsumerSteps:
         self._run_callbacks(turn.callbacks)
 
 
+class ConsumerCalls:
+    """The calls of a share consumer that do not wait, and the ones that a subclass drives (see `Steps`)."""
+
+    def __init__(self, engine: ConsumerEngine, group_id: str, config: ConsumerConfig) -> None:
+        self._config = config
+        self._group_id = group_id
+        self._engine = engine
+        self._steps = ConsumerSteps(engine, config)
+
+    @property
+    def member_id(self) -> str:
+        """The member's id; it does not change during the consumer's lifetime."""
+        return self._engine.member_id
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The subscribed topics."""
+        return self._steps.topics
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """The duration of the group's acquisition locks; None before the server reported it."""
+        timeout = self._engine.lock_timeout
+        return None if timeout is None else round(timeout * 1000)
+
+    def processing(self, record: Record) -> AbstractContextManager[None]:
+        """Returns a context manager that traces the processing of a record.
+
+        With OpenTelemetry set up, it starts a `process` span in the record's trace, makes it current, and
+        records an exception raised inside it. Without, it does nothing.
+        """
+        return processing(record, self._group_id, self.member_id)
+
+    def commit_async(self) -> None:
+        """Accepts the records of the last poll in implicit mode, without waiting (Kafka: commitAsync).
+
+        `acknowledgement_commit_callback` receives the outcomes. In explicit mode the acknowledgements are
+        already being sent.
+        """
+        self._steps.enter()
+        self._steps.finish_previous()
+
+    def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
+        """Acknowledges the record that RecordDeserializationError named; without it the record is released.
+
+        Raises IllegalStateError for any other record: use the methods of the record instead.
+        """
+        return self._steps.acknowledge(topic, partition, offset, kind)
+
+    def wakeup(self) -> None:
+        """Makes the call that waits, or otherwise the next one, raise WakeupError.
+
+        May be called from any thread or task, and from a callback.
+        """
+        self._engine.wake_up()
+
+
 def pop_all(records: deque[Record]) -> list[Record]:
     """Removes and returns all records of a deque that another thread empties as well."""
     records_taken = []
@@ -336,17 +383,9 @@ def pop_all(records: deque[Record]) -> list[Record]:
     return records_taken
 
 
-def _results(outcome: AcknowledgementOutcome) -> Iterable[RecordResult]:
-    topic, partition, offsets, kind, error = outcome
-    fields = zip(repeat(topic), repeat(partition), offsets, repeat(kind), repeat(error), strict=False)
-    return map(_AS_RESULT, fields)
-
-
 def _timed_out(ack: Pending) -> Iterable[RecordResult]:
     acquisition = ack.acquisition
     error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The acknowledgement is not confirmed yet.")
-    return _results(
-        AcknowledgementOutcome(
-            acquisition.topic, acquisition.partition, ack.unconfirmed_offsets, ack.kind, error
-        )
-    )
+    return AcknowledgementOutcome(
+        acquisition.topic, acquisition.partition, ack.unconfirmed_offsets, ack.kind, error
+    ).results()

@@ -5,6 +5,7 @@ At most one request per partition is in flight, so that retries keep the order o
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
@@ -127,6 +128,9 @@ class Publication:
         return RecordMetadata(batch.topic, batch.partition, batch.base_offset + self._index, batch.timestamp)
 
 
+RecordFields = tuple[bytes | None, bytes | None, Sequence[Header]]
+"""Key, value and headers of a record."""
+
 _RECORD_OVERHEAD = 21  # longest encoding of length, timestamp, offset and attributes
 
 
@@ -157,7 +161,10 @@ class RecordBuffer:
     """
 
     def __init__(
-        self, config: ProducerConfig, choose: Callable[[int], int], wake: Callable[[], None]
+        self,
+        config: ProducerConfig,
+        wake: Callable[[], None],
+        choose: Callable[[int], int] = random.randrange,
     ) -> None:
         self._config = config
         self._codec = CODECS[config.compression_type]

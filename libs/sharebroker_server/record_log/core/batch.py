@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -112,6 +113,13 @@ class StoredBatch:
         return cls(header.base_offset, header.last_offset, data, header.max_timestamp, header.control)
 
 
+class TimedOffset(NamedTuple):
+    """A record's offset and timestamp (ms)."""
+
+    offset: int
+    timestamp: int
+
+
 def gaps(batches: Iterable[StoredBatch], start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yields the first and last offset of each range in [start, end) that no batch contains."""
     for batch in batches:
@@ -125,6 +133,24 @@ def gaps(batches: Iterable[StoredBatch], start: int, end: int) -> Iterator[tuple
 def header_of(data: Buffer, position: int = 0) -> BatchHeader:
     """Returns the header at `position`, unchecked; `data` must have HEADER_SIZE bytes from there."""
     return BatchHeader._make(_HEADER.unpack_from(data, position))
+
+
+def first_since(batch: StoredBatch, start: int, timestamp: int) -> TimedOffset | None:
+    """Returns the first record from `start` on with `timestamp` or later, in a batch that contains one.
+
+    Returns the batch's first record if its records cannot be read: an earlier offset loses nothing.
+    """
+    header = header_of(batch.data)
+    first = max(batch.base_offset, start)
+    if header.log_append_time:
+        return TimedOffset(first, batch.max_timestamp)
+    if header.base_timestamp >= timestamp and first == batch.base_offset:
+        return TimedOffset(first, header.base_timestamp)
+    try:
+        found = (record for record in DefaultRecordBatch(batch.data) if record.timestamp >= timestamp)
+        return next((TimedOffset(r.offset, r.timestamp) for r in found if r.offset >= first), None)
+    except Exception:  # each codec has its own errors, and a producer may have compressed anything
+        return TimedOffset(first, header.base_timestamp)
 
 
 def seal(header: BatchHeader, records: Buffer) -> bytes:
@@ -168,13 +194,13 @@ def assign(
     view = memoryview(data)
     position, batches = 0, []
     for header in headers:
-        prefix = _PREFIX.pack(base_offset, header.length, leader_epoch)
-        stored = b"".join((prefix, view[position + _EPOCH_ENDS : position + header.size]))
+        prefix, end = _PREFIX.pack(base_offset, header.length, leader_epoch), position + header.size
+        stored = b"".join((prefix, view[position + _EPOCH_ENDS : end]))
         if log_append_ms is not None:
             stored = _with_log_append_time(stored, header, log_append_ms)
         time = header.max_timestamp if log_append_ms is None else log_append_ms
         batches.append(StoredBatch(base_offset, base_offset + header.last_offset_delta, stored, time))
-        position += header.size
+        position = end
         base_offset += header.record_count
     return batches
 
@@ -184,16 +210,17 @@ def _checked(data: Buffer, max_message_bytes: int) -> Iterator[BatchHeader]:
     position = 0
     while position < len(view):
         header = _read_header(view, position)
-        if header.size > max_message_bytes:
+        end = position + header.size
+        if end - position > max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"A batch of {header.size} bytes is larger than max.message.bytes {max_message_bytes}.",
             )
-        if crc32c(view[position + _CRC_COVERS_FROM : position + header.size]) != header.crc:
+        if crc32c(view[position + _CRC_COVERS_FROM : end]) != header.crc:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The CRC of the batch at byte {position} is wrong.")
         _check_content(header)
         yield header
-        position += header.size
+        position = end
 
 
 def _read_header(view: memoryview, position: int) -> BatchHeader:

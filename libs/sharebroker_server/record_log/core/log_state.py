@@ -250,18 +250,6 @@ def oversized_before(segments: Sequence[Segment], hot_cache: HotCache, max_bytes
     return 0
 
 
-def disposable_before(
-    retention: Retention, segments: Sequence[Segment], hot_cache: HotCache, log_start: int, now_ms: int
-) -> int:
-    """Returns the offset below which time and size permit deletion; never below `log_start`."""
-    ends = [log_start]
-    if retention.retention_ms >= 0:
-        ends.append(expired_before(segments, hot_cache, log_start, now_ms - retention.retention_ms))
-    if retention.retention_bytes >= 0:
-        ends.append(oversized_before(segments, hot_cache, retention.retention_bytes))
-    return max(ends)
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of the memory per partition: the hot cache, and the log range that one segment covers."""
@@ -330,12 +318,15 @@ class LogState:
 
         `consumed_up_to` is the lowest start offset (SPSO) of the topic's share groups, None without groups.
         """
-        before = disposable_before(
-            retention, self.index.segments(), self.hot_cache, self.log_start_offset, now_ms
-        )
+        segments, ends = self.index.segments(), [self.log_start_offset]
+        if retention.retention_ms >= 0:
+            oldest_ms = now_ms - retention.retention_ms
+            ends.append(expired_before(segments, self.hot_cache, self.log_start_offset, oldest_ms))
+        if retention.retention_bytes >= 0:
+            ends.append(oversized_before(segments, self.hot_cache, retention.retention_bytes))
         if retention.consumed and consumed_up_to is not None:
-            before = max(before, self._floor(min(consumed_up_to, self.log_end_offset)))
-        return min(before, self.log_end_offset)
+            ends.append(self._floor(min(consumed_up_to, self.log_end_offset)))
+        return min(max(ends), self.log_end_offset)
 
     def deletable_before(self, before: int) -> int:
         """Returns the log start for a request to delete records below `before` (-1: all records).

@@ -1,4 +1,7 @@
-"""The transactions of a partition: open and aborted ones, and the producers.
+"""The transactions of a partition: open and aborted ones, the producers, markers and snapshots.
+
+Snapshots are small named values, stored beside the partition's batches: "p<producer id>" is a producer,
+"a<last offset>" an aborted transaction. The first byte is the format version.
 
 Source: Kafka's ProducerStateManager, TransactionIndex and `UnifiedLog.lastStableOffset`.
 """
@@ -11,9 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
-from sharebroker_server.record_log.core.batch import HEADER_SIZE, LENGTH_STARTS, BatchHeader, StoredBatch
+from sharebroker_server.record_log.core.batch import BatchHeader, StoredBatch, seal
 from sharebroker_server.record_log.core.producers import (
     Marker,
     ProducerState,
@@ -41,30 +42,25 @@ class AbortedTransaction(NamedTuple):
 
 
 class Transactions:
-    """The durable producers and transactions of one partition; only drafts change them."""
+    """The durable producers and transactions of one partition; only drafts change them.
 
-    __slots__ = ("_aborted", "_open", "_producers")
+    `aborted` is in the order of the markers.
+    """
+
+    __slots__ = ("_open", "aborted", "producers")
 
     def __init__(
         self,
         producers: Mapping[int, ProducerState] | None = None,
         aborted: Iterable[AbortedTransaction] = (),
     ) -> None:
-        self._producers = dict(producers or {})
-        self._aborted = sorted(aborted, key=attrgetter("last_offset"))
+        self.producers = dict(producers or {})
+        self.aborted = sorted(aborted, key=attrgetter("last_offset"))
         starts = {
-            id_: state.transaction_start for id_, state in self._producers.items() if state.in_transaction
+            id_: state.transaction_start for id_, state in self.producers.items() if state.in_transaction
         }
         # Ordered by first offset, as later ones are.
         self._open = dict(sorted(starts.items(), key=lambda item: item[1]))
-
-    def producer(self, producer_id: int) -> ProducerState | None:
-        """Returns the state of a producer, or None."""
-        return self._producers.get(producer_id)
-
-    def producers(self) -> Mapping[int, ProducerState]:
-        """Returns the state of every producer."""
-        return self._producers
 
     def first_unstable_offset(self) -> int | None:
         """Returns the first offset of the earliest open transaction, None without one."""
@@ -72,12 +68,12 @@ class Transactions:
 
     def is_open(self, header: BatchHeader) -> bool:
         """Returns whether the batch continues a transaction that already has records here."""
-        return is_open(self._producers.get(header.producer_id), header)
+        return is_open(self.producers.get(header.producer_id), header)
 
     def aborted_in(self, first: int, end: int) -> list[AbortedTransaction]:
         """Returns the aborted transactions with an offset in [first, end), in the order of their markers."""
         found = []
-        aborted = self._aborted
+        aborted = self.aborted
         for index in range(bisect_left(aborted, first, key=attrgetter("last_offset")), len(aborted)):
             transaction = aborted[index]
             if transaction.first_offset < end:
@@ -88,39 +84,39 @@ class Transactions:
 
     def draft(self) -> Draft:
         """Returns a draft for the changes of a group of appends."""
-        return Draft(self._producers, self._open)
+        return Draft(self.producers, self._open)
 
     def commit(self, draft: Draft) -> None:
         """Applies a draft that is durable now."""
-        self._producers.update(draft.producers)
-        self._aborted += draft.aborted
+        self.producers.update(draft.producers)
+        self.aborted += draft.aborted
         self._open = draft.open
 
     def expired(self, before_ms: int) -> list[int]:
         """Returns the producers whose last write was before `before_ms` and that have no open transaction."""
         return [
             id_
-            for id_, state in self._producers.items()
+            for id_, state in self.producers.items()
             if state.timestamp < before_ms and not state.in_transaction
         ]
 
     def remove_producers(self, producer_ids: Iterable[int]) -> None:
         """Removes the state of these producers."""
         for producer_id in producer_ids:
-            self._producers.pop(producer_id, None)
+            self.producers.pop(producer_id, None)
 
     def aborted_before(self, offset: int) -> Sequence[AbortedTransaction]:
         """Returns the aborted transactions whose last offset is below; their records can no
         longer be read.
         """
-        return self._aborted[: self._below(offset)]
+        return self.aborted[: self._below(offset)]
 
     def drop_before(self, offset: int) -> None:
         """Removes the aborted transactions that end below the offset."""
-        del self._aborted[: self._below(offset)]
+        del self.aborted[: self._below(offset)]
 
     def _below(self, offset: int) -> int:
-        return bisect_left(self._aborted, offset, key=attrgetter("last_offset"))
+        return bisect_left(self.aborted, offset, key=attrgetter("last_offset"))
 
 
 class Draft:
@@ -185,34 +181,42 @@ def aborted_spans(
             yield first, last
 
 
-_HEADER: Final = struct.Struct(">qiibI")
-_CHECKED: Final = struct.Struct(">hiqqqhii")
-_RECORD: Final = struct.Struct(">bbbbbhhbhib")
-
+_MARKER: Final = struct.Struct(">bbbbbhhbhib")
 _CONTROL_AND_TRANSACTIONAL: Final = 0x30
-_MAGIC: Final = 2
 _ABORT, _COMMIT = 0, 1
 
 
 def marker_batch(marker: Marker, offset: int, leader_epoch: int, now_ms: int) -> StoredBatch:
-    """Returns a batch with one record: key (version, type), value (version, coordinator epoch)."""
-    kind = _COMMIT if marker.commit else _ABORT
-    record = _RECORD.pack(
+    """Returns the control batch of a marker (Kafka: EndTransactionMarker, ControlRecordType).
+
+    Its record has the key (version, type) and the value (version, coordinator epoch).
+    """
+    record = _MARKER.pack(
         # Lengths are zigzag varints: twice the value.
-        2 * (_RECORD.size - 1), 0, 0, 0,
-        2 * 4, 0, kind,
+        2 * (_MARKER.size - 1), 0, 0, 0,
+        2 * 4, 0, _COMMIT if marker.commit else _ABORT,
         2 * 6, 0, marker.coordinator_epoch,
         0,
     )  # fmt: skip
-    header = (marker.producer_id, marker.producer_epoch, -1, 1)
-    checked = _CHECKED.pack(_CONTROL_AND_TRANSACTIONAL, 0, now_ms, now_ms, *header) + record
-    length = HEADER_SIZE + len(record) - LENGTH_STARTS
-    data = _HEADER.pack(offset, length, leader_epoch, _MAGIC, crc32c(checked)) + checked
-    return StoredBatch(offset, offset, data, now_ms, control=True)
+    header = BatchHeader(
+        base_offset=offset,
+        length=0,  # `seal` fills in length and CRC
+        leader_epoch=leader_epoch,
+        magic=2,
+        crc=0,
+        attributes=_CONTROL_AND_TRANSACTIONAL,
+        last_offset_delta=0,
+        base_timestamp=now_ms,
+        max_timestamp=now_ms,
+        producer_id=marker.producer_id,
+        producer_epoch=marker.producer_epoch,
+        base_sequence=-1,
+        record_count=1,
+    )
+    return StoredBatch(offset, offset, seal(header, record), now_ms, control=True)
 
 
 _FORMAT: Final = 0
-_MAX_OFFSET: Final = 1 << 63
 _PRODUCER: Final = struct.Struct(">Bhqqqi")
 _SENT: Final = struct.Struct(">iiqqq")
 _ABORTED: Final = struct.Struct(">Bqqqq")
@@ -228,14 +232,10 @@ def aborted_name(transaction: AbortedTransaction) -> str:
     return f"a{transaction.last_offset}"
 
 
-def snapshots_of_draft(draft: Draft) -> dict[str, bytes]:
-    """Returns the snapshots to write together with the batches of a draft."""
-    return _packed(draft.producers, draft.aborted)
-
-
-def snapshots_of(transactions: Transactions) -> dict[str, bytes]:
-    """Returns the snapshots of the whole durable state."""
-    return _packed(transactions.producers(), transactions.aborted_before(_MAX_OFFSET))
+def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
+    """Returns the snapshots of the durable state, or of a draft's changes."""
+    snapshots = {producer_name(id_): _pack(producer) for id_, producer in state.producers.items()}
+    return snapshots | {aborted_name(each): _ABORTED.pack(_FORMAT, *each) for each in state.aborted}
 
 
 def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
@@ -260,28 +260,13 @@ def snapshot_names(producer_ids: Iterable[int], aborted: Iterable[AbortedTransac
     return [*map(producer_name, producer_ids), *map(aborted_name, aborted)]
 
 
-def _packed(
-    producers: Mapping[int, ProducerState], aborted: Iterable[AbortedTransaction]
-) -> dict[str, bytes]:
-    snapshots = {producer_name(id_): _pack(state) for id_, state in producers.items()}
-    return snapshots | {
-        aborted_name(transaction): _ABORTED.pack(_FORMAT, *transaction) for transaction in aborted
-    }
-
-
 def _pack(state: ProducerState) -> bytes:
-    head = _PRODUCER.pack(
-        _FORMAT,
-        state.epoch,
-        state.timestamp,
-        state.transaction_start,
-        state.marker,
-        state.coordinator_epoch,
-    )
-    return head + b"".join(_SENT.pack(*sent) for sent in state.batches)
+    epoch, batches, *rest = state
+    return _PRODUCER.pack(_FORMAT, epoch, *rest) + b"".join(_SENT.pack(*sent) for sent in batches)
 
 
 def _unpack(snapshot: bytes) -> ProducerState:
-    _, epoch, timestamp, start, marker, coordinator_epoch = _PRODUCER.unpack_from(snapshot)
-    batches = tuple(map(SentBatch._make, _SENT.iter_unpack(snapshot[_PRODUCER.size :])))
-    return ProducerState(epoch, batches, timestamp, start, marker, coordinator_epoch)
+    _, epoch, *rest = _PRODUCER.unpack_from(snapshot)
+    return ProducerState(
+        epoch, tuple(map(SentBatch._make, _SENT.iter_unpack(snapshot[_PRODUCER.size :]))), *rest
+    )

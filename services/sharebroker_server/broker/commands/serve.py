@@ -23,10 +23,10 @@ from sharebroker_server.broker.settings import (
     ServeSettings,
     describe,
     parse_address,
-    parse_config,
     parse_roles,
     parse_tls,
 )
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.kafka.call import parse_features
 
 _EXAMPLES = (
@@ -133,16 +133,16 @@ def serve(
     """Run a broker with all roles, or with some of them."""
     configure_logging(log_format)
     try:
-        parse_address(grpc, "--grpc")
-        if advertise is not None:
-            parse_address(advertise, "--advertise", lowest=1)
-        if kafka != CLOSED:
-            parse_address(kafka, "--kafka")
-        if kafka_advertise is not None:
-            parse_address(kafka_advertise, "--kafka-advertise", lowest=1)
-        if metrics is not None:
-            parse_address(metrics, "--metrics")
-        config = parse_config(set_ or ())
+        for text, option, lowest in (
+            (grpc, "--grpc", 0),
+            (advertise, "--advertise", 1),
+            (None if kafka == CLOSED else kafka, "--kafka", 0),
+            (kafka_advertise, "--kafka-advertise", 1),
+            (metrics, "--metrics", 0),
+        ):
+            if text is not None:
+                parse_address(text, option, lowest)
+        config = BrokerConfig.parse(set_ or ())
         settings = ServeSettings(
             data=data,
             roles=parse_roles(roles),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 SKEW: Final = 1.0
 """Clock skew in seconds that is reported: record timestamps and retention depend on the clocks."""
@@ -19,8 +20,7 @@ class Level(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A problem and its remedy; a note has no remedy."""
 
     level: Level
@@ -118,29 +118,24 @@ def of_gateways(reason: str) -> Finding:
 
 def of_redis(facts: RedisFacts) -> Iterator[Finding]:
     """Reports settings of Redis that may lose acknowledged writes."""
+    error, warning = (partial(Finding, level, facts.name) for level in (Level.ERROR, Level.WARNING))
     if facts.eviction.startswith(
         "allkeys"
     ):  # other policies evict only keys with an expiry, and ours have none
-        yield Finding(
-            Level.ERROR,
-            facts.name,
+        yield error(
             f"maxmemory-policy is {facts.eviction}: stored records may be evicted; brokers do not "
             "start with it.",
             "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file.",
         )
     yield from _of_durability(facts)
     if not facts.replicas:
-        yield Finding(
-            Level.WARNING,
-            facts.name,
+        yield warning(
             "It has no replica: there is no fail-over if its machine is lost.",
             "Add one, and set redis.wait.replicas=1 if the loss of a machine must not lose "
             "acknowledged writes.",
         )
     if abs(facts.skew) > SKEW:
-        yield Finding(
-            Level.WARNING,
-            facts.name,
+        yield warning(
             f"Its clock differs by {facts.skew:+.1f} s from the clock of this machine.",
             "Synchronise both machines (NTP).",
         )
@@ -149,34 +144,27 @@ def of_redis(facts: RedisFacts) -> Iterator[Finding]:
 
 
 def _of_durability(facts: RedisFacts) -> Iterator[Finding]:
+    error, warning = (partial(Finding, level, facts.name) for level in (Level.ERROR, Level.WARNING))
     settings = facts.settings
     lost = "the last second" if settings.get("appendfsync") == "everysec" else "the last half minute"
     if not settings:
-        yield Finding(
-            Level.WARNING,
-            facts.name,
+        yield warning(
             "It rejects CONFIG GET: whether acknowledged writes are durable is unknown.",
             "Ask its operator for appendonly yes and appendfsync always.",
         )
     elif settings.get("appendonly") != "yes":
-        yield Finding(
-            Level.ERROR,
-            facts.name,
+        yield error(
             "It has no append-only file: a restart loses everything since its last snapshot.",
             "CONFIG SET appendonly yes, and the same in its configuration file.",
         )
     elif settings.get("appendfsync") != "always":
-        yield Finding(
-            Level.WARNING,
-            facts.name,
+        yield warning(
             f"appendfsync is {settings.get('appendfsync')}: a power failure can lose {lost} of "
             "acknowledged writes.",
             f"CONFIG SET appendfsync always, if the loss of {lost} is not acceptable.",
         )
     elif settings.get("no-appendfsync-on-rewrite") == "yes":
-        yield Finding(
-            Level.WARNING,
-            facts.name,
+        yield warning(
             "no-appendfsync-on-rewrite is yes: during a rewrite of its append-only file, a power failure can "
             "lose half a minute of acknowledged writes.",
             "CONFIG SET no-appendfsync-on-rewrite no, and the same in its configuration file.",

@@ -1,21 +1,37 @@
-"""Records the deliveries and acknowledgements of a run.
+"""The books of a run: the deliveries and acknowledgements that workers report, and the verdict over them.
 
-Reports of different workers may arrive in any order; the counts depend only on their content.
+Theory of operation. A worker reports a batch twice, in one JSON line each: first the records that it
+received, before it acknowledges them, then the results of the acknowledgements. The worker may be killed at
+any moment, so a report may be missing, and reports of different workers may arrive in any order. The counts
+therefore depend only on the content of reports:
+
+* An acknowledgement counts once it is confirmed. If its lock was lost, nothing was applied.
+* An acknowledgement is orphaned if its worker died or did not receive the outcome, unless another worker
+  received the record since. The share coordinator's state resolves it at the end of the run.
+* A delivery count above 1 without a preceding release is a lost lock.
+
+The verdict compares the ledger with the share coordinator's state: every record is finished, is explained
+by exactly one acknowledgement or by an earlier run, and was not delivered after it was finished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import orjson
 
 from sharebroker_server.flights.core.flight import Acknowledgement
-from sharebroker_server.flights.core.summary import Summary
+from sharebroker_server.flights.core.statistics import Summary
 
 RecordId = tuple[int, int]
 """(partition, offset)"""
 Batch = tuple[str, int]
 """(worker, number of its batch)"""
+
+ACKNOWLEDGED: Final = 2
+ARCHIVED: Final = 4
 
 
 class Delivery(NamedTuple):
@@ -36,7 +52,7 @@ class Delivery(NamedTuple):
         return self.partition, self.offset
 
 
-class Final(NamedTuple):
+class Confirmation(NamedTuple):
     """A confirmed accept or reject, with its delivery count and the time of confirmation."""
 
     acknowledgement: Acknowledgement
@@ -60,27 +76,12 @@ class Totals:
 
 
 class Ledger:
-    """The ledger of one run. `at` is the monotonic clock in seconds, which all processes share.
-
-    An acknowledgement is orphaned if its worker died or did not receive the outcome; the share coordinator's
-    state resolves it.
-    """
-
-    __slots__ = (
-        "_delivery_counts",
-        "_holder",
-        "_open",
-        "_orphans",
-        "deliveries",
-        "finals",
-        "summary",
-        "totals",
-    )
+    """The ledger of one run. `at` is the monotonic clock in seconds, which all processes share."""
 
     def __init__(self) -> None:
         self.totals = Totals()
         self.summary = Summary()
-        self.finals: dict[RecordId, Final] = {}
+        self.finals: dict[RecordId, Confirmation] = {}
         self.deliveries: list[tuple[Delivery, float]] = []
         self._open: dict[Batch, list[Delivery]] = {}
         self._holder: dict[RecordId, Batch] = {}
@@ -131,13 +132,130 @@ class Ledger:
             self._orphans[delivery.record_id] = delivery
 
     def _count(self, delivery: Delivery, at: float) -> None:
-        if delivery.acknowledgement is Acknowledgement.RELEASE:
+        acknowledgement = delivery.acknowledgement
+        if acknowledgement is Acknowledgement.RELEASE:
             self.totals.released += 1
             return
-        self.finals[delivery.record_id] = Final(delivery.acknowledgement, delivery.delivery_count, at)
-        if delivery.acknowledgement is Acknowledgement.ACCEPT:
+        self.finals[delivery.record_id] = Confirmation(acknowledgement, delivery.delivery_count, at)
+        if acknowledgement is Acknowledgement.ACCEPT:
             self.totals.accepted += 1
         else:
             self.totals.rejected += 1
         minutes = (delivery.departure, delivery.arrival)
-        self.summary.count(delivery.acknowledgement, delivery.carrier, delivery.route, minutes)
+        self.summary.count(acknowledgement, delivery.carrier, delivery.route, minutes)
+
+
+def delivered(batch: int, at: float, deliveries: Iterable[Delivery]) -> bytes:
+    """Returns the report of records received at `at`, which are acknowledged next."""
+    return _line({"batch": batch, "at": at, "got": list(map(tuple, deliveries))})
+
+
+def confirmed(batch: int, at: float, failed: Mapping[RecordId, bool]) -> bytes:
+    """Returns the report that a batch's acknowledgements are durable, except `failed` (see
+    `Ledger.confirmed`).
+    """
+    return _line({"batch": batch, "at": at, "failed": [(*record, lost) for record, lost in failed.items()]})
+
+
+def add_report(line: bytes, worker: str, ledger: Ledger) -> None:
+    """Adds a report to the ledger. Raises ValueError if the line is invalid."""
+    report = orjson.loads(line)
+    batch = (worker, report["batch"])
+    if "got" in report:
+        deliveries = (Delivery(*fields) for fields in report["got"])
+        typed = [each._replace(acknowledgement=Acknowledgement(each.acknowledgement)) for each in deliveries]
+        ledger.delivered(batch, report["at"], typed)
+    else:
+        failed = {(partition, offset): lost for partition, offset, lost in report["failed"]}
+        ledger.confirmed(batch, report["at"], failed)
+
+
+def _line(report: dict[str, object]) -> bytes:
+    return orjson.dumps(report) + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """The share coordinator's state of a share-partition.
+
+    Everything below `start` is finished; above it are `runs` of (first, last, delivery state), ascending.
+    """
+
+    start: int
+    runs: tuple[tuple[int, int, int], ...] = ()
+
+    def finished(self, end: int) -> set[int]:
+        """Returns all accepted or archived offsets below `end`."""
+        ended = [(first, last) for first, last, state in self.runs if state in (ACKNOWLEDGED, ARCHIVED)]
+        ranges = [(0, self.start - 1), *ended]
+        return {offset for first, last in ranges for offset in range(first, min(last + 1, end))}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The result of a run; the lists contain the records with errors."""
+
+    published: int
+    earlier: int
+    accepted: int
+    rejected: int
+    missing: tuple[RecordId, ...]
+    unexplained: tuple[RecordId, ...]
+    redelivered: tuple[RecordId, ...]
+
+    @property
+    def good(self) -> bool:
+        """Whether no record is missing, none was redelivered after it was finished, and the sums agree."""
+        offending = self.missing or self.unexplained or self.redelivered
+        return not offending and self.published == self.earlier + self.accepted + self.rejected
+
+
+def finished_records(ends: Mapping[int, int], states: Mapping[int, PartitionState]) -> set[RecordId]:
+    """Returns every finished record; `ends` are the log end offsets by partition."""
+    return {(number, offset) for number, end in ends.items() for offset in states[number].finished(end)}
+
+
+def judge_run(
+    ends: Mapping[int, int], before: set[RecordId], finished: set[RecordId], ledger: Ledger
+) -> Verdict:
+    """Returns the verdict of a run: `before` was finished at its start, `finished` at its end."""
+    published = {(partition, offset) for partition, end in ends.items() for offset in range(end)}
+    acknowledgements = [final.acknowledgement for final in ledger.finals.values()]
+    return Verdict(
+        published=len(published),
+        earlier=len(before),
+        accepted=acknowledgements.count(Acknowledgement.ACCEPT),
+        rejected=acknowledgements.count(Acknowledgement.REJECT),
+        missing=tuple(sorted(published - finished)),
+        unexplained=tuple(sorted(finished - before - ledger.finals.keys())),
+        redelivered=tuple(sorted(_redelivered(before, ledger))),
+    )
+
+
+def _redelivered(before: set[RecordId], ledger: Ledger) -> set[RecordId]:
+    """Returns the records that were delivered although they were finished.
+
+    A worker may report late: a delivery with a lower count was acquired before the accepted one, whenever it
+    is reported.
+    """
+    found = set()
+    for delivery, at in ledger.deliveries:
+        final = ledger.finals.get(delivery.record_id)
+        late = final is not None and at > final.at and delivery.delivery_count >= final.delivery_count
+        if late or delivery.record_id in before:
+            found.add(delivery.record_id)
+    return found
+
+
+def ranges(record_ids: Iterable[RecordId]) -> list[str]:
+    """Returns a text per range of records, such as "partition 3: 17-20"."""
+    runs: list[list[int]] = []
+    for partition, offset in sorted(record_ids):
+        if runs and runs[-1][0] == partition and runs[-1][2] + 1 == offset:
+            runs[-1][2] = offset
+        else:
+            runs.append([partition, offset, offset])
+    return [
+        f"partition {partition}: {first}" if first == last else f"partition {partition}: {first}-{last}"
+        for partition, first, last in runs
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
@@ -24,11 +23,6 @@ from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import GROUP_COORDINATOR, SHARE_COORDINATOR
 from sharebroker_server.rpc.errors import refusal, wire
-
-if TYPE_CHECKING:
-    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-        SharePartitionLeaderServiceAsyncStub as Stub,
-    )
 
 
 async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:
@@ -74,67 +68,38 @@ async def list_offsets(
     gateway: Gateway, request: leader.ListOffsetsRequest, deadline: Deadline
 ) -> leader.ListOffsetsResponse:
     """Returns offsets by timestamp, from each partition's leader."""
-
-    async def send(
-        stub: Stub, partitions: list[leader.ListOffsetsRequest.Partition], left: float
-    ) -> Sequence[leader.ListOffsetsResponse.Partition]:
-        part = leader.ListOffsetsRequest(partitions=partitions, isolation_level=request.isolation_level)
-        return (await stub.ListOffsets(part, timeout=left)).partitions
-
-    results = await gateway.leaders.each(
-        request.partitions, send, leader.ListOffsetsResponse.Partition, deadline
+    return await gateway.leaders.forward(
+        lambda stub: stub.ListOffsets, request, leader.ListOffsetsResponse, deadline
     )
-    return leader.ListOffsetsResponse(partitions=results)
 
 
 async def delete_records(
     gateway: Gateway, request: leader.DeleteRecordsRequest, deadline: Deadline
 ) -> leader.DeleteRecordsResponse:
     """Moves log start offsets, at each partition's leader."""
-
-    async def send(
-        stub: Stub, partitions: list[leader.DeleteRecordsRequest.Partition], left: float
-    ) -> Sequence[leader.DeleteRecordsResponse.Partition]:
-        return (
-            await stub.DeleteRecords(leader.DeleteRecordsRequest(partitions=partitions), timeout=left)
-        ).partitions
-
-    results = await gateway.leaders.each(
-        request.partitions, send, leader.DeleteRecordsResponse.Partition, deadline
+    return await gateway.leaders.forward(
+        lambda stub: stub.DeleteRecords, request, leader.DeleteRecordsResponse, deadline
     )
-    return leader.DeleteRecordsResponse(partitions=results)
 
 
 async def describe_logs(
     gateway: Gateway, partitions: Sequence[TopicPartition], deadline: Deadline
 ) -> Sequence[leader.DescribeLogsResponse.Partition]:
     """Returns the sizes of logs, from each partition's leader."""
-
-    async def send(
-        stub: Stub, partitions: list[TopicPartition], left: float
-    ) -> Sequence[leader.DescribeLogsResponse.Partition]:
-        return (
-            await stub.DescribeLogs(leader.DescribeLogsRequest(partitions=partitions), timeout=left)
-        ).partitions
-
-    return await gateway.leaders.each(partitions, send, leader.DescribeLogsResponse.Partition, deadline)
+    request = leader.DescribeLogsRequest(partitions=partitions)
+    response = await gateway.leaders.forward(
+        lambda stub: stub.DescribeLogs, request, leader.DescribeLogsResponse, deadline
+    )
+    return response.partitions
 
 
 async def inspect_records(
     gateway: Gateway, request: leader.InspectRecordsRequest, deadline: Deadline
 ) -> leader.InspectRecordsResponse:
     """Returns the holders of records and missing offsets, from each partition's leader."""
-
-    async def send(
-        stub: Stub, partitions: list[leader.InspectRecordsRequest.Partition], left: float
-    ) -> Sequence[leader.InspectRecordsResponse.Partition]:
-        part = leader.InspectRecordsRequest(group_id=request.group_id, partitions=partitions)
-        return (await stub.InspectRecords(part, timeout=left)).partitions
-
-    results = await gateway.leaders.each(
-        request.partitions, send, leader.InspectRecordsResponse.Partition, deadline
+    return await gateway.leaders.forward(
+        lambda stub: stub.InspectRecords, request, leader.InspectRecordsResponse, deadline
     )
-    return leader.InspectRecordsResponse(partitions=results)
 
 
 async def inspect_state(

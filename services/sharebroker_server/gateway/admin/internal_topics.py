@@ -16,7 +16,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, OFFSETS_TOPIC_ID, internal_topic
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.clients.coordinators import MOVED_COORDINATOR
+from sharebroker_server.gateway.clients import MOVED_COORDINATOR
 from sharebroker_server.gateway.config import SHARD_LOG_PATIENCE
 from sharebroker_server.gateway.context import Gateway
 

@@ -27,12 +27,12 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.aio import Tasks, doubling
-from sharebroker_server.gateway.clients.leaders import moved
+from sharebroker_server.gateway.clients import moved
 from sharebroker_server.gateway.config import CLOSE_TIMEOUT, REBALANCE_INTERVAL, UNSENT_MESSAGES
 from sharebroker_server.gateway.consume.decode import OWN_ID, decoded
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.credit import CreditSplit, Grants
-from sharebroker_server.gateway.send_queue import SendQueue
+from sharebroker_server.gateway.response_queue import ResponseQueue
 from sharebroker_server.leader_calls.messages import fill_delivered, fill_results
 from sharebroker_server.leader_calls.values import (
     AcquireResult,
@@ -57,7 +57,7 @@ class LeaderFanIn:
     def __init__(
         self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, member_id: str, tasks: Tasks
     ) -> None:
-        self.queue: SendQueue[pb.ConsumeResponse] = SendQueue(UNSENT_MESSAGES)
+        self.queue: ResponseQueue[pb.ConsumeResponse] = ResponseQueue(UNSENT_MESSAGES)
         self._gateway = gateway
         self._subscribe = subscribe
         self._opening = DeliverOpen(

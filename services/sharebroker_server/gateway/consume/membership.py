@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_protocol.membership.machine import (
+from sharebroker_protocol.membership import (
     LEAVE_EPOCH,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -18,7 +18,7 @@ from sharebroker_protocol.membership.machine import (
     MembershipSettings,
 )
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.clients.coordinators import Coordinators, raise_moved
+from sharebroker_server.gateway.clients import Coordinators, raise_moved
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 

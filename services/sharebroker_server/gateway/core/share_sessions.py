@@ -25,13 +25,13 @@ route together with the partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
-from sharebroker_server.leader_calls.values import RecordsWatch
+from sharebroker_server.leader_calls.values import AcquireResult, RecordsWatch
 
 
 class SessionKey(NamedTuple):
@@ -123,19 +123,21 @@ class Session:
         """Partitions that are new or had an error in the last response: an error there is not new."""
         return {partition for partition, due in self.partitions.items() if due}
 
-    def reports(self, partition: TopicIdPartition, error: ErrorCode, *, has_records: bool) -> bool:
+    def reports(self, partition: TopicIdPartition, result: AcquireResult | None) -> bool:
         """Whether an incremental response includes the partition; stores what it reports.
 
         It includes an error, and the first result after an error. A partition with records moves to the end
         of the order.
         """
+        has_records = result is not None and bool(result.acquired)
+        failed = result is not None and bool(result.error_code)
         due = self.partitions.get(partition)
         if due is None:  # the partition was forgotten during the fetch
-            return has_records or error is not ErrorCode.NONE
+            return has_records or failed
         if has_records:
             del self.partitions[partition]
-        self.partitions[partition] = error is not ErrorCode.NONE
-        return has_records or due or error is not ErrorCode.NONE
+        self.partitions[partition] = failed
+        return has_records or due or failed
 
 
 class SessionCache:
@@ -164,7 +166,7 @@ class SessionCache:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(
-        self, key: SessionKey, connection: str, partitions: Sequence[TopicIdPartition], now: float
+        self, key: SessionKey, connection: str, partitions: Iterable[TopicIdPartition], now: float
     ) -> Session:
         """Opens a session in place of the member's earlier one, whose records stay acquired.
 
@@ -253,25 +255,6 @@ def invalid_epoch(session: Session, epoch: int) -> KafkaError:
     )
 
 
-class FetchIntent(NamedTuple):
-    """The session fields of a ShareFetch; `connection` names the client's connection."""
-
-    key: SessionKey
-    epoch: int
-    connection: str
-    added: Sequence[TopicIdPartition] = ()
-    forgotten: Sequence[TopicIdPartition] = ()
-    acknowledges: bool = False
-
-
-class PartitionOutcome(NamedTuple):
-    """The outcome of one partition's fetch."""
-
-    partition: TopicIdPartition
-    has_records: bool
-    error: ErrorCode = ErrorCode.NONE
-
-
 class FetchContext(NamedTuple):
     """A request within its session; `partitions` are to be fetched in this order."""
 
@@ -284,39 +267,50 @@ class FetchContext(NamedTuple):
         """Whether the session ends with this request."""
         return self.epoch == FINAL_EPOCH
 
-    def reported(self, outcomes: Iterable[PartitionOutcome]) -> list[TopicIdPartition]:
+    def check_turn(self) -> None:
+        """Raises INVALID_SHARE_SESSION_EPOCH if a later request overtook this one."""
+        if self.session.epoch != next_epoch(self.epoch):
+            raise invalid_epoch(self.session, self.epoch)
+
+    def reported(self, results: Mapping[TopicIdPartition, AcquireResult]) -> list[TopicIdPartition]:
         """The partitions to include in the response; the opening request includes all.
 
-        Raises INVALID_SHARE_SESSION_EPOCH if a later request overtook this one; its records stay acquired.
+        Raises INVALID_SHARE_SESSION_EPOCH as `check_turn`; the records stay acquired.
         """
         if self.final:
             return []
-        if self.session.epoch != next_epoch(self.epoch):
-            raise invalid_epoch(self.session, self.epoch)
+        self.check_turn()
         return [
-            outcome.partition
-            for outcome in outcomes
-            if self.session.reports(outcome.partition, outcome.error, has_records=outcome.has_records)
-            or self.epoch == INITIAL_EPOCH
+            partition
+            for partition in self.partitions
+            if self.session.reports(partition, results.get(partition)) or self.epoch == INITIAL_EPOCH
         ]
 
 
-def begin_fetch(cache: SessionCache, intent: FetchIntent, now: float) -> FetchContext:
-    """Opens, advances or finds the session of a ShareFetch.
+def begin_fetch(
+    cache: SessionCache,
+    key: SessionKey,
+    epoch: int,
+    connection: str,
+    acks: Mapping[TopicIdPartition, Sequence[AckBatch]],
+    forgotten: Iterable[TopicIdPartition],
+    now: float,
+) -> FetchContext:
+    """Opens, advances or finds the session of a ShareFetch; `acks` has every partition of the request.
 
     Raises INVALID_REQUEST (acknowledgements in the opening request), SHARE_SESSION_LIMIT_REACHED,
     SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
     """
-    if intent.epoch == FINAL_EPOCH:
-        return FetchContext(cache.find(intent.key), FINAL_EPOCH)
-    if intent.epoch == INITIAL_EPOCH:
-        if intent.acknowledges:
+    if epoch == FINAL_EPOCH:
+        return FetchContext(cache.find(key), FINAL_EPOCH)
+    if epoch == INITIAL_EPOCH:
+        if any(acks.values()):
             raise _acknowledges_at_open()
-        session = cache.open(intent.key, intent.connection, intent.added, now)
+        session = cache.open(key, connection, acks, now)
     else:
-        session = cache.advance(intent.key, intent.epoch, now)
-        session.change(intent.added, intent.forgotten)
-    return FetchContext(session, intent.epoch, session.in_turn(intent.epoch))
+        session = cache.advance(key, epoch, now)
+        session.change(acks, forgotten)
+    return FetchContext(session, epoch, session.in_turn(epoch))
 
 
 def begin_acknowledge(cache: SessionCache, key: SessionKey, epoch: int, now: float) -> FetchContext:

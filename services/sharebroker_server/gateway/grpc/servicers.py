@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from typing_extensions import override
 
@@ -37,19 +37,17 @@ from sharebroker_server.gateway.admin.topics import (
 )
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.log_fetch import read_range
 from sharebroker_server.gateway.plan.planner import Planner
-from sharebroker_server.gateway.plan.sessions import open_session
 from sharebroker_server.gateway.produce.append import produce, produce_stream
 from sharebroker_server.gateway.produce.publish import publish
 from sharebroker_server.gateway.produce.transactions import end_txn, init_producer_id
 
+T = TypeVar("T")
 Q = TypeVar("Q")
 R = TypeVar("R")
 Q_contra = TypeVar("Q_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
-
 
 _RESERVE: Final = 0.1
 
@@ -62,11 +60,11 @@ def deadline_of(context: Any) -> Deadline:
     return Deadline(remaining - min(_RESERVE, remaining / 10))
 
 
-class GatewayServicer:
-    """The base of servicers with methods made by `rpc`."""
+class Servicer(Generic[T]):
+    """The base of servicers whose methods `rpc` makes from functions or methods of `target`."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, target: T) -> None:
+        self._target = target
 
 
 class Rpc(Protocol[Q_contra, R_co]):
@@ -77,29 +75,29 @@ class Rpc(Protocol[Q_contra, R_co]):
         ...
 
 
-def rpc(function: Callable[[Gateway, Q, Deadline], Awaitable[R]]) -> Rpc[Q, R]:
-    """Returns a method that calls `function` with the gateway, the request and the deadline of the call."""
+def rpc(function: Callable[[T, Q, Deadline], Awaitable[R]]) -> Rpc[Q, R]:
+    """Returns a method that calls `function` with the target, the request and the deadline of the call."""
 
-    async def serve(self: GatewayServicer, request: Q, context: Any) -> R:
-        return await function(self._gateway, request, deadline_of(context))
+    async def serve(self: Servicer[T], request: Q, context: Any) -> R:
+        return await function(self._target, request, deadline_of(context))
 
     return cast("Rpc[Q, R]", serve)  # as the class binds it
 
 
-class AdminServicer(GatewayServicer, AdminServiceServicer):
+class AdminServicer(Servicer[Gateway], AdminServiceServicer):
     """Translates requests to the functions of `gateway.admin`."""
 
     @override
     async def FindCoordinator(
         self, request: admin_pb2.FindCoordinatorRequest, context: Any
     ) -> admin_pb2.FindCoordinatorResponse:
-        return await find_coordinator(self._gateway, request)
+        return await find_coordinator(self._target, request)
 
     @override
     async def DescribeConfigs(
         self, request: admin_pb2.DescribeConfigsRequest, context: Any
     ) -> admin_pb2.DescribeConfigsResponse:
-        return describe_configs(self._gateway, request)
+        return describe_configs(self._target, request)
 
     Metadata = rpc(metadata)
     CreateTopics = rpc(create_topics)
@@ -118,7 +116,7 @@ class AdminServicer(GatewayServicer, AdminServiceServicer):
     InspectShareGroupState = rpc(inspect_state)
 
 
-class ProduceServicer(GatewayServicer, ProduceServiceServicer):
+class ProduceServicer(Servicer[Gateway], ProduceServiceServicer):
     """Translates requests to the functions of `gateway.produce`."""
 
     STREAMING: Final = ("ProduceStream",)
@@ -134,46 +132,22 @@ class ProduceServicer(GatewayServicer, ProduceServiceServicer):
         request_iterator: AsyncIterator[produce_pb2.ProduceStreamRequest],
         context: Any,
     ) -> AsyncIterator[produce_pb2.ProduceStreamResponse]:
-        return produce_stream(self._gateway, request_iterator)
+        return produce_stream(self._target, request_iterator)
 
 
-class PlanServicer(PlanServiceServicer):
+class PlanServicer(Servicer[Planner], PlanServiceServicer):
     """Translates requests to the planner."""
 
     def __init__(self, gateway: Gateway) -> None:
+        super().__init__(Planner(gateway))
         self._gateway = gateway
-        self._planner = Planner(gateway)
 
-    @override
-    async def OpenSession(
-        self, request: plan_pb2.OpenSessionRequest, context: Any
-    ) -> plan_pb2.OpenSessionResponse:
-        key = SessionKey(request.group_id, request.session_id)
-        epoch = await open_session(self._gateway, key, deadline_of(context))
-        lock_duration_ms = self._gateway.lock_timeout_ms(request.group_id)
-        return plan_pb2.OpenSessionResponse(epoch=epoch, lock_duration_ms=lock_duration_ms)
-
-    @override
-    async def Plan(self, request: plan_pb2.PlanRequest, context: Any) -> plan_pb2.PlanResponse:
-        return await self._planner.plan(request, deadline_of(context))
-
-    @override
-    async def Renew(self, request: plan_pb2.RenewRequest, context: Any) -> plan_pb2.RenewResponse:
-        return await self._planner.renew(request, deadline_of(context))
-
-    @override
-    async def Stage(self, request: plan_pb2.StageRequest, context: Any) -> plan_pb2.StageResponse:
-        await self._planner.stage(request, deadline_of(context))
-        return plan_pb2.StageResponse()
-
-    @override
-    async def Commit(self, request: plan_pb2.CommitRequest, context: Any) -> plan_pb2.CommitResponse:
-        return await self._planner.commit(request, deadline_of(context))
-
-    @override
-    async def Release(self, request: plan_pb2.ReleaseRequest, context: Any) -> plan_pb2.ReleaseResponse:
-        await self._planner.release(request, deadline_of(context))
-        return plan_pb2.ReleaseResponse()
+    OpenSession = rpc(Planner.open_session)
+    Plan = rpc(Planner.plan)
+    Renew = rpc(Planner.renew)
+    Stage = rpc(Planner.stage)
+    Commit = rpc(Planner.commit)
+    Release = rpc(Planner.release)
 
     @override
     async def ReadRange(self, request: plan_pb2.ReadRangeRequest, context: Any) -> plan_pb2.ReadRangeResponse:

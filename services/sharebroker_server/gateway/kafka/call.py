@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Final, Generic, Protocol
 
 from typing_extensions import TypeVar
@@ -16,11 +15,14 @@ from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
 from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog, RequestMetrics
-from sharebroker_server.kafka_wire.message_classes import Message, message_class
-from sharebroker_server.kafka_wire.schema import Field, Struct
+from sharebroker_server.kafka_wire.schema import Field, Message, Struct, message_class
 from sharebroker_server.telemetry.metrics import Family, gauge
 
 SHARE: Final = "share.version"
+TRANSACTION: Final = "transaction.version"
+
+_EPOCH_PER_TRANSACTION: Final = 2
+"""The transaction.version with which every end of a transaction raises the producer epoch (KIP-890)."""
 
 FETCH_MEMORY: Final = 64 * 1024 * 1024
 """Bytes of records in responses under construction: each client may request 50 MB at the same time."""
@@ -123,6 +125,20 @@ class Call(Generic[Q]):
             return Deadline(REQUEST_TIMEOUT)
         return Deadline(min(timeout_ms / 1000, REQUEST_TIMEOUT))
 
+    def transaction_version(self, *, implied: bool) -> int:
+        """Returns the transaction.version of the request;
+
+        `implied` states whether its API version implies level 2.
+        """
+        enabled = self.listener.features.get(TRANSACTION, 0) >= _EPOCH_PER_TRANSACTION
+        return _EPOCH_PER_TRANSACTION if implied and enabled else 0
+
+    def check_transactional_id(self, transactional_id: str) -> None:
+        """Raises INVALID_REQUEST for an empty id, NOT_COORDINATOR if another broker coordinates it."""
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id must not be empty.")
+        self.view.check_coordinates(transactional_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Coalescing:
@@ -185,7 +201,7 @@ class Api:
     predict: Callable[[Call[Any], Any, Reply, Dispatch], PredictedRequest | None] | None = None
 
 
-A = TypeVar("A", bound=Message)
+A = TypeVar("A", bound=Message, default=Message)
 
 _CODES: Final = frozenset({"error_code", "partition_error_code"})
 
@@ -193,12 +209,10 @@ Echo = Mapping[str, str | Callable[[Any], Any]]
 """Paths of response fields, and the request fields (or functions of them) that their values come from."""
 
 
-def refusal(
-    response: type[A], echo: Echo = MappingProxyType({}), **constants: Any
-) -> Callable[[Call[Any], KafkaError], A]:
-    """Returns the function that makes the refusal of an API.
+class Refusal(Generic[A]):
+    """Makes the response of an API to a request that failed: every error field has the error.
 
-    Every error field of the response gets the error. `constants` are values of fields by name, at any depth.
+    `constants` are values of fields by name, at any depth.
 
     Some APIs have an error per item and none for the whole request. `echo` names the arrays that are built
     from arrays of the request, so that each item gets the error: {"responses": "resources"}. Nested arrays
@@ -206,46 +220,51 @@ def refusal(
     item are copied from the request's item by name; `echo` names the exceptions.
     """
 
-    def refuse(call: Call[Any], error: KafkaError) -> A:
-        made = _Refusal(call.version, error, echo, constants).fill(response.struct, call.request, "")
-        assert isinstance(made, response)
-        return made
+    __slots__ = ("_constants", "_echo", "_response")
 
-    return refuse
-
-
-class _Refusal:
-    def __init__(self, version: int, error: KafkaError, echo: Echo, constants: Mapping[str, Any]) -> None:
-        self._version = version
-        self._error = error
-        self._echo = echo
+    def __init__(self, response: type[A], echo: Echo | None = None, **constants: Any) -> None:
+        self._response = response
+        self._echo = echo or {}
         self._constants = constants
 
-    def fill(self, struct: Struct, source: Any, path: str) -> Message:
+    def __call__(self, call: Call[Any], error: KafkaError) -> A:
+        """Returns the response to a request that failed as a whole."""
+        return self._fill(self._response.struct, call.request, error, "")  # type: ignore[return-value]
+
+    def echoed(self, call: Call[Any]) -> A:
+        """Returns the response with the items of the request and without errors."""
+        return self._fill(self._response.struct, call.request, None, "")  # type: ignore[return-value]
+
+    def item(self, path: str, source: Any, error: KafkaError | None = None) -> Any:
+        """Returns the result of one item in the array at `path`; `source` is the request's item."""
+        struct = self._response.struct
+        for name in path.split("."):
+            (struct,) = (
+                part.struct for part in struct.fields if part.name == name and part.struct is not None
+            )
+        return self._fill(struct, source, error, f"{path}.")
+
+    def _fill(self, struct: Struct, source: Any, error: KafkaError | None, path: str) -> Message:
         """Returns the struct at `path`; `source` is the part of the request that it refers to."""
         values: dict[str, Any] = {}
-        for member in struct.of(self._version):
+        for member in struct.fields:
             if member.name in self._constants:
                 values[member.name] = self._constants[member.name]
-            elif member.name in _CODES:
-                values[member.name] = self._error.code
-            elif member.name == "error_message":
-                values[member.name] = self._error.message
-            else:
-                self._copy(member, source, path, values)
+            elif member.name in _CODES or member.name == "error_message":
+                if error is not None:
+                    values[member.name] = error.code if member.name in _CODES else error.message
+            elif (origin := self._origin(member, source, path)) is not None:
+                value = origin(source) if callable(origin) else getattr(source, origin)
+                if member.struct is not None:
+                    at = f"{path}{member.name}."
+                    value = [self._fill(member.struct, item, error, at) for item in value or ()]
+                values[member.name] = value
         return message_class(struct)(**values)
 
-    def _copy(self, member: Field, source: Any, path: str, values: dict[str, Any]) -> None:
-        at = f"{path}{member.name}"
-        origin = self._echo.get(at)
-        if origin is None:
-            if not path or member.struct is not None or not hasattr(source, member.name):
-                return
-            origin = member.name
-        value = origin(source) if callable(origin) else getattr(source, origin)
-        if member.struct is not None:
-            value = [self.fill(member.struct, item, f"{at}.") for item in value or ()]
-        values[member.name] = value
+    def _origin(self, member: Field, source: Any, path: str) -> str | Callable[[Any], Any] | None:
+        """Returns the request field that a response field copies."""
+        copied = path and member.struct is None and hasattr(source, member.name)
+        return self._echo.get(f"{path}{member.name}", member.name if copied else None)
 
 
 _PRODUCE: Final = 0
@@ -280,7 +299,7 @@ def for_version(key: int, version: int, code: ErrorCode) -> ErrorCode:
     return before if version < since else code
 
 
-SUPPORTED: Final = {"share.version": (0, 1), "transaction.version": (0, 2)}
+SUPPORTED: Final = {SHARE: (0, 1), TRANSACTION: (0, 2)}
 """Lowest and highest level of each feature. The highest is the default; `--feature` sets another one."""
 
 

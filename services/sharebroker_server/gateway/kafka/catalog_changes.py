@@ -14,6 +14,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 I = TypeVar("I")  # noqa: E741 - an item of a request
 P = TypeVar("P")
+A = TypeVar("A")
 
 
 class ItemResult(Protocol):
@@ -27,16 +28,29 @@ R = TypeVar("R", bound=ItemResult)
 
 
 async def each_item(
-    items: Iterable[I], translate: Callable[[I], P], send: Callable[[list[P]], Awaitable[Iterable[R]]]
-) -> list[R | KafkaError]:
+    items: Sequence[I],
+    translate: Callable[[I], P],
+    send: Callable[[list[P]], Awaitable[Iterable[R]]],
+    succeeded: Callable[[I, R], A],
+    failed: Callable[[I, KafkaError], A],
+) -> list[A]:
     """Returns the result of each item, in order.
 
     `translate` converts an item, or rejects it with a KafkaError; `send` receives all others together.
     """
     translated = [_attempt(translate, item) for item in items]
     valid = [item for item in translated if not isinstance(item, KafkaError)]
-    results = iter(await send(valid) if valid else ())
-    return [item if isinstance(item, KafkaError) else _outcome(next(results)) for item in translated]
+    sent = iter(await send(valid) if valid else ())
+    results = []
+    for item, outcome in zip(items, translated, strict=True):
+        result = outcome if isinstance(outcome, KafkaError) else next(sent)
+        if isinstance(result, KafkaError):
+            results.append(failed(item, result))
+        elif result.error_code:
+            results.append(failed(item, KafkaError(ErrorCode(result.error_code), result.error_message)))
+        else:
+            results.append(succeeded(item, result))
+    return results
 
 
 def duplicate_check(names: Iterable[Hashable], what: str) -> Callable[[Hashable], None]:
@@ -50,24 +64,11 @@ def duplicate_check(names: Iterable[Hashable], what: str) -> Callable[[Hashable]
     return check
 
 
-def error_fields(result: object) -> dict[str, Any]:
-    """Returns the error fields of a response for a KafkaError; none for any other result."""
-    if isinstance(result, KafkaError):
-        return {"error_code": result.code, "error_message": result.message}
-    return {}
-
-
 def _attempt(translate: Callable[[I], P], item: I) -> P | KafkaError:
     try:
         return translate(item)
     except KafkaError as error:
         return error
-
-
-def _outcome(result: R) -> R | KafkaError:
-    if result.error_code:
-        return KafkaError(ErrorCode(result.error_code), result.error_message)
-    return result
 
 
 DEFAULT: Final = -1

@@ -7,36 +7,37 @@ fall, since clients ignore older ones.
 * `LiveMembers` returns the processes that are announced and not suspected. `Brokers` sorts them and caches a
   `ClusterView`, which maps partitions to brokers by rendezvous hashing (`spread`).
 * The view's `epoch` is the version of the list of brokers in the lease store: it increases with every change
-  of the
-  list, and it is every partition's leader epoch. It is read again after `_EPOCH_INTERVAL` and after every
-  change.
+  of the list, and it is every partition's leader epoch. It is read again after `_EPOCH_INTERVAL` and after
+  every change.
 * A view without a number (`epoch` 0) is never returned while the store can be read. While it cannot, the
-  previous view
-  stays valid.
+  previous view stays valid.
 * A broker that leaves stays in its own view for `_LEAVE_DELAY`, and in the others' list for
-  `_LISTED_AFTER_LEAVING`
-  without leading anything. Both delays let clients move without an error.
+  `_LISTED_AFTER_LEAVING` without leading anything. Both delays let clients move without an error.
+
+A crash is detected faster than its lease expires. After a broken connection a client requests the leaders at
+once, and librdkafka does not repeat that request within a second. The broker that receives it therefore
+probes the ports of the others before it responds. The failure detector (`leases/failure_detector.py`) decides
+whether a process is dead. A member that it has not declared dead within `_DETECTION_TIME` is alive, and its
+refused connection no longer counts.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from time import monotonic
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
-from sharebroker_server.leases import names
-from sharebroker_server.leases.membership import IsRefused
-from sharebroker_server.leases.placement import preferred, spread
-from sharebroker_server.leases.port import LeasesUnavailable, Member
+from sharebroker_server.leases import names, placement
+from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable, Member
 from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 
 _log = structlog.get_logger()
@@ -49,32 +50,25 @@ _CACHED_TOPICS: Final = 10_000
 _EPOCH_INTERVAL: Final = 1.0
 """Seconds after which the epoch is read again. Processes learn of each other at different times. A process
 that still announces the previous brokers may raise the epoch; with an older epoch this broker's leaders
-would be
-ignored."""
+would be ignored."""
 
 _LEAVE_DELAY: Final = 0.4
 """Seconds after which all brokers have received a leave notice. Until then the leaving broker's view is
 unchanged. A client that it sent away earlier would be sent back, and its epoch of the previous brokers would
-exceed the
-others'."""
+exceed the others'."""
 
 _LISTED_AFTER_LEAVING: Final = 5.0
 """Seconds for which a broker that left is listed and leads nothing. librdkafka closes connections to brokers
 that are not listed, discards their responses in flight, and looks up leaders only a second later. A broker
-that crashed is not
-listed: clients already tried to reconnect to it, and their back-off would delay them after its restart."""
+that crashed is not listed: clients already tried to reconnect to it, and their back-off would delay them
+after its restart."""
 
 _COORDINATORS: Final = {STATE_TOPIC_ID: SHARE_COORDINATOR, OFFSETS_TOPIC_ID: GROUP_COORDINATOR}
 """The role whose shards are the partitions of an internal topic."""
 
 
-class Generations(Protocol):
-    """Versions that increase when shared state changes (see `sharebroker_server.leases.port`)."""
-
-    async def generation(self, name: str, digest: str) -> int:
-        """Returns the version of the state with this digest: the last one, or one more if the digest
-        changed.
-        """
+LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors that come with a leader hint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +140,23 @@ class ClusterView:
         if not self._alone and self.coordinator(group_id) != self.local_id:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Another broker coordinates {group_id!r}.")
 
+    def add_leader_hints(self, response: Any, moved: Sequence[tuple[TopicIdPartition, Any]]) -> None:
+        """Adds the leaders of partitions to their results, and the leaders' addresses to the response
+        (KIP-951).
+        """
+        if not moved:
+            return
+        leaders = set()
+        for partition, result in moved:
+            leader = self.leader(*partition)
+            leaders.add(leader)
+            result.current_leader = response.LeaderIdAndEpoch(leader_id=leader, leader_epoch=self.epoch)
+        response.node_endpoints = [
+            response.NodeEndpoint(node_id=broker.node_id, host=broker.host, port=broker.port)
+            for node, broker in self.brokers.items()
+            if node in leaders
+        ]
+
     @cached_property
     def _alone(self) -> bool:
         return [member.node_id for member in self.members] == [self.local_id]
@@ -154,11 +165,11 @@ class ClusterView:
         role = _COORDINATORS.get(topic_id)
         resources = names.shards(role, size) if role else names.partitions(topic_id, size)
         # Shards in the order of their leases, which determines their owners (leases/holder.py).
-        owners = spread(sorted(resources) if role else resources, GATEWAY, self.members)
+        owners = placement.spread(sorted(resources) if role else resources, GATEWAY, self.members)
         return [owners[resource].node_id if owners else self.local_id for resource in resources]
 
     def _preferred(self, resource: str) -> int:
-        member = preferred(resource, GATEWAY, self.members)
+        member = placement.preferred(resource, GATEWAY, self.members)
         return member.node_id if member is not None else self.local_id
 
 
@@ -169,7 +180,7 @@ class Brokers:
         self,
         live_members: LiveMembers,
         local: Member,
-        generations: Generations,
+        generations: LeaseStore,
         group_shard: Callable[[str], int],
         partitions: Callable[[str], int],
         now: Callable[[], float] = monotonic,
@@ -271,19 +282,24 @@ _DETECTION_TIME: Final = 3.0
 """Seconds within which the failure detector declares a dead process dead."""
 
 
+class _Announced(Protocol):
+    @property
+    def members(self) -> Sequence[Member]: ...
+
+
 class LiveMembers:
     """The announced members without the suspected ones.
 
-    `members` returns the announced members; `refused` probes whether an address refuses connections.
+    `refused` probes whether an address refuses connections.
     """
 
     def __init__(
         self,
-        members: Callable[[], Sequence[Member]],
-        refused: IsRefused,
+        announced: _Announced,
+        refused: Callable[[str], Awaitable[bool]],
         now: Callable[[], float] = monotonic,
     ) -> None:
-        self._members = members
+        self._announced = announced
         self._refused = refused
         self._now = now
         self._suspected: dict[str, float] = {}
@@ -292,7 +308,7 @@ class LiveMembers:
 
     def live(self) -> Sequence[Member]:
         """Returns the announced members that are not suspected."""
-        members = self._members()
+        members = self._announced.members
         if not self._suspected:
             return members
         owners = {member.owner for member in members}
@@ -308,7 +324,7 @@ class LiveMembers:
         """Returns whether clients should leave the member: it announced that it leaves, or it is
         suspected.
         """
-        announced = (other.is_leaving for other in self._members() if other.owner == member.owner)
+        announced = (other.is_leaving for other in self._announced.members if other.owner == member.owner)
         return self.is_suspected(member) or any(announced)
 
     async def probe(self, members: Iterable[Member]) -> None:
@@ -328,29 +344,6 @@ class LiveMembers:
                 self._suspected.setdefault(member.owner, self._now())
         finally:
             del self._probing[member.owner]
-            announced = {other.owner for other in self._members()}
+            announced = {other.owner for other in self._announced.members}
             self._probed = {owner: at for owner, at in self._probed.items() if owner in announced}
             self._probed[member.owner] = self._now()
-
-
-A = TypeVar("A")
-
-LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Errors that come with a leader hint."""
-
-
-def current_leader(view: ClusterView, partition: TopicIdPartition, make: Callable[..., A]) -> A:
-    """Returns the leader of a partition as a `LeaderIdAndEpoch` of the API."""
-    return make(leader_id=view.leader(*partition), leader_epoch=view.epoch)
-
-
-def node_endpoints(
-    view: ClusterView, partitions: Iterable[TopicIdPartition], make: Callable[..., A]
-) -> list[A]:
-    """Returns the addresses of the partitions' leaders, each as a `NodeEndpoint` of the API."""
-    nodes = {view.leader(*partition) for partition in partitions}
-    return [
-        make(node_id=broker.node_id, host=broker.host, port=broker.port)
-        for node, broker in view.brokers.items()
-        if node in nodes
-    ]

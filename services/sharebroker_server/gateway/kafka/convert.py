@@ -20,15 +20,15 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message as Proto
 
 from sharebroker_server.kafka_wire.codegen import Source
-from sharebroker_server.kafka_wire.message_classes import Message, message_class
-from sharebroker_server.kafka_wire.schema import Field
+from sharebroker_server.kafka_wire.schema import Field, Message, message_class
 
 S = TypeVar("S")
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 P = TypeVar("P", bound=Proto)
 
-_NO_RENAMES: Final[Mapping[str, str]] = MappingProxyType({})
+Renames = Mapping[str, str]
+_NO_RENAMES: Final[Renames] = MappingProxyType({})
 
 
 class Conversion(Generic[S, T]):
@@ -50,7 +50,7 @@ class Conversion(Generic[S, T]):
 
 
 def to_proto(
-    source: type[M], target: type[P], renames: Mapping[str, str] = _NO_RENAMES, omit: Collection[str] = ()
+    source: type[M], target: type[P], renames: Renames = _NO_RENAMES, omit: Collection[str] = ()
 ) -> Conversion[M, P]:
     """Returns the conversion of a Kafka message to a protobuf message.
 
@@ -59,23 +59,29 @@ def to_proto(
     return Conversion(lambda: _compile_to_proto(source, target, renames, omit))
 
 
-def from_proto(
-    source: type[P], target: type[M], renames: Mapping[str, str] = _NO_RENAMES
-) -> Conversion[P, M]:
-    """Returns the conversion of a protobuf message to a Kafka message.
+def to_kafka(
+    source: type[S], target: type[M], renames: Renames = _NO_RENAMES, omit: Collection[str] = ()
+) -> Conversion[S, M]:
+    """Returns the conversion of a protobuf message, of a record or of another Kafka message to a Kafka
+    message.
 
-    `renames` are protobuf field names by Kafka field names, at every depth.
+    A record is an object of a dataclass or a named tuple; its scalar fields and properties are copied.
+    `renames` are field names of the source by Kafka field names, at every depth; fields in `omit` are not
+    copied.
     """
-    return Conversion(lambda: _compile_from_proto(source, target, renames))
+    return Conversion(lambda: _compile_to_kafka(source, target, renames, omit))
 
 
 def _compile_to_proto(
-    source: type[Message], target: type[Any], renames: Mapping[str, str], omit: Collection[str]
+    source: type[Message], target: type[Any], renames: Renames, omit: Collection[str]
 ) -> Callable[..., Any]:
     code = Source("convert", "message, more={}")
     code.refer(target, "target")
     values = {}
-    for field, proto in _common(source, target, renames, omit):
+    for field in source.struct.fields:
+        proto = target.DESCRIPTOR.fields_by_name.get(renames.get(field.name, field.name))
+        if proto is None or field.name in omit:
+            continue
         value = f"message.{field.name}"
         if field.struct is not None:
             nested = _compile_to_proto(message_class(field.struct), _class_of(proto), renames, omit)
@@ -96,24 +102,28 @@ def _compile_to_proto(
     return code.function()
 
 
-def _compile_from_proto(
-    source: type[Any], target: type[Message], renames: Mapping[str, str]
+def _compile_to_kafka(
+    source: type[Any], target: type[Message], renames: Renames, omit: Collection[str]
 ) -> Callable[..., Any]:
-    code = Source("convert", "proto, more={}")
+    code = Source("convert", "source, more={}")
     code.refer(target, "target")
     code.refer(object.__new__, "new")
     code.refer(target.field_names, "names")
+    known = _source_fields(source)
     values = []
-    for field, proto in _common(target, source, renames):
-        value = f"proto.{proto.name}"
+    for field in target.struct.fields:
+        name = renames.get(field.name, field.name)
+        if name not in known or field.name in omit:
+            continue
+        origin, value = known[name], f"source.{name}"
         if field.struct is not None:
-            nested = _compile_from_proto(_class_of(proto), message_class(field.struct), renames)
+            nested = _compile_to_kafka(_class_of(origin), message_class(field.struct), renames, omit)
             function = code.refer(nested, "convert_struct")
             value = f"[{function}(item) for item in {value}]" if field.array else f"{function}({value})"
         if field.name == "error_message":
             value = f"{value} or None"
-        elif proto.has_presence and field.nullable[0] <= field.nullable[1]:
-            value = f"{value} if proto.HasField({proto.name!r}) else None"
+        elif getattr(origin, "has_presence", False) and field.nullable[0] <= field.nullable[1]:
+            value = f"{value} if source.HasField({name!r}) else None"
         values.append(f"{field.name!r}: {value}")
     code.add(
         [
@@ -127,15 +137,20 @@ def _compile_from_proto(
     return code.function()
 
 
-def _common(
-    kafka: type[Message], proto: type[Any], renames: Mapping[str, str], omit: Collection[str] = ()
-) -> list[tuple[Field, FieldDescriptor]]:
-    """Returns the fields that both sides have."""
-    known = proto.DESCRIPTOR.fields_by_name
-    pairs = ((field, known.get(renames.get(field.name, field.name))) for field in kafka.struct.fields)
-    return [(field, found) for field, found in pairs if found is not None and field.name not in omit]
+def _source_fields(source: type[Any]) -> Mapping[str, Any]:
+    """Returns the fields of a class by name, each with its descriptor or its type."""
+    if issubclass(source, Proto):
+        return source.DESCRIPTOR.fields_by_name
+    if issubclass(source, Message):
+        return {field.name: field for field in source.struct.fields}
+    properties = {name: value for name, value in vars(source).items() if isinstance(value, property)}
+    return source.__annotations__ | properties
 
 
-def _class_of(field: FieldDescriptor) -> type[Any]:
+def _class_of(field: Field | FieldDescriptor) -> type[Any]:
+    """Returns the class of the messages in a field."""
+    if isinstance(field, Field):
+        assert field.struct is not None
+        return message_class(field.struct)
     assert field.message_type is not None
     return message_factory.GetMessageClass(field.message_type)

@@ -20,9 +20,8 @@ from sharebroker_server.kafka_wire.frames import (
     read_request,
     response_frame,
 )
-from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
-from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.schema import Message, api_schema
 
 
 class DecodedRequest(NamedTuple):

@@ -40,13 +40,13 @@ from sharebroker_server.kafka_wire.frames import (
     codec_of,
     response_frame,
 )
-from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.leader_calls.values import RecordsWatch
 
 

@@ -1,33 +1,23 @@
-"""What ShareFetch and ShareAcknowledge share: the caller, and partitions with acknowledgements."""
+"""What ShareFetch and ShareAcknowledge share: the caller, acknowledgements, and partitions in responses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka.call import Call
+from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
 from sharebroker_server.gateway.share.acknowledge import Caller
+from sharebroker_server.kafka_wire.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 
-
-class _Batch(Protocol):
-    first_offset: int
-    last_offset: int
-    acknowledge_types: Sequence[int]
-
-
-class _Partition(Protocol):
-    partition_index: int
-
-    @property
-    def acknowledgement_batches(self) -> Sequence[_Batch]: ...
-
-
-class _Topic(Protocol):
-    topic_id: str
-
-    @property
-    def partitions(self) -> Sequence[_Partition]: ...
+R = TypeVar("R", ShareFetchResponse, ShareAcknowledgeResponse)
 
 
 def caller(call: Call) -> Caller:
@@ -35,14 +25,41 @@ def caller(call: Call) -> Caller:
     return Caller(call.client.connection, call.view.leads, leaving=call.view.leaving)
 
 
-def ack_batches(topics: Iterable[_Topic]) -> dict[TopicIdPartition, list[AckBatch]]:
+def session_key(request: ShareFetchRequest | ShareAcknowledgeRequest) -> SessionKey:
+    """Returns the key of the share session."""
+    return SessionKey(request.group_id or "", request.member_id or "")
+
+
+def ack_batches(
+    request: ShareFetchRequest | ShareAcknowledgeRequest,
+) -> dict[TopicIdPartition, list[AckBatch]]:
     """Returns the ack batches by partition, in the order of first mention (librdkafka names topics
     repeatedly).
     """
     batches: dict[TopicIdPartition, list[AckBatch]] = {}
-    for topic in topics:
+    for topic in request.topics:
         for part in topic.partitions:
             of_partition = batches.setdefault(TopicIdPartition(topic.topic_id, part.partition_index), [])
             for batch in part.acknowledgement_batches:
                 of_partition.append(AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types))
     return batches
+
+
+def add_results(
+    call: Call, response: R, make_topic: type[Any], results: Iterable[tuple[TopicIdPartition, Any]]
+) -> R:
+    """Adds the results of partitions to a response, grouped by topic, with leader hints."""
+    topics: dict[str, list[Any]] = {}
+    moved = []
+    for partition, result in results:
+        topics.setdefault(partition.topic_id, []).append(result)
+        if (
+            result.error_code in LED_ELSEWHERE
+            or getattr(result, "acknowledge_error_code", 0) in LED_ELSEWHERE
+        ):
+            moved.append((partition, result))
+    response.responses = [
+        make_topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()
+    ]
+    call.view.add_leader_hints(response, moved)
+    return response

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.kafka.call import Call
+from sharebroker_server.gateway.admin.cluster import list_offsets
+from sharebroker_server.gateway.kafka.call import Call, Refusal
+from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
+from sharebroker_server.kafka_wire.schema import Message
+from sharebroker_server.rpc.errors import wire
+
+Offset = pb.ListOffsetsResponse.Partition
 
 A = TypeVar("A")
+R = TypeVar("R", bound=Message)
 I = TypeVar("I")  # noqa: E741 - an item of a request
 
 
@@ -28,6 +37,11 @@ class Rejected(NamedTuple, Generic[I]):
     item: I
     error: KafkaError
     topic: Topic | None = None
+
+    @property
+    def led_elsewhere(self) -> str:
+        """The id of the topic if another broker leads the partition, else ""."""
+        return self.topic.topic_id if self.topic is not None and self.error.code in LED_ELSEWHERE else ""
 
 
 class _HasPartitions(Protocol):
@@ -128,9 +142,68 @@ def by_topic(topics: Iterable[T], results: Iterable[A]) -> list[tuple[T, list[A]
     return [(topic, [next(remaining) for _ in topic.partitions]) for topic in topics]
 
 
+def with_results(call: Call[Any], refuse: Refusal[R], results: Iterable[Any]) -> R:
+    """Returns the response that `refuse` makes, with these results of partitions instead of errors."""
+    response: Any = refuse.echoed(call)
+    for topic, partitions in by_topic(response.topics, results):
+        topic.partitions = partitions
+    return response  # type: ignore[no-any-return]
+
+
+async def find_offsets(
+    call: Call[Any],
+    partitions: Iterable[Located[I] | Rejected[I]],
+    query: Callable[[I], tuple[int, int]],
+    *,
+    isolation_level: int = 0,
+    timeout_ms: int = 0,
+) -> list[Offset]:
+    """Returns the offset of each partition by time; `query` returns the partition and the timestamp of an
+    item.
+    """
+
+    async def ordinary(items: list[Located[I]]) -> Sequence[Offset]:
+        queries = [(topic.topic_id, *query(item)) for topic, item in items]
+        request = pb.ListOffsetsRequest(
+            partitions=[
+                pb.ListOffsetsRequest.Partition(topic_id=topic_id, partition=index, timestamp=timestamp)
+                for topic_id, index, timestamp in queries
+            ],
+            isolation_level=isolation_level,
+        )
+        return (await list_offsets(call.gateway, request, call.deadline(timeout_ms))).partitions
+
+    async def internal_offset(topic_id: str, index: int, timestamp: int) -> Offset:
+        try:
+            found = await internal_topics.find_offset(call.gateway, topic_id, index, timestamp)
+        except KafkaError as error:
+            return Offset(error_code=wire(error.code))
+        return Offset(offset=found.offset, timestamp=found.timestamp)
+
+    async def internal(items: list[Located[I]]) -> Sequence[Offset]:
+        return await asyncio.gather(*(internal_offset(topic.topic_id, *query(item)) for topic, item in items))
+
+    return await each_partition(
+        partitions, ordinary, internal, lambda rejected: Offset(error_code=wire(rejected.error.code))
+    )
+
+
+def leadership(call: Call[Any], topic: Topic, index: int) -> dict[str, Any]:
+    """Returns the fields that describe one partition in Metadata and DescribeTopicPartitions."""
+    leader = call.view.leader(topic.topic_id, index)
+    return {
+        "partition_index": index,
+        "leader_id": leader,
+        "leader_epoch": call.view.epoch,
+        "replica_nodes": (leader,),
+        "isr_nodes": (leader,),
+    }
+
+
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = range(3, 10)
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(10, 13)
 _CONFIGS: Final = (_DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+"""Numbers of Kafka's `AclOperation`. A client is authorized for all of them, since there are no ACLs."""
 
 _NOT_REQUESTED: Final = -(1 << 31)
 
@@ -139,21 +212,11 @@ def _bits(*operations: int) -> int:
     return sum(1 << operation for operation in operations)
 
 
-_TOPIC: Final = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, *_CONFIGS)
-_GROUP: Final = _bits(_READ, _DELETE, _DESCRIBE, *_CONFIGS)
-_CLUSTER: Final = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _IDEMPOTENT_WRITE, *_CONFIGS)
+ON_TOPIC: Final = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, *_CONFIGS)
+ON_GROUP: Final = _bits(_READ, _DELETE, _DESCRIBE, *_CONFIGS)
+ON_CLUSTER: Final = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _IDEMPOTENT_WRITE, *_CONFIGS)
 
 
-def topic_operations(*, requested: bool) -> int:
-    """Returns the operations on a topic; Kafka's "not requested" value unless `requested`."""
-    return _TOPIC if requested else _NOT_REQUESTED
-
-
-def group_operations(*, requested: bool) -> int:
-    """Returns the operations on a group; Kafka's "not requested" value unless `requested`."""
-    return _GROUP if requested else _NOT_REQUESTED
-
-
-def cluster_operations(*, requested: bool) -> int:
-    """Returns the operations on the cluster; Kafka's "not requested" value unless `requested`."""
-    return _CLUSTER if requested else _NOT_REQUESTED
+def authorized_operations(operations: int, *, requested: bool) -> int:
+    """Returns the operations as bits; Kafka's "not requested" value unless `requested`."""
+    return operations if requested else _NOT_REQUESTED

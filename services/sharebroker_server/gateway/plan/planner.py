@@ -22,8 +22,7 @@ from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.clients.coordinators import Backoff
-from sharebroker_server.gateway.clients.leaders import error_of
+from sharebroker_server.gateway.clients import Backoff, error_of
 from sharebroker_server.gateway.config import (
     MAX_PLAN_RANGES,
     MAX_PLAN_RECORDS,
@@ -58,7 +57,7 @@ from sharebroker_server.gateway.plan.pieces import (
     with_staged,
     within,
 )
-from sharebroker_server.gateway.plan.sessions import session_key, stage, staged
+from sharebroker_server.gateway.plan.sessions import open_session, session_key, stage, staged
 from sharebroker_server.leader_calls.messages import partition_messages
 from sharebroker_server.leader_calls.values import (
     AckPart,
@@ -75,6 +74,15 @@ class Planner:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._acquire = TopicAcquire(gateway)
+
+    async def open_session(
+        self, request: pb.OpenSessionRequest, deadline: Deadline
+    ) -> pb.OpenSessionResponse:
+        """Opens a session, which fences an older one of the same name. Raises KafkaError."""
+        key = SessionKey(request.group_id, request.session_id)
+        epoch = await open_session(self._gateway, key, deadline)
+        lock_duration_ms = self._gateway.lock_timeout_ms(request.group_id)
+        return pb.OpenSessionResponse(epoch=epoch, lock_duration_ms=lock_duration_ms)
 
     async def plan(self, request: pb.PlanRequest, deadline: Deadline) -> pb.PlanResponse:
         """Commits, then returns the open batch or plans a new one. Raises KafkaError."""
@@ -100,11 +108,12 @@ class Planner:
         left, _, repeated = await self._commit(request, key, [], verdicts, deadline)
         return pb.CommitResponse(left=left, repeated=repeated)
 
-    async def stage(self, request: pb.StageRequest, deadline: Deadline) -> None:
+    async def stage(self, request: pb.StageRequest, deadline: Deadline) -> pb.StageResponse:
         """Stages verdicts until the batch is committed. Raises KafkaError."""
         verdicts = by_partition(verdict_pieces(request.verdicts, "verdicts"), "verdicts", MAX_STAGED_RANGES)
         pieces = [piece for of_partition in verdicts.values() for piece in of_partition]
         await stage(self._gateway, request.session, request.batch, pieces, deadline)
+        return pb.StageResponse()
 
     async def renew(self, request: pb.RenewRequest, deadline: Deadline) -> pb.RenewResponse:
         """Renews the held locks, and acquires lost ones again. Raises KafkaError."""
@@ -117,7 +126,7 @@ class Planner:
         deadline_at = min((run.deadline for runs in held.values() for run in runs), default=0.0)
         return pb.RenewResponse(left=left, lock_deadline_ms=round(deadline_at * 1000))
 
-    async def release(self, request: pb.ReleaseRequest, deadline: Deadline) -> None:
+    async def release(self, request: pb.ReleaseRequest, deadline: Deadline) -> pb.ReleaseResponse:
         """Releases all held records. Raises KafkaError."""
         topics = self._topics([(name, ()) for name in request.topics])
         key = await session_key(self._gateway, request.session, deadline)
@@ -135,6 +144,7 @@ class Planner:
                 for peer, parts in peers
             )
         )
+        return pb.ReleaseResponse()
 
     def _topics(self, filters: Sequence[tuple[str, Sequence[int]]]) -> TopicFilter:
         names = [name for name, _ in filters]

@@ -6,8 +6,9 @@ epoch for a transactional id that contains its name. See services/decisions/0039
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
@@ -57,18 +58,13 @@ async def open_session(gateway: Gateway, key: SessionKey, deadline: Deadline) ->
 
 async def session_key(gateway: Gateway, session: pb.PlanSession, deadline: Deadline) -> SessionKey:
     """The member id of a session. Raises FENCED_MEMBER_EPOCH for an older epoch; UNKNOWN_MEMBER_ID."""
-    key = SessionKey(session.group_id, session.session_id)
-    _check(key)
+    key = _key(session)
     request = transactions.AddPartitionsToTxnRequest(
-        transactional_id=_transactional_id(key),
-        producer_id=session.epoch >> _EPOCH_BITS,
-        producer_epoch=session.epoch & _EPOCH_MASK,
+        **_producer(session),
         verify_only=True,
     )
-    try:
+    with _session_errors(key):
         await add_partitions_to_txn(gateway, request, deadline)
-    except KafkaError as error:
-        raise _session_error(error, key) from error
     return key
 
 
@@ -76,13 +72,10 @@ async def stage(
     gateway: Gateway, session: pb.PlanSession, batch: str, pieces: Sequence[Piece], deadline: Deadline
 ) -> None:
     """Stages verdicts until their batch is committed. Raises KafkaError."""
-    key = SessionKey(session.group_id, session.session_id)
-    _check(key)
+    key = _key(session)
     check_bounds("batch", len(batch), 1, _BATCH_LENGTH)
     request = transactions.StageVerdictsRequest(
-        transactional_id=_transactional_id(key),
-        producer_id=session.epoch >> _EPOCH_BITS,
-        producer_epoch=session.epoch & _EPOCH_MASK,
+        **_producer(session),
         batch=batch,
         verdicts=(
             transactions.StagedVerdict(
@@ -95,10 +88,8 @@ async def stage(
             for piece in pieces
         ),
     )
-    try:
+    with _session_errors(key):
         await stage_verdicts(gateway, request, deadline)
-    except KafkaError as error:
-        raise _session_error(error, key) from error
 
 
 async def staged(
@@ -111,18 +102,14 @@ async def staged(
     if not batch:
         return StagedBatch()
     check_bounds("batch", len(batch), 1, _BATCH_LENGTH)
-    key = SessionKey(session.group_id, session.session_id)
+    key = _key(session)
     request = transactions.ReadStagedVerdictsRequest(
-        transactional_id=_transactional_id(key),
-        producer_id=session.epoch >> _EPOCH_BITS,
-        producer_epoch=session.epoch & _EPOCH_MASK,
+        **_producer(session),
         batch=batch,
         settle=mark_applied,
     )
-    try:
+    with _session_errors(key):
         found = await read_staged_verdicts(gateway, request, deadline)
-    except KafkaError as error:
-        raise _session_error(error, key) from error
     pieces = [
         Piece(verdict.topic, verdict.partition, verdict.first_offset, verdict.last_offset, verdict.type)
         for verdict in found.verdicts
@@ -130,22 +117,42 @@ async def staged(
     return StagedBatch(pieces, found.settled)
 
 
-def _session_error(error: KafkaError, key: SessionKey) -> KafkaError:
-    if error.code is ErrorCode.PRODUCER_FENCED:
-        return KafkaError(
-            ErrorCode.FENCED_MEMBER_EPOCH, f"Session '{key.member_id}' was taken over by a newer driver."
-        )
-    if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-        return KafkaError(
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Session '{key.member_id}' was never opened with this epoch, or has expired: open it.",
-        )
-    return error
+@contextmanager
+def _session_errors(key: SessionKey) -> Iterator[None]:
+    """Replaces the errors of a fenced or unknown producer by those of its session."""
+    try:
+        yield
+    except KafkaError as error:
+        if error.code is ErrorCode.PRODUCER_FENCED:
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH, f"Session '{key.member_id}' was taken over by a newer driver."
+            ) from error
+        if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Session '{key.member_id}' was never opened with this epoch, or has expired: open it.",
+            ) from error
+        raise
 
 
 def _check(key: SessionKey) -> None:
     check_group_id(key.group_id)
     check_member_id(key.member_id, "session_id")
+
+
+def _key(session: pb.PlanSession) -> SessionKey:
+    key = SessionKey(session.group_id, session.session_id)
+    _check(key)
+    return key
+
+
+def _producer(session: pb.PlanSession) -> dict[str, Any]:
+    """Returns the fields of the producer whose epoch fences the session."""
+    return {
+        "transactional_id": _transactional_id(SessionKey(session.group_id, session.session_id)),
+        "producer_id": session.epoch >> _EPOCH_BITS,
+        "producer_epoch": session.epoch & _EPOCH_MASK,
+    }
 
 
 def _transactional_id(key: SessionKey) -> str:

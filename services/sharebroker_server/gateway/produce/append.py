@@ -16,7 +16,7 @@ from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.config import IN_FLIGHT_BYTES, REQUEST_TIMEOUT, UNSENT_MESSAGES
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.send_queue import SendQueue
+from sharebroker_server.gateway.response_queue import ResponseQueue
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.rpc.errors import refusal, wire
 
@@ -111,7 +111,7 @@ class _ProduceStream:
     """
 
     def __init__(self, gateway: Gateway) -> None:
-        self.queue: SendQueue[pb.ProduceStreamResponse] = SendQueue(UNSENT_MESSAGES)
+        self.queue: ResponseQueue[pb.ProduceStreamResponse] = ResponseQueue(UNSENT_MESSAGES)
         self._gateway = gateway
         self._tasks = Tasks(self.queue.fail)
         self._last: dict[tuple[str, int], asyncio.Event] = {}

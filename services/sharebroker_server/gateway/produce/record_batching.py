@@ -168,6 +168,6 @@ def publish_traces(topic: str) -> PublishTraces | None:
     """The traces of one Publish; None if this process does not trace."""
     if tracing.on is None:
         return None
-    from sharebroker_protocol.tracing.tracer import RecordTraces
+    from sharebroker_protocol.tracing.tracer import RecordTraces  # imports OpenTelemetry
 
     return PublishTraces(topic, RecordTraces(tracing.on))

@@ -12,15 +12,12 @@ from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.clients.coordinators import raise_moved, retry_until_found
+from sharebroker_server.gateway.clients import raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.routing.router import TRANSACTIONS
 from sharebroker_server.rpc.errors import refusal
 
 if TYPE_CHECKING:
-    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-        SharePartitionLeaderServiceAsyncStub as LeaderStub,
-    )
     from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
         TransactionCoordinatorServiceAsyncStub as Stub,
     )
@@ -135,11 +132,10 @@ async def list_transactions(
 
 async def describe_producers(
     gateway: Gateway, partitions: Iterable[TopicPartition], deadline: Deadline
-) -> list[Producers]:
+) -> Sequence[Producers]:
     """Returns the active producers of each partition, in order (Kafka: DescribeProducers)."""
-
-    async def send(stub: LeaderStub, parts: list[TopicPartition], seconds: float) -> Sequence[Producers]:
-        request = leader.DescribeProducersRequest(partitions=parts)
-        return (await stub.DescribeProducers(request, timeout=seconds)).partitions
-
-    return await gateway.leaders.each(list(partitions), send, Producers, deadline)
+    request = leader.DescribeProducersRequest(partitions=partitions)
+    response = await gateway.leaders.forward(
+        lambda stub: stub.DescribeProducers, request, leader.DescribeProducersResponse, deadline
+    )
+    return response.partitions

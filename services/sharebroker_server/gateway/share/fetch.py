@@ -13,23 +13,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline, monotonic, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange, AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.names import check_group_id
-from sharebroker_server.gateway.clients.leaders import Leaders, Routes, failed, moved, unbind
+from sharebroker_server.gateway.clients import Leaders, Routes, failed, moved, unbind
 from sharebroker_server.gateway.config import MAX_WAIT, MOVED_WAIT, POLL_INTERVAL
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import (
-    FetchContext,
-    FetchIntent,
-    PartitionOutcome,
-    SessionKey,
-    begin_fetch,
-    shown_error,
-)
+from sharebroker_server.gateway.core.share_sessions import FetchContext, SessionKey, begin_fetch, shown_error
 from sharebroker_server.gateway.core.validation import check_bounds, check_member_id, check_renewing_fetch
 from sharebroker_server.gateway.share.acknowledge import (
     AckResults,
@@ -40,6 +33,8 @@ from sharebroker_server.gateway.share.acknowledge import (
     close_session,
 )
 from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
+
+_NO_RESULT: Final = AcquireResult("", 0)
 
 
 class ShareFetch(NamedTuple):
@@ -139,16 +134,11 @@ def _check(request: ShareFetch) -> None:
 
 
 async def _begin(gateway: Gateway, request: ShareFetch) -> FetchContext:
-    intent = FetchIntent(
-        request.key,
-        request.epoch,
-        request.caller.connection,
-        added=tuple(request.acks),
-        forgotten=request.forgotten,
-        acknowledges=any(request.acks.values()),
-    )
+    connection = request.caller.connection
     try:
-        return begin_fetch(gateway.sessions, intent, now())
+        return begin_fetch(
+            gateway.sessions, request.key, request.epoch, connection, request.acks, request.forgotten, now()
+        )
     except KafkaError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             await asyncio.sleep(request.wait)  # the client would retry at once
@@ -158,7 +148,7 @@ async def _begin(gateway: Gateway, request: ShareFetch) -> FetchContext:
 async def _stays_quiet(context: FetchContext, request: ShareFetch) -> bool:
     """Whether the watch of the session's partitions reports no records until the request's time ends.
 
-    Raises KafkaError as `FetchContext.reported`.
+    Raises KafkaError as `FetchContext.check_turn`.
     """
     session = context.session
     same = not request.acks and not request.forgotten and session.watch_caller == request.caller
@@ -166,7 +156,7 @@ async def _stays_quiet(context: FetchContext, request: ShareFetch) -> bool:
         return False
     if await session.watch.changes(request.wait):
         return False
-    context.reported(())
+    context.check_turn()
     return True
 
 
@@ -230,8 +220,8 @@ def _wait(wait: float, errors: Iterable[AcquireResult]) -> float:
 def _reported(
     context: FetchContext, results: Mapping[TopicIdPartition, AcquireResult], acknowledged: AckResults
 ) -> list[Fetched]:
-    reported = context.reported(_outcome(part, results.get(part)) for part in context.partitions)
-    fetched = [_fetched(part, results.get(part), acknowledged.get(part)) for part in reported]
+    reported = context.reported(results)
+    fetched = [_fetched(part, results.get(part, _NO_RESULT), acknowledged.get(part)) for part in reported]
     if acknowledged:
         listed = set(reported)
         for part, error in acknowledged.items():
@@ -240,17 +230,7 @@ def _reported(
     return fetched
 
 
-def _outcome(part: TopicIdPartition, result: AcquireResult | None) -> PartitionOutcome:
-    if result is None:
-        return PartitionOutcome(part, False)
-    return PartitionOutcome(part, bool(result.acquired), result.error_code)
-
-
-def _fetched(
-    part: TopicIdPartition, result: AcquireResult | None, acknowledge_error: KafkaError | None
-) -> Fetched:
-    if result is None:
-        return Fetched(part, acknowledge_error=acknowledge_error)
+def _fetched(part: TopicIdPartition, result: AcquireResult, acknowledge_error: KafkaError | None) -> Fetched:
     return Fetched(
         part,
         shown_error(result.error_code),

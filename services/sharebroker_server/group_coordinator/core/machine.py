@@ -6,58 +6,66 @@ at most one of the two kinds.
 
 Every record replaces the record before it with the same key, so the log can be trimmed up to the oldest
 record that is the latest of its key. `LiveKeys` tracks these positions; each decision with records also
-rewrites a few of the oldest ones, which keeps the log short without a timer. The rewritten records precede
-the records of the decision, because they state what was true before it.
+rewrites a few of the oldest ones, which keeps the log short without a timer. The rewritten records, taken
+from `_latest`, precede the records of the decision, because they state what was true before it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import get_args
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
-from sharebroker_server.group_coordinator.core.commands import (
-    AlterOffsets,
-    Command,
-    DeleteGroup,
-    DeletePlan,
-    Heartbeat,
-    Reply,
-)
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
     CommitOffsets,
     ConsumerCommand,
+    ConsumerReply,
     DescribeConsumers,
     Join,
 )
-from sharebroker_server.group_coordinator.core.consumer_groups.effects import GroupReplaced
-from sharebroker_server.group_coordinator.core.consumer_groups.machine import ConsumerGroups
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OFFSET, OffsetRecord
-from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
-    PENDING,
+from sharebroker_server.group_coordinator.core.consumer_groups.group import GroupReplaced
+from sharebroker_server.group_coordinator.core.consumer_groups.machine import ConsumerGroups, ConsumerRecord
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
+    OffsetRecord,
     PendingRecord,
     TransactionEndRecord,
+    value_of,
 )
-from sharebroker_server.group_coordinator.core.records import (
+from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
+    AlterOffsets,
+    DeleteGroup,
+    DeletePlan,
+    Heartbeat,
+    ShareGroupCommand,
+    ShareGroupReply,
+)
+from sharebroker_server.group_coordinator.core.share_groups.group import (
     CurrentRecord,
     FloorRecord,
     GroupRecord,
     Key,
     MemberRecord,
-    Record,
     ShareGroupRecord,
     StateRecord,
     TargetEpochRecord,
     TargetRecord,
 )
-from sharebroker_server.group_coordinator.core.session_clocks import DeadlineSet
 from sharebroker_server.group_coordinator.core.share_groups.machine import ShareGroups
 from sharebroker_server.group_coordinator.core.validation import check_group_id, group_not_found
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
+Command = ShareGroupCommand | ConsumerCommand
+Reply = ShareGroupReply | ConsumerReply
+Record = ShareGroupRecord | FloorRecord | ConsumerRecord
+
 _CONSUMER_COMMANDS = frozenset(get_args(ConsumerCommand))
+_Keyed = ShareGroupRecord | FloorRecord | OffsetRecord | PendingRecord
+_OF_GROUP = (GroupRecord.kind, StateRecord.kind, TargetEpochRecord.kind)
+_OF_MEMBER = (MemberRecord.kind, TargetRecord.kind, CurrentRecord.kind)
 _CREATES_SHARE_GROUP = (Heartbeat, AlterOffsets)
 
 
@@ -68,25 +76,32 @@ class GroupMachine:
         self.shares = ShareGroups(view)
         self.consumers = ConsumerGroups(view)
         self._live: LiveKeys[Key] = LiveKeys()
+        self._latest: dict[Key, _Keyed] = {}
 
     def decide(self, command: Command, now: float) -> Decision[Record, Reply]:
         """Returns the decision about a command. Raises the errors that the commands name."""
         decision = self._decide(command, now)
-        renewed = [self._record(*key) for key in self._live.stale(len(decision.records))]
+        renewed = [self._latest[key] for key in self._live.stale(len(decision.records))]
         return decision._replace(records=(*renewed, *decision.records)) if renewed else decision
 
     def apply(self, record: Record, position: int) -> None:
         """Applies the record at `position`."""
-        if isinstance(record, FloorRecord):
-            self.shares.floor = record.epoch
-            self._live.put(record.key, position)
-        elif isinstance(record, OffsetRecord | PendingRecord | TransactionEndRecord):
+        if isinstance(record, OffsetRecord | PendingRecord | TransactionEndRecord):
             self._live.skip(position)
-            for key, counts in self.consumers.apply(record):
-                (self._live.put if counts else self._live.drop)(key, position)
-        else:
+            for fact in self.consumers.apply(record):
+                self._track(fact, position, deleted=(fact.key,) if value_of(fact) is None else ())
+            return
+        deleted: tuple[Key, ...] = ()
+        match record:
+            case FloorRecord(epoch):
+                self.shares.floor = epoch
+            case GroupRecord(group_id, None):
+                deleted = tuple((kind, group_id, "") for kind in _OF_GROUP)
+            case MemberRecord(group_id, member_id, None):
+                deleted = tuple((kind, group_id, member_id) for kind in _OF_MEMBER)
+        if not isinstance(record, FloorRecord):
             self.shares.apply(record)
-            self._track(record, position)
+        self._track(record, position, deleted)
 
     def apply_soft(self, change: SoftChange) -> None:
         """Applies a soft change of an accepted decision."""
@@ -146,42 +161,10 @@ class GroupMachine:
                 metadata={"group_id": group_id},
             )
 
-    def _track(self, record: ShareGroupRecord, position: int) -> None:
+    def _track(self, record: _Keyed, position: int, deleted: Iterable[Key]) -> None:
         """Tracks the latest record of each key; the deletion of a group or member deletes all its keys."""
-        group_id = record.group_id
-        deleted: tuple[ShareGroupRecord, ...] = ()
-        if isinstance(record, GroupRecord) and record.epoch is None:
-            deleted = (record, StateRecord(group_id, {}), TargetEpochRecord(group_id, 0))
-        elif isinstance(record, MemberRecord) and record.profile is None:
-            member_id = record.member_id
-            deleted = (
-                record,
-                TargetRecord(group_id, member_id, {}),
-                CurrentRecord(group_id, member_id, 0, 0, {}),
-            )
-        for tombstone in deleted:
-            self._live.drop(tombstone.key, position)
-        if not deleted:
-            self._live.put(record.key, position)
-
-    def _record(self, kind: str, group_id: str, member_id: str) -> Record:
-        """Returns the record of a live key, with the current value."""
-        if kind == "floor":
-            return FloorRecord(self.shares.floor)
-        if kind == OFFSET:
-            return self.consumers.offsets.record(group_id, member_id)
-        if kind == PENDING:
-            return self.consumers.pending.record(group_id, member_id)
-        group = self.shares.groups[group_id]
-        if kind == "group":
-            return GroupRecord(group_id, group.epoch, group.metadata_hash, group.since_epoch)
-        if kind == "target epoch":
-            return TargetEpochRecord(group_id, group.assignment_epoch)
-        if kind == "state":
-            return StateRecord(group_id, group.topics)
-        member = group.members[member_id]
-        if kind == "member":
-            return MemberRecord(group_id, member_id, member.profile)
-        if kind == "target":
-            return TargetRecord(group_id, member_id, member.target)
-        return CurrentRecord(group_id, member_id, member.epoch, member.previous_epoch, member.assigned)
+        self._live.put(record.key, position)
+        self._latest[record.key] = record
+        for key in deleted:
+            self._live.drop(key, position)
+            self._latest.pop(key, None)

@@ -8,8 +8,8 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_server.catalog import names
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.group_coordinator.core.commands import LEAVE, Heartbeat
-from sharebroker_server.group_coordinator.core.share_groups.model import Member, ShareGroup
+from sharebroker_server.group_coordinator.core.share_groups.commands import LEAVE, Heartbeat
+from sharebroker_server.group_coordinator.core.share_groups.group import Member, ShareGroup
 
 MEMBER_ID_LENGTH: Final = 36
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.storage.v1 import transaction_pb2 as pb
 from sharebroker_server.group_coordinator.core.transactions.model import (
+    ProducerIdsRecord,
+    Record,
     Staged,
     Transaction,
+    TransactionRecord,
     TransactionState,
     Verdict,
 )
-from sharebroker_server.group_coordinator.core.transactions.records import (
-    ProducerIdsRecord,
-    Record,
-    TransactionRecord,
-)
+from sharebroker_server.proto_values import Conversion, Mapped
 
 _Status = pb.TransactionMetadata.Status
 
@@ -32,13 +31,11 @@ class TransactionCodec:
 
     def encode(self, record: Record) -> bytes:
         """Returns the payload of a record."""
-        message = pb.TransactionRecord()
         if isinstance(record, ProducerIdsRecord):
-            message.producer_ids.end = record.end
+            message = pb.TransactionRecord(producer_ids=pb.ProducerIds(end=record.end))
         else:
-            message.transactional_id = record.transactional_id
-            if record.transaction is not None:
-                message.metadata.CopyFrom(_metadata(record.transaction))
+            metadata = None if record.transaction is None else _METADATA.message(record.transaction)
+            message = pb.TransactionRecord(transactional_id=record.transactional_id, metadata=metadata)
         return message.SerializeToString()
 
     def decode(self, payload: bytes) -> Record:
@@ -50,58 +47,28 @@ class TransactionCodec:
         if message.HasField("producer_ids"):
             return ProducerIdsRecord(message.producer_ids.end)
         if message.HasField("metadata"):
-            return TransactionRecord(message.transactional_id, _transaction(message.metadata))
+            return TransactionRecord(message.transactional_id, _METADATA.value(message.metadata))
         if not message.transactional_id:
             raise ValueError("a transaction record of unknown kind")
         return TransactionRecord(message.transactional_id, None)
 
 
-def _metadata(transaction: Transaction) -> pb.TransactionMetadata:
-    return pb.TransactionMetadata(
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        timeout_ms=transaction.timeout_ms,
-        status=_STATUS[transaction.state],
-        partitions=_partitions(transaction.partitions),
-        last_producer_epoch=transaction.last_producer_epoch,
-        previous_producer_id=transaction.previous_producer_id,
-        next_producer_id=transaction.next_producer_id,
-        start_timestamp_ms=transaction.start_ms,
-        last_update_timestamp_ms=transaction.updated_ms,
-        client_transaction_version=transaction.version,
-        staged=_staged(transaction.staged) if transaction.staged is not None else None,
-    )
-
-
-def _partitions(partitions: frozenset[TopicIdPartition]) -> Iterator[pb.TransactionPartitions]:
+def _partitions(partitions: frozenset[TopicIdPartition]) -> list[dict[str, Any]]:
     topics: dict[str, list[int]] = {}
     for topic_id, partition in sorted(partitions):
         topics.setdefault(topic_id, []).append(partition)
-    for topic_id, numbers in topics.items():
-        yield pb.TransactionPartitions(topic_id=topic_id, partitions=numbers)
+    return [{"topic_id": topic_id, "partitions": numbers} for topic_id, numbers in topics.items()]
 
 
-def _transaction(metadata: pb.TransactionMetadata) -> Transaction:
-    state = _STATE.get(metadata.status)
-    if state is None:
-        raise ValueError(f"a transaction in unknown state {metadata.status}")
-    return Transaction(
-        metadata.producer_id,
-        metadata.producer_epoch,
-        metadata.timeout_ms,
-        state,
-        frozenset(
-            TopicIdPartition(topic.topic_id, partition)
-            for topic in metadata.partitions
-            for partition in topic.partitions
-        ),
-        metadata.last_producer_epoch,
-        metadata.previous_producer_id,
-        metadata.next_producer_id,
-        metadata.start_timestamp_ms,
-        metadata.last_update_timestamp_ms,
-        metadata.client_transaction_version,
-        _staged_batch(metadata.staged) if metadata.HasField("staged") else None,
+def _decode_state(status: _Status.ValueType) -> TransactionState:
+    if status not in _STATE:
+        raise ValueError(f"a transaction in unknown state {status}")
+    return _STATE[status]
+
+
+def _decode_partitions(topics: Iterable[pb.TransactionPartitions]) -> frozenset[TopicIdPartition]:
+    return frozenset(
+        TopicIdPartition(topic.topic_id, partition) for topic in topics for partition in topic.partitions
     )
 
 
@@ -127,3 +94,17 @@ def _staged_batch(message: pb.StagedBatch) -> Staged:
         for first, last, kind in zip(part.first_offsets, part.last_offsets, part.types, strict=True)
     )
     return Staged(message.batch, message.producer_epoch, verdicts, message.settled)
+
+
+_METADATA: Final = Conversion(
+    Transaction,
+    pb.TransactionMetadata,
+    {
+        "state": Mapped("status", encode=_STATUS.__getitem__, decode=_decode_state),
+        "partitions": Mapped(encode=_partitions, decode=_decode_partitions),
+        "start_ms": "start_timestamp_ms",
+        "updated_ms": "last_update_timestamp_ms",
+        "version": "client_transaction_version",
+        "staged": Mapped(encode=_staged, decode=_staged_batch),
+    },
+)

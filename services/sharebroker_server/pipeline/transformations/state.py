@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from sharebroker_server.pipeline import state_replay
 from sharebroker_server.pipeline.core.sql import lookup
-from sharebroker_server.pipeline.settings import DEFAULT_LIMIT, Settings
+from sharebroker_server.pipeline.project import DEFAULT_LIMIT, Settings
 
 spark: Any = SparkSession.active()
 settings = Settings.of(spark)

@@ -1,13 +1,168 @@
-"""The state of one share-partition in the coordinator's memory."""
+"""The state of a share-partition: the durable records, how they combine, and the state in memory (seed 004).
+
+Times are milliseconds since the Unix epoch; 0 in records written before their kind had a time.
+
+State batches combine into disjoint, ascending runs of maximal length (Kafka: PersisterStateBatchCombiner).
+Where batches overlap, the higher delivery count wins, and with equal counts the higher state. The newer batch
+does not win because it is newer. The value of an offset is therefore a maximum, and the order in which
+batches arrive has no effect.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
-from sharebroker_server.share_coordinator.core.combine import combine_into
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta
+
+
+class ShareCheckpoint(NamedTuple):
+    """The complete state; the two times differ in a cold checkpoint."""
+
+    key: SharePartitionKey
+    checkpoint_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    create_timestamp_ms: int
+    write_timestamp_ms: int
+    state_batches: tuple[StateBatch, ...]
+
+
+class ShareDelta(NamedTuple):
+    """A change to the checkpoint of the same epoch.
+
+    `delta_index` is part of the key. A leader epoch or start offset of -1 means unchanged. The delivery
+    complete count always replaces the previous one.
+    """
+
+    key: SharePartitionKey
+    delta_index: int
+    checkpoint_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    state_batches: tuple[StateBatch, ...]
+    write_timestamp_ms: int = 0
+
+
+class CheckpointTombstone(NamedTuple):
+    """The share-partition is being deleted; its deltas no longer count, and their tombstones follow."""
+
+    key: SharePartitionKey
+    write_timestamp_ms: int = 0
+
+
+class DeltaTombstone(NamedTuple):
+    """Deletes the delta of this key and index."""
+
+    key: SharePartitionKey
+    delta_index: int
+    write_timestamp_ms: int = 0
+
+
+ShareRecord = ShareCheckpoint | ShareDelta | CheckpointTombstone | DeltaTombstone
+
+
+def combine(runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
+    """Returns the runs of `runs` and `added` together, without offsets below `start_offset`.
+
+    `added` may be unordered and may overlap. A start offset of -1 keeps all offsets. Takes O((n + m) log m)
+    steps for n runs and m added batches.
+    """
+    combined = list(runs)
+    combine_into(combined, added, start_offset)
+    return combined
+
+
+def combine_into(runs: list[StateBatch], added: Sequence[StateBatch], start_offset: int) -> None:
+    """Combines `added` into `runs` in place; the cost depends on the runs that `added` touches."""
+    for batch in added if len(added) < 2 else _disjoint(added):
+        _insert(runs, batch)
+    drop_below(runs, start_offset)
+
+
+def drop_below(runs: list[StateBatch], start_offset: int) -> None:
+    """Removes the offsets below `start_offset`, and shortens the run that contains it."""
+    below = count_below(runs, start_offset)
+    if below:
+        del runs[:below]
+    if runs and runs[0][0] < start_offset:
+        runs[0] = StateBatch(start_offset, *runs[0][1:])
+
+
+def count_below(runs: Sequence[StateBatch], start_offset: int) -> int:
+    """Returns how many of the first runs lie entirely below `start_offset`."""
+    index = bisect_left(runs, (start_offset,))
+    return index - 1 if index and runs[index - 1][1] >= start_offset else index
+
+
+def _disjoint(batches: Sequence[StateBatch]) -> Sequence[StateBatch]:
+    """Returns the batches as ascending disjoint ones.
+
+    Divides and merges, so that adversarial overlaps do not cost quadratic time.
+    """
+    if all(lower[1] < upper[0] for lower, upper in pairwise(batches)):
+        return batches
+    middle = len(batches) // 2
+    runs: list[StateBatch] = []
+    for half in (batches[:middle], batches[middle:]):
+        for batch in _disjoint(half):
+            _insert(runs, batch)
+    return runs
+
+
+def _insert(runs: list[StateBatch], batch: StateBatch) -> None:
+    """Merges one batch into the runs that it overlaps or touches."""
+    if not runs or runs[-1][1] + 1 < batch[0]:
+        runs.append(batch)
+        return
+    first, last = batch[0], batch[1]
+    low = bisect_left(runs, (first,))
+    if low and runs[low - 1][1] + 1 >= first:
+        low -= 1
+    high = bisect_left(runs, (last + 2,), low)
+    runs[low:high] = _merge(runs[low:high], batch)
+
+
+def _merge(window: list[StateBatch], batch: StateBatch) -> list[StateBatch]:
+    """Returns the runs of a window after a merge: before the batch, in gaps, where they overlap, and after
+    it.
+    """
+    first, last, state, count = batch
+    merged: list[StateBatch] = []
+    position = first
+    for run in window:
+        run_first, run_last, run_state, run_count = run
+        if run_first < first:
+            _append(merged, run_first, min(run_last, first - 1), run_state, run_count)
+        if position < run_first:
+            _append(merged, position, min(last, run_first - 1), state, count)
+        low, high = max(run_first, first), min(run_last, last)
+        if low <= high:
+            wins = (count, state) > (run_count, run_state)
+            _append(merged, low, high, state if wins else run_state, count if wins else run_count)
+        if run_last > last:
+            _append(merged, max(run_first, last + 1), run_last, run_state, run_count)
+        position = max(position, run_last + 1)
+    if position <= last:
+        _append(merged, position, last, state, count)
+    return merged
+
+
+def _append(merged: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
+    """Appends a range, or extends the previous one if it is adjacent and has the same state and count."""
+    if merged:
+        before = merged[-1]
+        if before[1] + 1 == first and before[2] == state and before[3] == count:
+            merged[-1] = StateBatch(before[0], last, state, count)
+            return
+    merged.append(StateBatch(first, last, state, count))
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.share_coordinator.core.commands import Command, DeleteTopic, ListTopics, Reply
-from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareRecord
 
 _log = structlog.get_logger()
 
@@ -21,13 +21,10 @@ Host = ShardHost[Command, ShareRecord, Reply]
 class DeletedTopicCleanup:
     """Checks every `interval` seconds; `is_deleted` looks a topic id up in the metadata cache."""
 
-    def __init__(
-        self, host: Host, is_deleted: Callable[[str], bool], interval: float, write_timeout: float
-    ) -> None:
+    def __init__(self, host: Host, is_deleted: Callable[[str], bool], interval: float) -> None:
         self._host = host
         self._is_deleted = is_deleted
         self._interval = interval
-        self._timeout = write_timeout
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -57,7 +54,7 @@ class DeletedTopicCleanup:
 
     async def _remove(self, index: int) -> None:
         shard = self._host.shard(index)
-        topics = await shard.write(ListTopics(), timeout=self._timeout)
+        topics = await shard.submit(ListTopics())
         for topic_id in topics if isinstance(topics, frozenset) else ():
             if self._is_deleted(topic_id):
-                await shard.write(DeleteTopic(topic_id), timeout=self._timeout)
+                await shard.submit(DeleteTopic(topic_id))

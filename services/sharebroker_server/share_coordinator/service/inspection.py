@@ -7,17 +7,17 @@ from typing import Final, cast
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.coordinator_runtime.load_failures import REPAIR
+from sharebroker_server.coordinator_runtime.lifecycle import REPAIR
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.recording import CheckpointRules
-from sharebroker_server.share_coordinator.core.records import (
+from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     ShareCheckpoint,
     ShareRecord,
+    ShareState,
 )
-from sharebroker_server.share_coordinator.core.state import ShareState
 from sharebroker_server.share_coordinator.service.messages import log_record, state_record
 from sharebroker_server.stream_log.port import LogUnavailable
 
@@ -28,14 +28,14 @@ _ATTEMPTS: Final = 3
 """Attempts: a checkpoint may be written, and the previous one trimmed, between reading memory and log."""
 
 
-async def inspect(shard: Shard, key: SharePartitionKey, timeout: float) -> pb.InspectShareGroupStateResponse:
+async def inspect(shard: Shard, key: SharePartitionKey) -> pb.InspectShareGroupStateResponse:
     """Returns the records, the replayed state and the state in memory.
 
     Raises:
         KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, CORRUPT_MESSAGE.
     """
     for _ in range(_ATTEMPTS):
-        live = cast("Inspection", await shard.write(Inspect(key), timeout=timeout))
+        live = cast("Inspection", await shard.submit(Inspect(key)))
         entries = await _entries(shard, key, live)
         replayed = _replay(key, entries)
         if replayed == live.state:

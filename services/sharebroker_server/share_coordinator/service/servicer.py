@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -14,8 +14,8 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as p
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
     ShareCoordinatorServiceServicer,
 )
-from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.coordinator_runtime.host import ShardHost
+from sharebroker_protocol.tracing import names
+from sharebroker_server.coordinator_runtime.host import ShardHost, shard_of
 from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.shard_topic.reading import fetch, find_offset
@@ -24,24 +24,26 @@ from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
     DeleteTopic,
-    Initialize,
     Read,
     Reply,
     Summarize,
     Write,
+    make_key,
 )
-from sharebroker_server.share_coordinator.core.key import make_key
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.service.inspection import inspect
-from sharebroker_server.share_coordinator.service.messages import batches_in, read_fields, summary_fields
-from sharebroker_server.share_coordinator.service.tracing import trace_write
+from sharebroker_server.share_coordinator.service.messages import INITIALIZE, READ_REPLY, SUMMARY, WRITE
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
 from sharebroker_server.stream_log.port import StreamLog
 
+if TYPE_CHECKING:
+    from sharebroker_protocol.tracing.tracer import Tracer
+
 Host = ShardHost[Command, ShareRecord, Reply]
 Fields = Callable[[Any], dict[str, Any]]
+"""Returns the fields of a partition's result for the reply to its command."""
 
 _KEY_CACHE_SIZE = 65_536
 
@@ -58,6 +60,10 @@ def make_host(log: StreamLog, config: ShareCoordinatorConfig) -> Host:
     )
 
 
+def _no_fields(_: object) -> dict[str, Any]:
+    return {}
+
+
 class ShareCoordinator(ShareCoordinatorServiceServicer):
     """Kafka's share coordinator RPCs.
 
@@ -66,21 +72,16 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     """
 
     def __init__(
-        self,
-        host: Host,
-        config: ShareCoordinatorConfig,
-        partition_exists: Callable[[str, int], bool],
-        stream_of: Callable[[str], str],
+        self, host: Host, partition_exists: Callable[[str, int], bool], stream_of: Callable[[str], str]
     ) -> None:
         self._host = host
-        self._timeout = config.write_timeout
         self._partition_exists = partition_exists
         self._stream_of = stream_of
 
         @lru_cache(_KEY_CACHE_SIZE)
         def route(group_id: str, topic_id: str, partition: int) -> tuple[SharePartitionKey, int]:
             key = make_key(group_id, topic_id, partition)
-            return key, shard_of(str(key), config.shards)
+            return key, shard_of(str(key), host.shards or 1)
 
         self._route = route
 
@@ -91,20 +92,13 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     def write_all(self, shard: int, changes: Changes) -> Begun:
         """Starts state writes of leaders in this process to one shard; an invalid key rejects all."""
         commands = [Write(self._existing(*key)[0], *change) for key, change in changes]
-        return self._host.shard(shard).submit_all(commands, timeout=self._timeout)
+        return self._host.shard(shard).submit_all(commands)
 
     async def InitializeShareGroupState(
         self, request: pb.InitializeShareGroupStateRequest, _context: Any
     ) -> pb.InitializeShareGroupStateResponse:
         """Kafka: InitializeShareGroupState (83)."""
-        results = await self._each(
-            request,
-            lambda key, p: Initialize(
-                key, p.state_epoch, p.start_offset, p.keep_existing, p.start_has_epoch, p.since_epoch
-            ),
-            pb.TopicResult,
-            _nothing,
-        )
+        results = await self._each(request, lambda key, p: INITIALIZE.value(p, key=key), pb.TopicResult)
         return pb.InitializeShareGroupStateResponse(results=results)
 
     async def ReadShareGroupState(
@@ -112,14 +106,16 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     ) -> pb.ReadShareGroupStateResponse:
         """Kafka: ReadShareGroupState (84)."""
         shape = pb.ReadShareGroupStateResponse.TopicData
-        results = await self._each(request, lambda key, p: Read(key, p.leader_epoch), shape, read_fields)
+        results = await self._each(
+            request, lambda key, p: Read(key, p.leader_epoch), shape, READ_REPLY.fields
+        )
         return pb.ReadShareGroupStateResponse(results=results)
 
     async def WriteShareGroupState(
         self, request: pb.WriteShareGroupStateRequest, _context: Any
     ) -> pb.WriteShareGroupStateResponse:
         """Kafka: WriteShareGroupState (85)."""
-        results = await self._each(request, _write, pb.TopicResult, _nothing)
+        results = await self._each(request, lambda key, p: WRITE.value(p, key=key), pb.TopicResult)
         return pb.WriteShareGroupStateResponse(results=results)
 
     async def DeleteShareGroupState(
@@ -127,7 +123,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     ) -> pb.DeleteShareGroupStateResponse:
         """Kafka: DeleteShareGroupState (86)."""
         epoch = request.state_epoch if request.HasField("state_epoch") else None
-        results = await self._each(request, lambda key, _: Delete(key, epoch), pb.TopicResult, _nothing)
+        results = await self._each(request, lambda key, _: Delete(key, epoch), pb.TopicResult)
         return pb.DeleteShareGroupStateResponse(results=results)
 
     async def ReadShareGroupStateSummary(
@@ -135,7 +131,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     ) -> pb.ReadShareGroupStateSummaryResponse:
         """Kafka: ReadShareGroupStateSummary (87)."""
         shape = pb.ReadShareGroupStateSummaryResponse.TopicData
-        results = await self._each(request, lambda key, _: Summarize(key), shape, summary_fields)
+        results = await self._each(request, lambda key, _: Summarize(key), shape, SUMMARY.fields)
         return pb.ReadShareGroupStateSummaryResponse(results=results)
 
     async def InspectShareGroupState(
@@ -144,7 +140,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         """Compares the state in the log with the state in memory; reports errors as RPC status."""
         key, index = self._route(request.group_id, request.topic_id, request.partition)
         shard = self._host.shard(index)
-        response = await inspect(shard, key, self._timeout)
+        response = await inspect(shard, key)
         response.shard = index
         response.stream = self._stream_of(shard.shard)
         return response
@@ -155,7 +151,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         """Removes a deleted topic from every shard held here; raises if a shard is unavailable: retry."""
         command = DeleteTopic(request.topic_id)
         shards = self._host.indices()
-        futures = [self._host.shard(index).submit(command, timeout=self._timeout) for index in shards]
+        futures = [self._host.shard(index).submit(command) for index in shards]
         removed = await asyncio.gather(*futures)
         return pb.DeleteTopicStateResponse(
             removed=sum(n for n in removed if isinstance(n, int)), shards=shards
@@ -174,7 +170,11 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         return await find_offset(self._host, kafka_record, request)
 
     async def _each(
-        self, request: Any, command: Callable[[SharePartitionKey, Any], Command], shape: Any, fields: Fields
+        self,
+        request: Any,
+        command: Callable[[SharePartitionKey, Any], Command],
+        shape: Any,
+        fields: Fields = _no_fields,
     ) -> Iterable[Any]:
         """Returns one result per partition, in request order; starts all before it awaits the first."""
         if not request.group_id:
@@ -206,7 +206,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     ) -> asyncio.Future[Reply]:
         key, index = self._existing(group_id, topic_id, partition)
         request = command(key)
-        written = self._host.shard(index).submit(request, timeout=self._timeout)
+        written = self._host.shard(index).submit(request)
         if tracing.on is not None and isinstance(request, Write):
             trace_write(tracing.on, written, request)
         return written
@@ -230,16 +230,25 @@ async def _result(
         return {"partition": partition, **refusal(error)}
 
 
-def _write(key: SharePartitionKey, data: pb.WriteShareGroupStateRequest.PartitionData) -> Write:
-    return Write(
-        key,
-        data.state_epoch,
-        data.leader_epoch,
-        data.start_offset,
-        data.delivery_complete_count,
-        batches_in(data.state_batches),
-    )
+def trace_write(tracer: Tracer, written: asyncio.Future[Any], write: Write) -> None:
+    """Records a span from the request to the append, if the request belongs to a sampled trace."""
+    parent = tracer.current()
+    if parent is None:
+        return
+    attributes: dict[str, str | int] = {
+        names.SYSTEM: names.SHAREBROKER,
+        names.OPERATION: "append state",
+        names.GROUP: write.key.group_id,
+        names.PARTITION: str(write.key.partition),
+        "messaging.sharebroker.start_offset": write.start_offset,
+        "messaging.sharebroker.leader_epoch": write.leader_epoch,
+    }
+    span = tracer.inner("append state", parent, attributes)
+    if span is None:
+        return
 
+    def ended(future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        tracer.end(span, error if isinstance(error, KafkaError) else None)
 
-def _nothing(_: object) -> dict[str, Any]:
-    return {}
+    written.add_done_callback(ended)

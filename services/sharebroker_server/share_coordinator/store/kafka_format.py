@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.kafka_wire.encoder import put_uvarint
-from sharebroker_server.kafka_wire.message_classes import id_bytes
+from sharebroker_server.kafka_wire.schema import id_bytes
 from sharebroker_server.shard_topic.batches import KafkaRecord
-from sharebroker_server.share_coordinator.core.records import (
+from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
     ShareCheckpoint,

@@ -6,7 +6,7 @@ Marking changes no state: a run refers to the transition that waits for the shar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import groupby
 from typing import Final
@@ -31,8 +31,7 @@ from sharebroker_server.share_partition_leader.core.transitions import (
     after_failed_delivery,
 )
 
-_RENEW = int(AckType.RENEW)
-_RELEASE = int(AckType.RELEASE)
+_RELEASE, _REJECT, _RENEW = map(int, (AckType.RELEASE, AckType.REJECT, AckType.RENEW))
 
 LONGEST_DELAY: Final = 24 * 3600.0
 """Seconds, the longest delay of a release."""
@@ -51,24 +50,19 @@ class Refusal(StrEnum):
     RENEW_DISABLED = "renew_disabled"
 
 
-def validate_batches(batches: Sequence[AckBatch], renew_allowed: bool = True) -> None:
-    """Validates the form of ack batches; `renew_allowed` is the request's IsRenewAck.
+def validate_batches(batches: Sequence[AckBatch]) -> None:
+    """Validates the form of ack batches.
 
     Batches that share one offset are valid, as in Kafka (KafkaApis, ShareFetch and ShareAcknowledge).
     Raises: KafkaError INVALID_REQUEST that names the first invalid batch.
     """
     previous_last = 0
     for index, batch in enumerate(batches):
-        fault = _fault(batch, previous_last, renew_allowed)
+        fault = _fault(batch, previous_last)
         if fault:
             field, description = fault
-            where = f"acknowledgement_batches[{index}].{field}"
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"{where}: {description}",
-                metadata={"first_offset": str(batch.first), "last_offset": str(batch.last)},
-                violations=[FieldViolation(where, description)],
-            )
+            offsets = {"first_offset": str(batch.first), "last_offset": str(batch.last)}
+            raise invalid(f"acknowledgement_batches[{index}].{field}", description, offsets)
         previous_last = batch.last
 
 
@@ -78,17 +72,17 @@ def validate_delay(batches: Sequence[AckBatch], delay: float) -> None:
     Raises: KafkaError INVALID_REQUEST.
     """
     if not 0 <= delay <= LONGEST_DELAY:
-        raise _misused("delay_ms", f"must be 0 to {LONGEST_DELAY * 1000:.0f}")
+        raise invalid("delay_ms", f"must be 0 to {LONGEST_DELAY * 1000:.0f}")
     validate_releases(batches, "delay_ms")
 
 
 def validate_releases(batches: Sequence[AckBatch], field: str) -> None:
     """Validates that all are releases; `field` is for those only. Raises: INVALID_REQUEST."""
     if any(kind != _RELEASE for batch in batches for kind in batch.types):
-        raise _misused(field, "is for releases only")
+        raise invalid(field, "is for releases only")
 
 
-def _fault(batch: AckBatch, previous_last: int, renew_allowed: bool) -> tuple[str, str] | None:
+def _fault(batch: AckBatch, previous_last: int) -> tuple[str, str] | None:
     first, last, types, _ = batch
     if first > last:
         return "first_offset", "is greater than the last offset"
@@ -100,13 +94,34 @@ def _fault(batch: AckBatch, previous_last: int, renew_allowed: bool) -> tuple[st
         return "acknowledge_types", "must hold one type, or one for each offset"
     if (not 0 <= types[0] <= _RENEW) if len(types) == 1 else (min(types) < 0 or max(types) > _RENEW):
         return "acknowledge_types", "holds an unknown type"
-    if not renew_allowed and _RENEW in types:
-        return "acknowledge_types", "holds a renewal in a request that is not a renewal"
     return None
 
 
-class Acknowledgement:
-    """One acknowledgement: all of it, or after `undo` nothing."""
+def mark(
+    in_flight: InFlight,
+    settings: SharePartitionSettings,
+    member: str,
+    batches: Sequence[AckBatch],
+    transition: Transition,
+) -> list[tuple[Run, Lock]]:
+    """Lets all runs that `batches` name wait for the transition, or none; returns what they renew.
+
+    Raises: KafkaError as `_Acknowledgement.add`.
+    """
+    acknowledgement = _Acknowledgement(in_flight, settings, member, transition)
+    try:
+        for batch in batches:
+            acknowledgement.add(batch)
+    except KafkaError:
+        for run in transition.runs:
+            run.pending = None
+        in_flight.coalesce(transition.runs)
+        raise
+    return acknowledgement.renewed
+
+
+class _Acknowledgement:
+    """Marks the runs of one acknowledgement."""
 
     __slots__ = ("_in_flight", "_member", "_settings", "_transition", "renewed")
 
@@ -146,12 +161,6 @@ class Acknowledgement:
                 first = max(first, start)
                 self._mark(in_flight.locate(first), first, last, kind, token)
 
-    def undo(self) -> None:
-        """Removes every mark."""
-        for run in self._transition.runs:
-            run.pending = None
-        self._in_flight.coalesce(self._transition.runs)
-
     def _check_range(self, first: int, last: int) -> None:
         in_flight = self._in_flight
         if not in_flight.runs and first >= in_flight.start:
@@ -167,8 +176,7 @@ class Acknowledgement:
     def _mark(self, index: int, first: int, last: int, kind: int, token: int | None) -> None:
         """Marks the runs of first..last; `index` is that of the first of them."""
         in_flight, transition, runs = self._in_flight, self._transition, self._in_flight.runs
-        event = EVENT_OF_ACK[kind]
-        target = TRANSITIONS[ACQUIRED, event]
+        target = TRANSITIONS[ACQUIRED, EVENT_OF_ACK[kind]]
         while index < len(runs) and (run := runs[index]).first <= last:
             lock = run.lock
             if (
@@ -186,27 +194,18 @@ class Acknowledgement:
                 self._renew(run, lock)
                 continue
             if target is ARCHIVED:
-                _count_archived(transition, event, run)
-            run.target = target if target is not AVAILABLE else self._after_release(run)
-            run.pending = transition
-            transition.runs.append(run)
+                transition.rejected += run.size if kind == _REJECT else 0
+                transition.gaps += run.size if kind != _REJECT else 0
+            transition.add(run, target if target is not AVAILABLE else self._after_release(run))
 
     def _after_release(self, run: Run) -> RecordState:
-        return after_failed_delivery(
-            RecordEvent.RELEASE, run.delivery_count, self._settings.delivery_count_limit
-        )
+        limit = self._settings.delivery_count_limit
+        return after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
 
     def _renew(self, run: Run, lock: Lock) -> None:
         if not self._settings.renew_enabled:
             raise _refused(run.first, Refusal.RENEW_DISABLED)
         self.renewed.append((run, lock))
-
-
-def _count_archived(transition: Transition, event: RecordEvent, run: Run) -> None:
-    if event is RecordEvent.REJECT:
-        transition.rejected += run.size
-    else:
-        transition.gaps += run.size
 
 
 def _segments(batch: AckBatch) -> Iterator[tuple[int, int, int]]:
@@ -233,9 +232,12 @@ def _why(run: Run, member: str) -> Refusal:
     return Refusal.STALE_TOKEN
 
 
-def _misused(field: str, fault: str) -> KafkaError:
-    violation = FieldViolation(field, fault)
-    return KafkaError(ErrorCode.INVALID_REQUEST, f"{field}: {fault}", violations=[violation])
+def invalid(field: str, fault: str, metadata: Mapping[str, str] | None = None) -> KafkaError:
+    """The error of a request with an invalid field."""
+    violations = [FieldViolation(field, fault)]
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST, f"{field}: {fault}", metadata=metadata, violations=violations
+    )
 
 
 def _refused(offset: int, why: Refusal) -> KafkaError:

@@ -269,14 +269,20 @@ class Acquisition:
         return [taken, Run(cut + 1, batch.last, AVAILABLE, 0, batch)]
 
 
-def exclude(acquired: Sequence[AcquiredRange], ranges: Sequence[LogBatch]) -> list[AcquiredRange]:
-    """Removes ascending spans of offsets (aborted records) from acquired ranges."""
+def archive_hidden(
+    in_flight: InFlight, acquired: Sequence[AcquiredRange], hidden: Sequence[LogBatch]
+) -> list[AcquiredRange]:
+    """Archives what was just acquired of hidden batches, ascending; returns the rest.
+
+    The change is in memory until a later write: see the theory of operation, 2.
+    """
     kept = []
     for piece in acquired:
         first = piece.first
-        for start, end in ranges:
+        for start, end in hidden:
             if end < first or start > piece.last:
                 continue
+            in_flight.archive(max(start, first), min(end, piece.last), RecordEvent.ABORT)
             if start > first:
                 kept.append(piece._replace(first=first, last=start - 1))
             first = end + 1

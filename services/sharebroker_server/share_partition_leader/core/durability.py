@@ -1,7 +1,16 @@
-"""Builds state writes, and commits or rolls back transitions when their write is answered.
+"""The stored state of a share-partition: builds runs from it, and queues, builds and completes its writes.
 
-A write treats records as finished only if that is durable or part of this write. A transition that waits for
-another write can still be rolled back, so the start offset that is sent never passes it.
+*Contents.* A write treats records as finished only if that is durable or part of this write. A transition
+that waits for another write can still be rolled back, so the start offset that is sent never passes it.
+
+*Order.* A share-partition has at most one state write in flight, so that writes arrive in the order in which
+they were built. Transitions that arrive meanwhile wait and go together into the next write. It is built only
+when it is sent: the start offset it carries then covers everything that is durable or part of it.
+
+*Failure.* A failed write is rolled back, and its requests are rejected. A lock timeout cannot be rolled back,
+since another member may hold the record by now: it has state batches but no runs. Such changes wait in the
+retry queue until a write succeeds. A late retry does no harm: of two states of an offset the higher delivery
+count wins.
 """
 
 from __future__ import annotations
@@ -11,13 +20,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
-from sharebroker_server.share_partition_leader.core.events import (
-    Completed,
-    Effects,
-    LoadedState,
-    LostLock,
-    Reply,
-)
+from sharebroker_server.share_partition_leader.core.events import Completed, Effects, LoadedState, Reply
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -26,32 +29,28 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     Batch,
     InFlight,
     Lock,
+    Locks,
     Run,
     Transition,
 )
 
 
-def state_batches(changes: Iterable[Run | LostLock], to_target: bool) -> list[StateBatch]:
-    """State batches of ascending changes; equal neighbours are merged."""
-    batches: list[StateBatch] = []
-    for change in changes:
-        state = change.target if to_target and isinstance(change, Run) else change.state
-        _append_or_merge(batches, StateBatch(change.first, change.last, state, change.delivery_count))
-    return batches
-
-
-def _append_or_merge(batches: list[StateBatch], batch: StateBatch) -> None:
-    first, last, state, delivery_count = batch
-    if batches:
-        previous = batches[-1]
-        if (
-            previous.last + 1 == first
-            and previous.state == state
-            and previous.delivery_count == delivery_count
-        ):
-            batches[-1] = StateBatch(previous.first, last, state, delivery_count)
-            return
-    batches.append(batch)
+def merged(batches: Iterable[StateBatch]) -> list[StateBatch]:
+    """Ascending state batches with equal neighbours merged."""
+    result: list[StateBatch] = []
+    for batch in batches:
+        first, last, state, delivery_count = batch
+        if result:
+            previous = result[-1]
+            if (
+                previous.last + 1 == first
+                and previous.state == state
+                and previous.delivery_count == delivery_count
+            ):
+                result[-1] = StateBatch(previous.first, last, state, delivery_count)
+                continue
+        result.append(batch)
+    return result
 
 
 def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collection[Transition]) -> StateWrite:
@@ -63,10 +62,12 @@ def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collectio
         for run in transition.runs
         if run.pending is transition and run.target >= ACKNOWLEDGED
     )
-    batches: list[StateBatch] = []
-    for batch in sorted(batch for transition in transitions for batch in transition.batches):
-        if batch.last >= start:
-            _append_or_merge(batches, batch if batch.first >= start else batch._replace(first=start))
+    changes = sorted(batch for transition in transitions for batch in transition.batches)
+    batches = merged(
+        batch if batch.first >= start else batch._replace(first=start)
+        for batch in changes
+        if batch.last >= start
+    )
     return StateWrite(
         loaded.state_epoch,
         loaded.leader_epoch,
@@ -89,11 +90,14 @@ def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tu
     return in_flight.after_end, passed
 
 
-def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
+def commit(in_flight: InFlight, locks: Locks, transitions: Iterable[Transition]) -> Completed:
     """Lets written transitions take effect."""
     acknowledged = released = archived = 0
     for transition in transitions:
-        later = None if transition.until is None else Lock(DELAYED_RELEASE, 0, transition.until)
+        later = None
+        if transition.until is not None:
+            later = Lock(DELAYED_RELEASE, 0, transition.until)
+            locks.watch(transition.until)
         for run in transition.runs:
             if run.pending is not transition:
                 continue
@@ -116,19 +120,18 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
     return Completed(moved or released > 0, acknowledged, released, archived)
 
 
-def roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:
-    """Rolls back transitions whose write failed; returns the deadlines of their locks.
+def roll_back(in_flight: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:
+    """Rolls back transitions whose write failed; their locks can time out again.
 
     Delivery counts stay: the records were delivered.
     """
-    deadlines = []
     for transition in transitions:
         undone = [run for run in transition.runs if run.pending is transition]
         for run in undone:
             run.pending = None
-        deadlines += [run.lock.deadline for run in undone if run.lock is not None]
+            if run.lock is not None:
+                locks.watch(run.lock.deadline)
         in_flight.coalesce(undone)
-    return deadlines
 
 
 def load(loaded: LoadedState) -> InFlight:

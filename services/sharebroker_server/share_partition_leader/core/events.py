@@ -17,6 +17,9 @@ from sharebroker_server.leader_calls.values import Left
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.core.in_flight import Transition
 
+DEFAULT_BATCH_SIZE: Final = 500
+"""Kafka's `max.poll.records`: acquired ranges have about this many records."""
+
 LogBatch = tuple[int, int]
 """Base offset and last offset of a record batch."""
 

@@ -1,17 +1,17 @@
-"""The records from start to end offset, as ordered runs of offsets (theory: `core.share_partition`).
+"""The records from start to end offset, as ordered runs of offsets with their locks.
 
-Two parallel lists, first offsets and runs, are searched by bisection. Most operations cost O(log n) for n
-runs, plus the insertions into the lists.
+The theory is in `core.share_partition`. Two parallel lists, first offsets and runs, are searched by
+bisection. Most operations cost O(log n) for n runs, plus the insertions into the lists.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Iterator, Sequence
+from itertools import count, islice, takewhile
 from typing import Final, NamedTuple
 
-from sharebroker_protocol.model import RecordState, StateBatch
+from sharebroker_protocol.model import AcquiredRange, RecordState, StateBatch
 from sharebroker_server.share_partition_leader.core.events import LostLock
 from sharebroker_server.share_partition_leader.core.transitions import (
     TRANSITIONS,
@@ -59,15 +59,20 @@ class Transition:
     `rejected` and `gaps` count archived offsets by reason.
     """
 
-    __slots__ = ("batches", "gaps", "id", "rejected", "runs", "until")
+    __slots__ = ("batches", "gaps", "rejected", "runs", "until")
 
-    def __init__(self, transition_id: int, until: float | None = None) -> None:
-        self.id = transition_id
+    def __init__(self, until: float | None = None) -> None:
         self.until = until
         self.runs: list[Run] = []
         self.batches: list[StateBatch] = []
         self.rejected = 0
         self.gaps = 0
+
+    def add(self, run: Run, target: RecordState) -> None:
+        """Lets a run wait for this transition to `target`."""
+        run.target = target
+        run.pending = self
+        self.runs.append(run)
 
 
 class Run:
@@ -149,6 +154,80 @@ class InFlight:
     def after_end(self) -> int:
         """The first offset that was never fetched."""
         return self.end + 1 if self.runs else self.end
+
+    @property
+    def next_fetch_offset(self) -> int:
+        """Offset to read the log from: the first available record, else the first that was never fetched."""
+        available = self.first_available()
+        return self.after_end if available is None else available
+
+    def acquirable_offset(self, max_record_locks: int) -> int | None:
+        """The next fetch offset; None if a fetch could acquire nothing, whatever the log has."""
+        available = self.first_available()
+        if available is not None:
+            return available
+        return self.after_end if self.count < max_record_locks else None
+
+    def next_is_throttled(self, throttle_limit: int) -> bool:
+        """Whether the next records failed so often that they are acquired alone and few at a time."""
+        available = self.first_available()
+        if available is None:
+            return False
+        index = self.locate(available)
+        batch = self.runs[index].batch
+        of_batch = takewhile(lambda run: run.batch is batch, islice(self.runs, index, None))
+        return any(run.state is AVAILABLE and run.delivery_count >= throttle_limit for run in of_batch)
+
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Offsets from start to end offset, runs, offsets in these runs, offsets that are locked."""
+        locked = sum(run.size for run in self.runs if run.lock is not None)
+        return self.count, len(self.runs), sum(run.size for run in self.runs), locked
+
+    def split_by_run(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Splits first..last into parts of which an acknowledgement succeeds or fails as a whole.
+
+        These are the part below the start offset, and the part in each run.
+        """
+        starts = [first]
+        if first < self.start <= last:
+            starts.append(self.start)
+        for run in self.runs[self.locate(first) :]:
+            if run.last >= last:
+                break
+            starts.append(run.last + 1)
+        return list(zip(starts, [start - 1 for start in starts[1:]] + [last], strict=True))
+
+    # Locks
+
+    def held(self) -> list[LostLock]:
+        """Every lock, as it would be lost if the share-partition retired."""
+        return [
+            LostLock(run.lock.member, run.lock.token, run.first, run.last, run.delivery_count, run.state)
+            for run in self.runs
+            if run.lock is not None
+        ]
+
+    def held_by(self, member: str) -> list[AcquiredRange]:
+        """What a member holds and has not acknowledged; neighbours of one acquisition are merged."""
+        held: list[AcquiredRange] = []
+        for run, lock in self.locked_by(member):
+            if run.pending is not None:
+                continue
+            item = AcquiredRange(run.first, run.last, run.delivery_count, lock.token, lock.deadline)
+            if held and held[-1].last + 1 == item.first and held[-1][2:] == item[2:]:
+                item = item._replace(first=held.pop().first)
+            held.append(item)
+        return held
+
+    def holds(self, member: str) -> bool:
+        """Whether a member holds records; what it acknowledged counts until that is durable."""
+        return any(self.locked_by(member))
+
+    def locked_by(self, member: str) -> Iterator[tuple[Run, Lock]]:
+        """The runs that a member holds, with and without a pending transition."""
+        return ((run, run.lock) for run in self.runs if run.lock is not None and run.lock.member == member)
+
+    # Changes
 
     def locate(self, offset: int) -> int:
         """The index of the run that contains the offset, else of the first run after it."""
@@ -245,7 +324,12 @@ class InFlight:
         return passed > 0
 
     def drop_before(self, offset: int) -> None:
-        """Drops everything below an offset past the start offset, in any state: the log deleted it."""
+        """Drops everything below an offset, in any state: the log deleted it (retention, DeleteRecords).
+
+        Acknowledgements of these records are ignored. The new start offset is stored by the next write.
+        """
+        if offset <= self.start:
+            return
         passed = 0
         for run in self.runs:
             if run.first >= offset:
@@ -290,10 +374,13 @@ def tokens_of(leader_epoch: int) -> Iterator[int]:
 
 
 class Locks:
-    """Issues locks and ends those that timed out.
+    """Issues acquisition locks and ends those that timed out.
+
+    The runs refer to their locks; this object has the token counter and a lower bound of all deadlines.
 
     No two acquisitions of a partition share a token, not even if the state was loaded again in between:
-    `tokens` continues as long as the leader epoch. `bound`: no lock times out before; None: there is none.
+    `tokens` continues as long as the leader epoch. `bound`: no lock times out before; None: there is none. It
+    may be early, if its lock ended before: then `expire` finds nothing and computes the next bound.
     """
 
     __slots__ = ("_tokens", "bound")
@@ -307,10 +394,15 @@ class Locks:
         self.watch(deadline)
         return Lock(member, next(self._tokens), deadline, session)
 
-    def renew(self, lock: Lock, deadline: float) -> Lock:
-        """Creates the successor of a lock: same acquisition, later deadline."""
-        self.watch(deadline)
-        return Lock(lock.member, lock.token, deadline, lock.session)
+    def renew(self, in_flight: InFlight, held: Sequence[tuple[Run, Lock]], deadline: float) -> None:
+        """Replaces the locks of runs by their successors: same acquisition, later deadline."""
+        successors: dict[Lock, Lock] = {}
+        for run, lock in held:
+            if lock not in successors:
+                self.watch(deadline)
+                successors[lock] = Lock(lock.member, lock.token, deadline, lock.session)
+            run.lock = successors[lock]
+        in_flight.coalesce([run for run, _ in held])
 
     def watch(self, deadline: float) -> None:
         """Makes `bound` no later than `deadline`."""

@@ -9,12 +9,11 @@ holds, and finished records, are left unchanged and returned with the reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, RecordState, StateBatch
+from sharebroker_protocol.model import AckBatch, AckType, RecordState, StateBatch
 from sharebroker_server.leader_calls.values import Left, LeftReason
-from sharebroker_server.share_partition_leader.core.acknowledge import validate_batches
+from sharebroker_server.share_partition_leader.core.acknowledge import invalid, validate_batches
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
     ARCHIVED,
@@ -36,13 +35,6 @@ _RELEASE: Final = int(AckType.RELEASE)
 _RENEW: Final = int(AckType.RENEW)
 
 
-class Reconciled(NamedTuple):
-    """The transition to write (None: nothing), and the offsets that were left unchanged."""
-
-    transition: Transition | None
-    left: tuple[Left, ...]
-
-
 def validate_reconciliation(batches: Sequence[AckBatch]) -> None:
     """Validates the form: ascending ranges, each accepted, released, rejected or renewed as a whole.
 
@@ -51,21 +43,17 @@ def validate_reconciliation(batches: Sequence[AckBatch]) -> None:
     validate_batches(batches)
     for index, batch in enumerate(batches):
         if len(batch.types) != 1 or batch.types[0] == AckType.GAP:
-            where = f"ranges[{index}].type"
-            fault = "must be ACCEPT, RELEASE, REJECT or RENEW"
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"{where}: {fault}", violations=[FieldViolation(where, fault)]
-            )
+            raise invalid(f"ranges[{index}].type", "must be ACCEPT, RELEASE, REJECT or RENEW")
 
 
 class Reconciliation:
     """One reconciliation; `lock` is for the records that it acquires or renews.
 
-    `archived` are offsets that were archived already. They may be archived in memory only, after a lock
-    timeout. The reply reports them as finished, so they are written again before it is sent.
+    Offsets that were archived already may be archived in memory only, after a lock timeout. The reply reports
+    them as finished, so they are written again before it is sent.
     """
 
-    __slots__ = ("_in_flight", "_limit", "_lock", "_transition", "archived", "left", "renewed")
+    __slots__ = ("_in_flight", "_limit", "_lock", "_transition", "left", "renewed")
 
     def __init__(self, in_flight: InFlight, limit: int, lock: Lock, transition: Transition) -> None:
         self._in_flight = in_flight
@@ -74,7 +62,6 @@ class Reconciliation:
         self._transition = transition
         self.left: list[Left] = []
         self.renewed: list[tuple[Run, Lock]] = []
-        self.archived: list[StateBatch] = []
 
     def add(self, batch: AckBatch, end: int) -> None:
         """Reconciles what is possible of a batch; the log ends before offset `end`."""
@@ -133,8 +120,7 @@ class Reconciliation:
             self._transition.rejected += run.size
         if target is AVAILABLE:
             target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, self._limit)
-        run.target, run.pending = target, self._transition
-        self._transition.runs.append(run)
+        self._transition.add(run, target)
 
     def _claim(self, run: Run) -> None:
         run.state = TRANSITIONS[run.state, RecordEvent.ACQUIRE]
@@ -145,22 +131,9 @@ class Reconciliation:
     def _note_archived(self, run: Run, first: int, last: int) -> None:
         if run.state is ARCHIVED:
             first, last = max(first, run.first), min(last, run.last)
-            self.archived.append(StateBatch(first, last, ARCHIVED, run.delivery_count))
+            self._transition.batches.append(StateBatch(first, last, ARCHIVED, run.delivery_count))
 
     def _leave(self, first: int, last: int, reason: LeftReason) -> None:
         if self.left and self.left[-1].last + 1 == first and self.left[-1].reason is reason:
             first = self.left.pop().first
         self.left.append(Left(first, last, reason))
-
-
-def held_by(in_flight: InFlight, member: str) -> list[AcquiredRange]:
-    """What a member holds and has not acknowledged; neighbours of one acquisition are merged."""
-    held: list[AcquiredRange] = []
-    for run in in_flight.runs:
-        if run.lock is None or run.pending is not None or run.lock.member != member:
-            continue
-        item = AcquiredRange(run.first, run.last, run.delivery_count, run.lock.token, run.lock.deadline)
-        if held and held[-1].last + 1 == item.first and held[-1][2:] == item[2:]:
-            item = item._replace(first=held.pop().first)
-        held.append(item)
-    return held

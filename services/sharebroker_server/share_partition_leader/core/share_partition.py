@@ -45,18 +45,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateWrite
-from sharebroker_server.share_partition_leader.core.durability import WriteQueue
+from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateBatch, StateWrite
+from sharebroker_server.share_partition_leader.core.acknowledge import (
+    mark,
+    validate_batches,
+    validate_delay,
+    validate_releases,
+)
+from sharebroker_server.share_partition_leader.core.acquire import Acquisition, archive_hidden
+from sharebroker_server.share_partition_leader.core.durability import (
+    WriteQueue,
+    build_write,
+    commit,
+    load,
+    merged,
+    roll_back,
+)
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Acquire,
+    Completed,
     Configure,
     Counts,
     Effects,
     Event,
     Loaded,
     LoadedState,
-    LostLock,
+    LogBatch,
     MembersLeft,
     Reconcile,
     RenewAll,
@@ -68,8 +83,9 @@ from sharebroker_server.share_partition_leader.core.events import (
     UndoAcquire,
     WriteCompleted,
 )
-from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from sharebroker_server.share_partition_leader.core.in_flight import Locks, Run, Transition, tokens_of
+from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
+from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
 STATE_LOST: Final = frozenset(
     {
@@ -86,17 +102,20 @@ class SharePartition:
 
     `tokens` is shared by all share-partitions of a partition under one leader epoch, of any group and after
     any reload: the token of an earlier acquisition must never fit a later lock. `settings` are the limits in
-    effect, `counts` what happened to the records, `stopping`: requests are rejected. Raises: KafkaError
-    UNKNOWN_SERVER_ERROR if the loaded state contradicts itself.
+    effect, `counts` what happened to the records, `stopping`: requests are rejected. `in_flight` is for
+    queries; only this class changes it. Raises: KafkaError UNKNOWN_SERVER_ERROR if the loaded state
+    contradicts itself.
     """
 
     __slots__ = (
         "_abandoned",
+        "_loaded_state",
+        "_locks",
         "_persisted_start",
-        "_records",
         "_sent_start",
         "_writes",
         "counts",
+        "in_flight",
         "settings",
         "stopping",
     )
@@ -111,7 +130,9 @@ class SharePartition:
         self.settings = settings
         self.counts = counts or Counts()
         self.stopping = False
-        self._records = RecordStates(settings, loaded, tokens, self.counts)
+        self.in_flight = load(loaded)
+        self._loaded_state = loaded
+        self._locks = Locks(tokens or tokens_of(loaded.leader_epoch))
         self._writes = WriteQueue()
         self._sent_start = self._persisted_start = loaded.start_offset
         self._abandoned = False
@@ -131,7 +152,7 @@ class SharePartition:
         transitions = self._writes.take()
         if not transitions:
             return None
-        write = self._records.write(transitions)
+        write = build_write(self.in_flight, self._loaded_state, transitions)
         self._sent_start = write.start_offset
         return write
 
@@ -140,12 +161,12 @@ class SharePartition:
     @property
     def loaded_under(self) -> tuple[int, int]:
         """The state epoch and the leader epoch under which the state was loaded."""
-        return self._records.loaded_under
+        return self._loaded_state.state_epoch, self._loaded_state.leader_epoch
 
     @property
     def start_offset(self) -> int:
         """The share-partition start offset (SPSO) in memory."""
-        return self._records.start_offset
+        return self.in_flight.start
 
     @property
     def writing(self) -> bool:
@@ -155,7 +176,7 @@ class SharePartition:
     @property
     def unused(self) -> bool:
         """Whether no lock is held and nothing has to be written."""
-        return self._writes.idle and not self._records.any_locked()
+        return self._writes.idle and all(run.lock is None for run in self.in_flight.runs)
 
     def fetch_offset(self, log_start: int, log_end: int) -> int | None:
         """Returns the offset to read the log from; None if nothing can be acquired below `log_end`.
@@ -165,40 +186,16 @@ class SharePartition:
         """
         if self.stopping:
             raise relinquished()
-        self._records.move_log_start(log_start)
-        offset = self._records.acquirable_offset()
+        self.in_flight.drop_before(log_start)
+        offset = self.in_flight.acquirable_offset(self.settings.max_record_locks)
         return offset if offset is not None and offset < log_end else None
 
     def next_deadline(self) -> float | None:
         """The time of the next `TimerFired`; it may be early, never late. None: nothing waits for a time."""
-        lock, retry = self._records.next_deadline(), self._writes.retry_at
+        lock, retry = self._locks.bound, self._writes.retry_at
         if lock is None or retry is None:
             return retry if lock is None else lock
         return min(lock, retry)
-
-    def next_is_throttled(self) -> bool:
-        """Whether the next records failed so often that they are acquired alone and few at a time."""
-        return self._records.next_is_throttled()
-
-    def holds(self, member: str) -> bool:
-        """Whether a member holds records; what it acknowledged counts until that is durable."""
-        return self._records.holds(member)
-
-    def held_by(self, member: str) -> list[AcquiredRange]:
-        """What a member holds and has not acknowledged, in order."""
-        return self._records.held_by(member)
-
-    def held(self) -> list[LostLock]:
-        """Every lock, as it would be lost if this object retired."""
-        return self._records.held()
-
-    def split_by_run(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Splits first..last into parts of which an acknowledgement succeeds or fails as a whole."""
-        return self._records.split_by_run(first, last)
-
-    def sizes(self) -> tuple[int, int, int, int]:
-        """Offsets from start to end offset, runs, offsets in these runs, offsets that are locked."""
-        return self._records.sizes()
 
     # Events
 
@@ -209,72 +206,114 @@ class SharePartition:
         if self.stopping:
             raise relinquished()
         request, offset, log_batches, hidden = event
-        records = self._records
-        if hidden and hidden[0] == log_batches[0]:
+        if not log_batches:
+            return
+        starts_hidden = bool(hidden) and hidden[0] == log_batches[0]
+        if starts_hidden:
             # The whole batch goes, whatever the request's limit: the caller reads on behind it.
             first, last = hidden[0]
-            whole = request._replace(max_records=last - first + 1, mode=AcquireMode.BATCH_OPTIMIZED)
-            records.archive_aborted(records.acquire(whole, offset, hidden[:1], now), hidden[:1])
-            self._persist_start_offset(effects)
-            return
-        acquired = records.acquire(request, offset, log_batches, now)
+            request = request._replace(max_records=last - first + 1, mode=AcquireMode.BATCH_OPTIMIZED)
+            log_batches = hidden = hidden[:1]
+        acquisition = Acquisition(self.in_flight, self.settings, request, offset, log_batches)
+        acquired = acquisition.run(self._locks, now)
+        self.counts.acquire(acquired)
         if hidden:
-            acquired = records.archive_aborted(acquired, hidden)
-        if acquired:
+            acquired = self._archive_hidden(acquired, hidden)
+        if starts_hidden:
+            self._persist_start_offset(effects)
+        elif acquired:
             self._abandoned = False
             effects.acquired = acquired
             effects.deadline = self.next_deadline()
+
+    def _archive_hidden(
+        self, acquired: Sequence[AcquiredRange], hidden: Sequence[LogBatch]
+    ) -> list[AcquiredRange]:
+        remaining = archive_hidden(self.in_flight, acquired, hidden)
+        self.counts.aborted += _offsets(acquired) - _offsets(remaining)
+        return remaining
 
     def _acknowledge(self, event: Acknowledge, now: float, effects: Effects) -> None:
         if self.stopping:
             raise relinquished()
         member, batches, reply, delay = event
-        transition = self._records.acknowledge(member, batches, now, delay)
-        if transition is None:
-            self._reply_when_durable(transition, batches, reply, effects)
-        else:
-            self._writes.add(transition, reply, effects)
+        validate_batches(batches)
+        if delay:
+            validate_delay(batches, delay)
+        transition = Transition(now + delay if delay else None)
+        renewed = mark(self.in_flight, self.settings, member, batches, transition)
+        self.counts.acknowledge(batches)
+        if renewed:
+            self._locks.renew(self.in_flight, renewed, now + self.settings.lock_duration)
+        self._reply_when_durable(transition, batches, reply, effects)
 
     def _reconcile(self, event: Reconcile, now: float, effects: Effects) -> None:
         if self.stopping:
             raise relinquished()
         member, batches, log_start, log_end, reply = event
-        self._records.move_log_start(log_start)
-        transition, effects.left = self._records.reconcile(member, batches, log_end, now)
+        self.in_flight.drop_before(log_start)
+        validate_reconciliation(batches)
+        transition, deadline = Transition(), now + self.settings.lock_duration
+        lock = self._locks.issue(member, deadline)
+        reconciliation = Reconciliation(self.in_flight, self.settings.delivery_count_limit, lock, transition)
+        for batch in batches:
+            reconciliation.add(batch, log_end)
+        self.counts.acknowledge(batches)
+        if self.settings.renew_enabled:
+            self._locks.renew(self.in_flight, reconciliation.renewed, deadline)
         self._abandoned = False
+        effects.left = tuple(reconciliation.left)
         effects.deadline = self.next_deadline()
         self._reply_when_durable(transition, batches, reply, effects)
 
     def _renew_all(self, event: RenewAll, now: float, effects: Effects) -> None:
-        self._records.renew_all(event.member, now)
+        if self.settings.renew_enabled:
+            held = list(self.in_flight.locked_by(event.member))
+            self._locks.renew(self.in_flight, held, now + self.settings.lock_duration)
 
     def _undo_acquire(self, event: UndoAcquire, now: float, effects: Effects) -> None:
+        """Takes effect at once and is not written, as the acquisition was not: a new leader has neither."""
         if self.stopping:
             raise relinquished()
-        self._records.undo_acquire(event.member, event.batches)
+        validate_batches(event.batches)
+        validate_releases(event.batches, "unseen")
+        transition = Transition()
+        mark(self.in_flight, self.settings, event.member, event.batches, transition)
+        self._undo(transition.runs)
         effects.wake = True
 
     def _members_left(self, event: MembersLeft, now: float, effects: Effects) -> None:
+        limit = self.settings.delivery_count_limit
         for member in event.members:
+            held = [(run, lock) for run, lock in self.in_flight.locked_by(member) if run.pending is None]
             if event.undo:
-                self._records.undo_all(member)
-            else:
-                transition = self._records.release_member(member, event.session)
-                if transition is not None:
-                    self._writes.add(transition, None, effects)
+                self._undo([run for run, _ in held])
+                continue
+            transition = Transition()
+            for run, lock in held:
+                if event.session in ("", lock.session):
+                    transition.add(run, after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit))
+            if transition.runs:
+                self._queue(transition, None, effects)
         effects.wake = event.undo
         self._abandoned = True
         effects.unused = self.unused
 
     def _configure(self, event: Configure, now: float, effects: Effects) -> None:
-        self.settings = self._records.settings = event.settings
+        self.settings = event.settings
         effects.wake = True
 
     def _timer_fired(self, event: TimerFired, now: float, effects: Effects) -> None:
-        lost, transition = self._records.expire(now)
-        if transition is not None:
+        lost = self._locks.expire(self.in_flight, self.settings.delivery_count_limit, now)
+        if lost:
+            self.in_flight.advance()
+            self.counts.lose(lost)
             effects.lost, effects.wake = lost, True
-            self._writes.add(transition, None, effects)
+            transition = Transition()
+            transition.batches = merged(
+                StateBatch(lock.first, lock.last, lock.state, lock.delivery_count) for lock in lost
+            )
+            self._queue(transition, None, effects)
         if self._writes.retry_at is not None and self._writes.retry_at <= now:
             self._writes.flush_retries(effects)
         effects.deadline = self.next_deadline()
@@ -287,17 +326,26 @@ class SharePartition:
         """
         error = event.error
         transitions = self._writes.complete(error, effects)
+        effects.wake = self._complete(transitions, error).fetchable
         if error is None:
             self._persisted_start = self._sent_start
-        effects.wake = self._records.complete(transitions, error.code if error else None).fetchable
-        if error is not None and error.code in STATE_LOST:
+        elif error.code in STATE_LOST:
             effects.retire = True
             return
-        if error is not None and not self.stopping:
+        elif not self.stopping:
             self._writes.add_retries(transitions, now)
         self._persist_start_offset(effects)
         effects.deadline = self.next_deadline()
         effects.unused = self._abandoned and self.unused
+
+    def _complete(self, transitions: Sequence[Transition], error: KafkaError | None) -> Completed:
+        if error is not None:
+            roll_back(self.in_flight, self._locks, transitions)
+            return Completed(False, 0, 0, 0)
+        completed = commit(self.in_flight, self._locks, transitions)
+        if completed.archived:
+            self.counts.complete(transitions, completed)
+        return completed
 
     def _stop(self, event: Stop, now: float, effects: Effects) -> None:
         self.stopping = True
@@ -306,31 +354,54 @@ class SharePartition:
     def _retire(self, event: Retire, now: float, effects: Effects) -> None:
         self.stopping = True
         self._writes.reject_waiting(relinquished(), effects)
-        effects.lost = self._records.held()
+        effects.lost = self.in_flight.held()
+
+    def _undo(self, runs: list[Run]) -> None:
+        self.counts.unseen += sum(run.size for run in runs)
+        self.in_flight.undo(runs)
 
     # Rules of writing
 
     def _reply_when_durable(
-        self, transition: Transition | None, batches: Sequence[AckBatch], reply: Reply, effects: Effects
+        self, transition: Transition, batches: Sequence[AckBatch], reply: Reply, effects: Effects
     ) -> None:
-        """Queues the transition. Without one replies now, unless the start offset must be stored first."""
-        if transition is None:
-            transition = self._records.late_ack_write(batches, self._persisted_start)
-        if transition is None:
-            effects.replies = ((reply, None),)
+        """Queues the transition; an empty one waits only if `batches` name records that are late.
+
+        Late are records that only the start offset in memory has passed (see theory of operation, 3).
+        """
+        start = self.in_flight.start
+        in_memory_only = start > self._persisted_start
+        late = in_memory_only and any(batch.first < start for batch in batches)
+        if transition.runs or transition.batches or late:
+            self._queue(transition, reply, effects)
         else:
-            self._writes.add(transition, reply, effects)
+            effects.replies = ((reply, None),)
+
+    def _queue(self, transition: Transition, reply: Reply | None, effects: Effects) -> None:
+        runs = transition.runs
+        if len(runs) == 1:
+            run = runs[0]
+            transition.batches.append(StateBatch(run.first, run.last, run.target, run.delivery_count))
+        elif runs:
+            transition.batches += merged(
+                StateBatch(run.first, run.last, run.target, run.delivery_count) for run in runs
+            )
+        self._writes.add(transition, reply, effects)
 
     def _persist_start_offset(self, effects: Effects) -> None:
         """Writes the start offset where no acknowledgement will carry it (see theory of operation, 2)."""
-        transition = self._records.start_offset_to_persist(self._sent_start)
-        if transition is not None and not self.stopping:
-            self._writes.add(transition, None, effects)
+        carried = self.in_flight.runs or self.in_flight.start <= self._sent_start
+        if not (carried or self.stopping):
+            self._writes.add(Transition(), None, effects)
 
 
 def relinquished() -> KafkaError:
     """The error of requests to a share-partition that another leader serves, or will."""
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leader no longer serves this share-partition.")
+
+
+def _offsets(acquired: Sequence[AcquiredRange]) -> int:
+    return sum(piece.last - piece.first + 1 for piece in acquired)
 
 
 _HANDLERS: Final[Mapping[type, Callable[[SharePartition, Any, float, Effects], None]]] = {

@@ -1,11 +1,14 @@
-"""Appends record batches of producers to led partitions."""
+"""Appends record batches of producers to led partitions.
+
+The first batch of a transaction waits for the transaction coordinator, which confirms that the partition
+belongs to the transaction. A transaction is verified once per partition.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
@@ -14,76 +17,61 @@ from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, h
 from sharebroker_server.record_log.core.producers import UnverifiedError, Verified
 from sharebroker_server.record_log.lifecycle import not_leader
 from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
-from sharebroker_server.share_partition_leader.leadership import LedPartition
-
-
-class LedPartitions(Protocol):
-    """Finds the partitions that this process leads."""
-
-    async def led(self, topic_id: str, partition: int) -> LedPartition:
-        """The partition, claimed if necessary. Raises KafkaError."""
-
-
-async def append(
-    partitions: LedPartitions, appends: TransactionalAppends, call: AppendCall, timeout: float | None
-) -> list[AppendResult]:
-    """The result of each part, in order, completed when durable. Raises REQUEST_TIMED_OUT."""
-    claim = Claim(call.transactional_id, call.adds_partitions) if call.transactional_id else None
-    work = [_append_part(partitions, appends, part, claim) for part in call.parts]
-    try:
-        async with asyncio.timeout(timeout):
-            return [await work[0]] if len(work) == 1 else list(await asyncio.gather(*work))
-    except TimeoutError:
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.") from None
-
-
-async def _append_part(
-    partitions: LedPartitions, appends: TransactionalAppends, part: AppendPart, claim: Claim | None
-) -> AppendResult:
-    topic_id, partition, records = part
-    try:
-        led = await partitions.led(topic_id, partition)
-        appended = await _appending(led, appends, records, claim)
-    except KafkaError as error:
-        return AppendResult(topic_id, partition, error.code, error.message)
-    return AppendResult(
-        topic_id,
-        partition,
-        base_offset=appended.base_offset,
-        last_offset=appended.last_offset,
-        log_append_time=appended.log_append_time,
-        log_start_offset=led.log.log_start_offset,
-    )
-
-
-def _appending(
-    led: LedPartition, appends: TransactionalAppends, records: bytes, claim: Claim | None
-) -> Coroutine[Any, Any, Appended]:
-    """The append, inside spans of the traced records if this process traces."""
-    work = appends.append(led, records, claim)
-    traces = led.traces
-    traced = traces.find(records) if traces is not None else ()
-    return work if traces is None or not traced else traces.append(traced, work)
-
+from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 
 _TRIES: Final = 3
 """A marker that is appended between verification and append requires another verification."""
 
 
-class TransactionalAppends:
-    """Appends batches of producers; a transaction is verified once per partition."""
+class Appends:
+    """Appends to the partitions that this process leads."""
 
-    def __init__(self, check: TransactionCheck) -> None:
+    def __init__(self, leadership: Leadership, check: TransactionCheck) -> None:
+        self._leadership = leadership
         self._check = check
 
-    def append(self, led: LedPartition, data: bytes, claim: Claim | None) -> Coroutine[Any, Any, Appended]:
+    async def append(self, call: AppendCall, timeout: float | None) -> list[AppendResult]:
+        """The result of each part, in order, completed when durable. Raises REQUEST_TIMED_OUT."""
+        claim = Claim(call.transactional_id, call.adds_partitions) if call.transactional_id else None
+        work = [self._append_part(part, claim) for part in call.parts]
+        try:
+            async with asyncio.timeout(timeout):
+                return [await work[0]] if len(work) == 1 else list(await asyncio.gather(*work))
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.") from None
+
+    async def _append_part(self, part: AppendPart, claim: Claim | None) -> AppendResult:
+        topic_id, partition, records = part
+        try:
+            led = await self._leadership.led(topic_id, partition)
+            work = self._append(led, records, claim)
+            traces = led.traces
+            traced = traces.find(records) if traces is not None else ()
+            appended = await (work if traces is None or not traced else traces.append(traced, work))
+        except KafkaError as error:
+            return AppendResult(topic_id, partition, error.code, error.message)
+        return AppendResult(
+            topic_id,
+            partition,
+            base_offset=appended.base_offset,
+            last_offset=appended.last_offset,
+            log_append_time=appended.log_append_time,
+            log_start_offset=led.log.log_start_offset,
+        )
+
+    async def _append(self, led: LedPartition, data: bytes, claim: Claim | None) -> Appended:
         """Appends a producer's batches; `claim` names the transaction.
 
         Raises KafkaError: as `PartitionLog.append` and `TransactionCheck.confirm` do.
         """
-        return _append_outside(led, data) if claim is None else self._append_verified(led, data, claim)
-
-    async def _append_verified(self, led: LedPartition, data: bytes, claim: Claim) -> Appended:
+        if claim is None:
+            try:
+                return await led.log.append(data)
+            except UnverifiedError as error:
+                raise KafkaError(
+                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    "The batch belongs to a transaction, the request names no transactional id.",
+                ) from error
         refusal: KafkaError = UnverifiedError(ErrorCode.INVALID_TXN_STATE)
         for _ in range(_TRIES):
             verified = await self._verified(led, data, claim)
@@ -112,16 +100,6 @@ class TransactionalAppends:
         verified = Verified(led.log.log_end_offset, renews_epoch=claim.adds)
         await self._check.confirm(claim, header.producer_id, header.producer_epoch, led.log.partition)
         return verified
-
-
-async def _append_outside(led: LedPartition, data: bytes) -> Appended:
-    try:
-        return await led.log.append(data)
-    except UnverifiedError as error:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "The batch belongs to a transaction, the request names no transactional id.",
-        ) from error
 
 
 def _forget(led: LedPartition, key: tuple[int, int], task: asyncio.Task[Verified]) -> None:

@@ -92,7 +92,7 @@ async def describe_producers(
     async def describe(
         led: LedPartition, _: delivery.TopicPartition, response: pb.DescribeProducersResponse.Partition
     ) -> None:
-        for producer_id, state in sorted(led.log.transactions.producers().items()):
+        for producer_id, state in sorted(led.log.transactions.producers.items()):
             response.active_producers.add(
                 producer_id=producer_id,
                 producer_epoch=state.epoch,
@@ -166,7 +166,9 @@ async def inspect_records(leadership: Leadership, request: pb.InspectRecordsRequ
         response.log_start_offset, response.log_end_offset = led.log.log_start_offset, led.log.log_end_offset
         loaded = leadership.loaded(request.group_id, part.topic_id, part.partition)
         if loaded is not None:
-            response.in_delivery.extend(_range(lock.first, lock.last) for lock in loaded.core.held())
+            response.in_delivery.extend(
+                _range(lock.first, lock.last) for lock in loaded.core.in_flight.held()
+            )
         await _read(led.log, part.from_offset, response)
 
     return await each(leadership, request.partitions, Response, inspect)

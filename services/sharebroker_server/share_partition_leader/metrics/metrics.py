@@ -182,4 +182,4 @@ def _labels(group_id: str, topic: str) -> tuple[str, ...]:
 
 
 def _row(core: SharePartition) -> Row:
-    return Row(*core.sizes())
+    return Row(*core.in_flight.sizes())

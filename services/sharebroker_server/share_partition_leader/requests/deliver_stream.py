@@ -34,20 +34,20 @@ from typing import Any, Final
 
 import structlog
 
-from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import doubling
 from sharebroker_server.leader_calls.values import DeliverInput, DeliverOpen, DeliverOutput
-from sharebroker_server.share_partition_leader.config import (
+from sharebroker_server.share_partition_leader.core.events import (
     DEFAULT_BATCH_SIZE,
-    LONGEST_RETRY_DELAY,
-    REASON_LENGTH,
-    RETRY_DELAY,
+    Acknowledge,
+    AcquireRequest,
+    LostLock,
+    UndoAcquire,
 )
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest, LostLock
-from sharebroker_server.share_partition_leader.leadership import Leadership
+from sharebroker_server.share_partition_leader.leadership import LONGEST_RETRY_DELAY, Leadership
 from sharebroker_server.share_partition_leader.requests.stream_messages import (
+    REJECT,
     AckGroup,
     AckRequest,
     NextMessage,
@@ -62,7 +62,12 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
 
 _log = structlog.get_logger()
 
-REJECT: Final = delivery.ACKNOWLEDGE_TYPE_REJECT
+REASON_LENGTH: Final = 500
+"""Characters of a rejection's reason that are logged."""
+
+RETRY_DELAY: Final = 0.1
+"""Seconds before the load of a share-partition is retried; doubles each time."""
+
 _DIVISIBLE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
 """Errors that may concern only some of the acknowledged records."""
 
@@ -94,7 +99,7 @@ class DeliverySession:
     async def send(self, message: DeliverInput) -> None:
         """Applies a message; then waits while too many results are unsent."""
         if message.acknowledgements:
-            self._apply_acks(message.acknowledgements)
+            self._apply_acks(message)
         if message.partitions is not None:
             self._assign(message.partitions)
         self._rest_unseen |= message.rest_unseen
@@ -268,7 +273,8 @@ class DeliverySession:
         In Kafka this follows from clients that fetch only when all records are acknowledged.
         """
         core = share_partition.core
-        if (key in self._isolated or core.next_is_throttled()) and core.holds(self.holder):
+        throttled = core.in_flight.next_is_throttled(core.settings.throttle_limit)
+        if (key in self._isolated or throttled) and core.in_flight.holds(self.holder):
             self._isolated.add(key)
             return True
         self._isolated.discard(key)
@@ -276,14 +282,14 @@ class DeliverySession:
 
     # Acknowledgements
 
-    def _apply_acks(self, acknowledgements: Sequence[delivery.Acknowledgement]) -> None:
-        for group, acks in group_acks(acknowledgements).items():
+    def _apply_acks(self, message: DeliverInput) -> None:
+        for group, acks in group_acks(message.acknowledgements).items():
             share_partition = self._served.get(TopicIdPartition(group.topic_id, group.partition))
             if share_partition is None:
                 self._queue.add_results(acks, 0.0, _not_held())
             else:
                 self._acknowledge(share_partition, group, acks)
-        for ack in acknowledgements:
+        for ack in message.acknowledgements:
             if ack.type == REJECT and ack.reason:
                 _log.info(
                     "record rejected",
@@ -303,10 +309,12 @@ class DeliverySession:
         self._unanswered += 1
         try:
             if group.unseen:
-                _undo_acquire(share_partition, self.holder, group, acks)
+                if group.delay_ms:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "unseen cannot be combined with delay_ms")
+                share_partition.handle(UndoAcquire(self.holder, coalesce(acks)))
                 done(None)
             else:
-                share_partition.acknowledge(self.holder, coalesce(acks), done, group.delay_ms / 1000)
+                share_partition.handle(Acknowledge(self.holder, coalesce(acks), done, group.delay_ms / 1000))
         except KafkaError as error:
             parts = _divide(share_partition, acks) if error.code in _DIVISIBLE else [acks]
             if len(parts) == 1:
@@ -329,21 +337,13 @@ def _key(share_partition: ShareGroupPartition) -> TopicIdPartition:
     return TopicIdPartition(share_partition.topic_id, share_partition.partition)
 
 
-def _undo_acquire(
-    share_partition: ShareGroupPartition, holder: str, group: AckGroup, acks: Sequence[AckRequest]
-) -> None:
-    if group.delay_ms:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "unseen cannot be combined with delay_ms")
-    share_partition.undo_acquire(holder, coalesce(acks))
-
-
 def _divide(share_partition: ShareGroupPartition, acks: Sequence[AckRequest]) -> list[Sequence[AckRequest]]:
     """Several acknowledgements in halves; a single one by the runs that it covers."""
     if len(acks) > 1:
         middle = len(acks) // 2
         return [acks[:middle], acks[middle:]]
     (ack,) = acks
-    pieces = share_partition.core.split_by_run(ack.first, ack.last) if ack.first < ack.last else ()
+    pieces = share_partition.core.in_flight.split_by_run(ack.first, ack.last) if ack.first < ack.last else ()
     return [[ack._replace(first=first, last=last)] for first, last in pieces] or [acks]
 
 

@@ -1,17 +1,20 @@
-"""The calls of a gateway in the same process: plain values, no messages."""
+"""The calls of a gateway in the same process: plain values, no messages.
+
+A fetch (`Fetch`) waits for records. Acknowledgements and reconciliations (`_DurableCall`) are applied at once
+and wait until they are durable.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 import structlog
-from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.model import AckType, AcquiredRange, TopicIdPartition
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
@@ -21,17 +24,20 @@ from sharebroker_server.leader_calls.values import (
     AppendCall,
     AppendResult,
     DeliverOpen,
+    Left,
     ReconcileCall,
     ReconcileResult,
 )
 from sharebroker_server.leader_calls.watches import BaseWatch
-from sharebroker_server.share_partition_leader.config import DEFAULT_BATCH_SIZE
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
+from sharebroker_server.share_partition_leader.core.events import (
+    DEFAULT_BATCH_SIZE,
+    Acknowledge,
+    AcquireRequest,
+    RenewAll,
+)
 from sharebroker_server.share_partition_leader.leadership import Leadership
-from sharebroker_server.share_partition_leader.log.append import TransactionalAppends, append
+from sharebroker_server.share_partition_leader.log.append import Appends
 from sharebroker_server.share_partition_leader.requests.deliver_stream import DeliverySession
-from sharebroker_server.share_partition_leader.requests.reconcile import reconcile
-from sharebroker_server.share_partition_leader.requests.stream_messages import RENEW
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
     NoStateError,
@@ -42,42 +48,60 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
     member_holder,
 )
 
+_log = structlog.get_logger()
+
+_RENEW = int(AckType.RENEW)
+
 
 class LocalLeader:
     """`LeaderCalls` on the partitions that this process leads.
 
-    The methods return the coroutines of the functions that do the work, so that a call adds no stack frame.
+    Methods return coroutines of their collaborators where they can, so that a call adds no stack frame.
     """
 
-    def __init__(self, partitions: Leadership, appends: TransactionalAppends) -> None:
-        self._partitions = partitions
+    def __init__(self, leadership: Leadership, appends: Appends) -> None:
+        self._leadership = leadership
         self._appends = appends
 
-    def acquire(self, call: AcquireCall) -> Coroutine[Any, Any, list[AcquireResult]]:
+    def acquire(self, call: AcquireCall) -> Awaitable[list[AcquireResult]]:
         """Runs a fetch."""
-        return Fetch(call, self._partitions).run()
+        return Fetch(call, self._leadership).run()
 
-    def acknowledge(self, call: AcknowledgeCall, timeout: float) -> Coroutine[Any, Any, list[AckResult]]:
-        """Applies acknowledgements."""
-        return acknowledge(self._partitions, call, timeout)
+    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[AckResult]:
+        """Applies acknowledgements, all or nothing per partition. Raises REQUEST_TIMED_OUT."""
+        work = _Acknowledgements(self._leadership, call)
+        if not await work.run(timeout):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.")
+        return [
+            AckResult(part.topic_id, part.partition)
+            if error is None
+            else AckResult(part.topic_id, part.partition, error.code, error.message)
+            for part, error in zip(call.parts, work.errors, strict=True)
+        ]
 
-    def reconcile(self, call: ReconcileCall, timeout: float) -> Coroutine[Any, Any, list[ReconcileResult]]:
-        """Reconciles the records of planned batches."""
-        return reconcile(self._partitions, call, timeout)
+    async def reconcile(self, call: ReconcileCall, timeout: float) -> list[ReconcileResult]:
+        """Results of the call's partitions in order, then those of other partitions with held locks.
 
-    def append(self, call: AppendCall, timeout: float | None) -> Coroutine[Any, Any, list[AppendResult]]:
+        Parts that are late get REQUEST_TIMED_OUT.
+        """
+        work = _Reconciliation(self._leadership, call)
+        if not await work.run(timeout):
+            work.fail_pending(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Not durable within {timeout} s."))
+        return [*work.results(), *work.other_held()]
+
+    def append(self, call: AppendCall, timeout: float | None) -> Awaitable[list[AppendResult]]:
         """Appends record batches."""
-        return append(self._partitions, self._appends, call, timeout)
+        return self._appends.append(call, timeout)
 
     def deliver(self, opening: DeliverOpen) -> DeliverySession:
         """Opens a delivery stream."""
-        return DeliverySession(opening, self._partitions)
+        return DeliverySession(opening, self._leadership)
 
     def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> LocalWatch | None:
         """A watch; None if a share-partition has records or is not loaded."""
         watched = []
         for partition in partitions:
-            share_partition = self._partitions.loaded(group_id, *partition)
+            share_partition = self._leadership.loaded(group_id, *partition)
             if share_partition is None or not share_partition.is_quiet():
                 return None
             watched.append(share_partition)
@@ -85,7 +109,22 @@ class LocalLeader:
 
 
 class Fetch:
-    """One acquire call; see the module."""
+    """One fetch: acquires records, or waits until some become available or its time ends.
+
+    A run has three steps.
+
+    1. Load: share-partitions that are not loaded are loaded concurrently. A share-partition that `loaded`
+       returned is valid until the next `await`, so `_found` is cleared before every wait.
+    2. Round: each partition is served once, in the order of the call, until the record or byte limit is
+       reached. Records in the hot cache are acquired synchronously; only a read from the store suspends the
+       fetch.
+    3. Wait: without records, the fetch waits at every share-partition (`AvailabilityListener`) and starts
+       another round when one notifies it.
+
+    Errors: a partition that failed is not served again in this fetch. If another partition had records, the
+    error is left to the next fetch. A share session that ended acquires nothing more: nothing would release
+    its records.
+    """
 
     __slots__ = (
         "_available",
@@ -95,12 +134,12 @@ class Fetch:
         "_failed",
         "_fetched",
         "_found",
+        "_leadership",
         "_observed",
-        "_partitions",
         "_request",
     )
 
-    def __init__(self, call: AcquireCall, partitions: Leadership) -> None:
+    def __init__(self, call: AcquireCall, leadership: Leadership) -> None:
         self._call = call
         self._request = AcquireRequest(
             member_holder(call.member_id),
@@ -110,7 +149,7 @@ class Fetch:
             call.with_markers,
             call.session_id,
         )
-        self._partitions = partitions
+        self._leadership = leadership
         self._bytes = 0
         self._cold = False
         self._fetched: dict[TopicIdPartition, list[Fetched]] = {}
@@ -161,7 +200,7 @@ class Fetch:
     def _find_loaded(self) -> list[TopicIdPartition]:
         missing = []
         for part in self._call.partitions:
-            loaded = self._partitions.loaded(self._call.group_id, *part)
+            loaded = self._leadership.loaded(self._call.group_id, *part)
             if loaded is None:
                 missing.append(part)
             else:
@@ -172,7 +211,7 @@ class Fetch:
     async def _load(self, missing: Sequence[TopicIdPartition]) -> None:
         self._cold = True
         self._found = {}
-        loading = (self._partitions.share_partition(self._call.group_id, *part) for part in missing)
+        loading = (self._leadership.share_partition(self._call.group_id, *part) for part in missing)
         for part, outcome in zip(
             missing, await asyncio.gather(*loading, return_exceptions=True), strict=True
         ):
@@ -195,7 +234,7 @@ class Fetch:
             self._request.max_records <= 0
             or self._bytes >= call.max_bytes > 0
             or (self._cold and self._bytes >= call.min_bytes > 0)
-            or call.session_id in self._partitions.ended_sessions
+            or call.session_id in self._leadership.ended_sessions
         )
 
     def _is_complete(self) -> bool:
@@ -204,10 +243,10 @@ class Fetch:
 
     async def _share_partition(self, part: TopicIdPartition) -> ShareGroupPartition:
         group_id = self._call.group_id
-        loaded = self._partitions.loaded(group_id, *part)
+        loaded = self._leadership.loaded(group_id, *part)
         if loaded is None:
             self._found = {}
-            loaded = await self._partitions.share_partition(group_id, *part)
+            loaded = await self._leadership.share_partition(group_id, *part)
         return loaded
 
     @property
@@ -248,92 +287,148 @@ class Fetch:
 _log = structlog.get_logger()
 
 
-async def acknowledge(partitions: Leadership, call: AcknowledgeCall, timeout: float) -> list[AckResult]:
-    """The result of each partition, in the order of the call. Raises REQUEST_TIMED_OUT."""
-    results = _Results(call.parts)
-    loading = []
-    for index, part in enumerate(call.parts):
-        share_partition = partitions.loaded(call.group_id, part.topic_id, part.partition)
-        if share_partition is None:
-            loading.append(asyncio.create_task(_load_and_apply(partitions, call, index, results)))
-            continue
-        try:
-            _check_renewal(call, part)
-            share_partition.acknowledge(
-                member_holder(call.member_id), part.batches, partial(results.add, index), part.delay
-            )
-        except KafkaError as error:
-            results.add(index, error)
-    try:
-        return await results.all(timeout)
-    finally:
-        for task in loading:
-            task.cancel()
+class _DurableCall(ABC):
+    """A call whose parts are applied to share-partitions, and that ends when all of them are durable.
 
+    A part is applied at once if its share-partition is loaded, else once it is. `errors` has the outcome of
+    each part; the first one counts.
+    """
 
-class _Results:
-    """Collects the results of all parts with one future."""
-
-    __slots__ = ("_done", "_errors", "_parts", "_remaining")
-
-    def __init__(self, parts: Sequence[AckPart]) -> None:
+    def __init__(
+        self, leadership: Leadership, group_id: str, member_id: str, parts: Sequence[AckPart]
+    ) -> None:
+        self.errors: list[KafkaError | None] = [None] * len(parts)
+        self._leadership = leadership
+        self._group_id = group_id
+        self._holder = member_holder(member_id)
         self._parts = parts
-        self._errors: list[KafkaError | None] = [None] * len(parts)
-        self._remaining = len(parts)
+        self._pending = set(range(len(parts)))
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def add(self, index: int, error: KafkaError | None) -> None:
-        """A part's acknowledgements are durable, or were rejected with `error`."""
-        self._errors[index] = error
-        self._remaining -= 1
-        if not self._remaining and not self._done.done():
-            self._done.set_result(None)
+    @abstractmethod
+    def _apply(self, index: int, part: AckPart, share_partition: ShareGroupPartition) -> None:
+        """Applies a part; `_complete` is called once it is durable. Raises KafkaError if it is rejected."""
 
-    async def all(self, timeout: float) -> list[AckResult]:
-        """Waits for the last part. Raises REQUEST_TIMED_OUT."""
-        if self._remaining:
-            # `asyncio.timeout` costs as much as the acknowledgement itself.
-            timer = asyncio.get_running_loop().call_later(timeout, self._expire, timeout)
+    async def run(self, timeout: float) -> bool:
+        """Applies all parts; returns whether they have an outcome within `timeout` seconds."""
+        loading = []
+        for index, part in enumerate(self._parts):
+            loaded = self._leadership.loaded(self._group_id, part.topic_id, part.partition)
+            if loaded is None:
+                loading.append(asyncio.create_task(self._load_and_apply(index, part)))
+                continue
+            try:
+                self._apply(index, part, loaded)
+            except KafkaError as error:
+                self._complete(index, error)
+        if self._pending:
+            # `asyncio.timeout` costs as much as an acknowledgement itself.
+            timer = asyncio.get_running_loop().call_later(timeout, self._end)
             try:
                 await self._done
             finally:
                 timer.cancel()
-        return [
-            AckResult(part.topic_id, part.partition)
-            if error is None
-            else AckResult(part.topic_id, part.partition, error.code, error.message)
-            for part, error in zip(self._parts, self._errors, strict=True)
-        ]
+                for task in loading:
+                    task.cancel()
+        return not self._pending
 
-    def _expire(self, timeout: float) -> None:
+    async def _load_and_apply(self, index: int, part: AckPart) -> None:
+        try:
+            loaded = await self._leadership.share_partition(self._group_id, part.topic_id, part.partition)
+            self._apply(index, part, loaded)
+        except KafkaError as error:
+            self._complete(index, self._load_error(error))
+        except Exception:
+            _log.exception("share-partition load failed", group=self._group_id, topic_id=part.topic_id)
+            self._complete(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _load_error(self, error: KafkaError) -> KafkaError:
+        return error
+
+    def _complete(self, index: int, error: KafkaError | None) -> None:
+        """A part is durable, or was rejected with `error`."""
+        if index in self._pending:
+            self._pending.remove(index)
+            self.errors[index] = error
+            if not self._pending:
+                self._end()
+
+    def _end(self) -> None:
         if not self._done.done():
-            error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.")
-            self._done.set_exception(error)
+            self._done.set_result(None)
 
 
-async def _load_and_apply(
-    partitions: Leadership, call: AcknowledgeCall, index: int, results: _Results
-) -> None:
-    part = call.parts[index]
-    share_partition: ShareGroupPartition
-    try:
-        share_partition = await partitions.share_partition(call.group_id, part.topic_id, part.partition)
-        _check_renewal(call, part)
-        share_partition.acknowledge(
-            member_holder(call.member_id), part.batches, partial(results.add, index), part.delay
-        )
-    except NoStateError as error:  # retriable for a fetch; records of a missing state were never acquired
-        results.add(index, KafkaError(ErrorCode.INVALID_RECORD_STATE, error.message))
-    except KafkaError as error:
-        results.add(index, error)
-    except Exception:
-        _log.exception("share-partition load failed", group=call.group_id, topic_id=part.topic_id)
-        results.add(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+class _Acknowledgements(_DurableCall):
+    """An acknowledge call: all or nothing per partition."""
+
+    def __init__(self, leadership: Leadership, call: AcknowledgeCall) -> None:
+        super().__init__(leadership, call.group_id, call.member_id, call.parts)
+        self._renew_allowed = call.renew_allowed
+
+    def _apply(self, index: int, part: AckPart, share_partition: ShareGroupPartition) -> None:
+        if not self._renew_allowed and any(_RENEW in batch.types for batch in part.batches):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "RENEW is not allowed by this request.")
+        reply = partial(self._complete, index)
+        share_partition.handle(Acknowledge(self._holder, part.batches, reply, part.delay))
+
+    def _load_error(self, error: KafkaError) -> KafkaError:
+        if isinstance(error, NoStateError):  # retriable for a fetch; records of a missing state had no holder
+            return KafkaError(ErrorCode.INVALID_RECORD_STATE, error.message)
+        return error
 
 
-def _check_renewal(call: AcknowledgeCall, part: AckPart) -> None:
-    if not call.renew_allowed and any(RENEW in batch.types for batch in part.batches):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "RENEW is not allowed by this request.")
+class _Reconciliation(_DurableCall):
+    """Brings the records of a planned batch to the states that its commit demands."""
+
+    def __init__(self, leadership: Leadership, call: ReconcileCall) -> None:
+        super().__init__(leadership, call.group_id, call.member_id, call.parts)
+        self._call = call
+        self._found: dict[int, ShareGroupPartition] = {}
+        self._unchanged: dict[int, Sequence[Left]] = {}
+
+    def _apply(self, index: int, part: AckPart, share_partition: ShareGroupPartition) -> None:
+        self._found[index] = share_partition
+        if part.batches:
+            reply = partial(self._complete, index)
+            self._unchanged[index] = share_partition.reconcile(self._holder, part.batches, reply)
+        else:
+            self._complete(index, None)
+
+    def fail_pending(self, error: KafkaError) -> None:
+        """Ends the parts without an outcome."""
+        for index in list(self._pending):
+            self._complete(index, error)
+
+    def results(self) -> Iterator[ReconcileResult]:
+        """The result of each partition of the call."""
+        for index, (topic_id, partition, *_) in enumerate(self._parts):
+            error = self.errors[index]
+            if error is None:
+                unchanged = tuple(self._unchanged.get(index, ()))
+                held = self._held(self._found[index])
+                yield ReconcileResult(topic_id, partition, left=unchanged, held=held)
+            else:
+                yield ReconcileResult(topic_id, partition, error.code, error.message)
+
+    def other_held(self) -> Iterator[ReconcileResult]:
+        """The locks that the member holds in other partitions of the requested topics."""
+        named = {(part.topic_id, part.partition) for part in self._parts}
+        for led in self._leadership.partitions() if self._call.topic_ids else ():
+            share_partition = led.ready.get(self._group_id)  # without a check of the lease
+            if share_partition is None or led.topic.topic_id not in self._call.topic_ids:
+                continue
+            part = (share_partition.topic_id, share_partition.partition)
+            if part in named or not share_partition.core.in_flight.holds(self._holder):
+                continue
+            if self._leadership.loaded(self._group_id, *part) is share_partition:
+                yield ReconcileResult(*part, held=self._held(share_partition))
+            else:
+                yield ReconcileResult(*part, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The lease may have expired.")
+
+    def _held(self, share_partition: ShareGroupPartition) -> list[AcquiredRange]:
+        if self._call.renew_held:
+            share_partition.handle(RenewAll(self._holder))
+        return share_partition.core.in_flight.held_by(self._holder)
 
 
 class LocalWatch(BaseWatch):
@@ -355,7 +450,6 @@ class LocalWatch(BaseWatch):
         """The share-partition was unloaded: a fetch has to find its successor."""
         self.end()
 
-    @override
     def _stop(self) -> None:
         for share_partition in self._share_partitions:
             share_partition.remove_listener(self)

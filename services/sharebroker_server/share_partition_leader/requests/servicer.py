@@ -32,13 +32,15 @@ from sharebroker_server.leader_calls.messages import (
 )
 from sharebroker_server.leader_calls.values import DeliverStream
 from sharebroker_server.routing.transaction_check import TransactionCheck
-from sharebroker_server.share_partition_leader.config import ACKNOWLEDGE_TIMEOUT
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests
-from sharebroker_server.share_partition_leader.log.append import TransactionalAppends
+from sharebroker_server.share_partition_leader.log.append import Appends
 from sharebroker_server.share_partition_leader.log.fetch import LogFetch
 from sharebroker_server.share_partition_leader.log.requests import inspect_records
 from sharebroker_server.share_partition_leader.requests.local_leader import LocalLeader
+
+ACKNOWLEDGE_TIMEOUT: Final = 60.0
+"""Seconds before acknowledgements from another process time out; the caller has a limit of its own."""
 
 LONGEST_WAIT_MS: Final = 60_000
 """Limit of the wait of AwaitRecords."""
@@ -55,7 +57,7 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
     def __init__(self, leadership: Leadership, catalog: MetadataCache, check: TransactionCheck) -> None:
         self._leadership = leadership
         self._catalog = catalog
-        self.calls = LocalLeader(leadership, TransactionalAppends(check))
+        self.calls = LocalLeader(leadership, Appends(leadership, check))
 
     @override
     def Deliver(

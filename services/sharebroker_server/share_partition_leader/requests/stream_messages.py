@@ -17,7 +17,6 @@ from sharebroker_server.leader_calls.values import (
     Problem,
     StreamAckResult,
 )
-from sharebroker_server.share_partition_leader.config import MESSAGE_BYTES, UNSENT_ENTRIES
 from sharebroker_server.share_partition_leader.core.events import LostLock
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
@@ -98,6 +97,13 @@ class NextMessage:
         self.filled.set()
 
 
+MESSAGE_BYTES: Final = 4 << 20
+"""Bytes of record batches after which a message to a consumer is complete."""
+
+UNSENT_ENTRIES: Final = 20_000
+"""Unsent results and notifications beyond which no more requests are read from a stream."""
+
+REJECT: Final = delivery.ACKNOWLEDGE_TYPE_REJECT
 RENEW: Final = delivery.ACKNOWLEDGE_TYPE_RENEW
 _GAP: Final = delivery.ACKNOWLEDGE_TYPE_GAP
 _INVALID: Final = -1

@@ -9,31 +9,24 @@ from typing import Final, NamedTuple, Protocol
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateWrite
+from sharebroker_protocol.model import AckBatch, StateWrite
 from sharebroker_server.leader_calls.values import Left
-from sharebroker_server.leases import names
-from sharebroker_server.persister.write_batcher import WriteBatcher
+from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
 from sharebroker_server.share_partition_leader.core.events import (
-    Acknowledge,
     Acquire,
     AcquireRequest,
-    Configure,
     Effects,
     Event,
     Loaded,
     LostLock,
     MembersLeft,
     Reconcile,
-    RenewAll,
     Reply,
     Retire,
-    SharePartitionSettings,
     Stop,
     TimerFired,
-    UndoAcquire,
     WriteCompleted,
 )
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
@@ -42,9 +35,16 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
     NotFetched,
     bytes_of,
     hidden_spans,
+    share_key,
     translated,
     visible_end,
 )
+
+DELIVERY_BYTES: Final = 1 << 20
+"""Most bytes of record batches in one delivery; the first batch is delivered whatever its size."""
+
+STOP_TIMEOUT: Final = 5.0
+"""Seconds that a share-partition has for its last writes when its partition is handed over."""
 
 _WRITTEN: Final = WriteCompleted(None)
 
@@ -66,7 +66,7 @@ class ShareGroupPartition:
     """
 
     def __init__(self, group_id: str, topic: str, core: SharePartition, around: Surroundings) -> None:
-        self.key = SharePartitionKey(group_id, *names.topic_partition(around.log.partition))
+        self.key = share_key(group_id, around.log)
         self.group_id, self.topic_id, self.partition = self.key
         self.topic = topic
         self.core = core
@@ -82,7 +82,7 @@ class ShareGroupPartition:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline = 0.0
         self._written_all: asyncio.Future[None] | None = None
-        self._handle(Loaded())
+        self.handle(Loaded())
 
     # Listeners
 
@@ -94,12 +94,12 @@ class ShareGroupPartition:
         """Ends a stream: releases what it holds; with `undo` this does not count as a delivery."""
         self._lock_listeners.pop(listener.holder, None)
         self.remove_listener(listener)
-        self._handle(MembersLeft((listener.holder,), undo=undo))
+        self.handle(MembersLeft((listener.holder,), undo=undo))
 
     def release_member(self, member_id: str, session_id: str = "") -> None:
         """Releases what a member holds, also through its streams, or what one share session acquired."""
-        holders = {held.member for held in self.core.held()}
-        self._handle(MembersLeft([h for h in holders if member_of(h) == member_id], session_id))
+        holders = {held.member for held in self.core.in_flight.held()}
+        self.handle(MembersLeft([h for h in holders if member_of(h) == member_id], session_id))
 
     def add_listener(self, listener: AvailabilityListener) -> None:
         """Requests one notification when records may have become available."""
@@ -115,10 +115,6 @@ class ShareGroupPartition:
         for listener in listeners:
             listener.records_available(self)
 
-    def configure(self, settings: SharePartitionSettings) -> None:
-        """Applies a change of the group's configuration."""
-        self._handle(Configure(settings))
-
     # Requests
 
     def acquire(self, request: AcquireRequest, max_bytes: int = 0) -> Fetched | NotFetched:
@@ -130,7 +126,7 @@ class ShareGroupPartition:
             batches = self._log.read_hot(offset, _limit(max_bytes))
             if batches is None:
                 return NotFetched.NOT_CACHED
-            acquired = self._handle(self._acquire_event(request, offset, batches)).acquired
+            acquired = self.handle(self._acquire_event(request, offset, batches)).acquired
             if acquired:
                 return Fetched(acquired, bytes_of(batches, acquired))
             if self._fetch_offset() == offset:
@@ -155,7 +151,7 @@ class ShareGroupPartition:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The store has no records from offset {offset} on."
             )
-        acquired = self._handle(self._acquire_event(request, offset, batches)).acquired
+        acquired = self.handle(self._acquire_event(request, offset, batches)).acquired
         if acquired:
             return Fetched(acquired, bytes_of(batches, acquired))
         return self.acquire(request, max_bytes)
@@ -164,31 +160,13 @@ class ShareGroupPartition:
         """Whether nothing can be acquired now; a listener is notified when that may have changed."""
         return not self.core.stopping and self._fetch_offset() is None
 
-    def acknowledge(self, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0) -> None:
-        """Applies acknowledgements, all or none; `reply` is called once they are durable, or failed.
-
-        Raises KafkaError if they cannot be applied; then `reply` is not called.
-        """
-        self._handle(Acknowledge(holder, batches, reply, delay))
-
-    def undo_acquire(self, holder: str, batches: Sequence[AckBatch]) -> None:
-        """Undoes, all or none, acquisitions of records that the application never received; at once.
-
-        Raises KafkaError if that is not possible.
-        """
-        self._handle(UndoAcquire(holder, batches))
-
     def reconcile(self, holder: str, batches: Sequence[AckBatch], reply: Reply) -> Sequence[Left]:
         """Applies what can be applied of a planned batch's offsets; returns what was left unchanged.
 
         `reply` is called once the rest is durable. Raises KafkaError if nothing can be applied.
         """
         end = visible_end(self._log, committed=self.core.settings.read_committed)
-        return self._handle(Reconcile(holder, batches, self._log.log_start_offset, end, reply)).left
-
-    def renew_all(self, holder: str) -> None:
-        """Renews every lock of a holder."""
-        self._handle(RenewAll(holder))
+        return self.handle(Reconcile(holder, batches, self._log.log_start_offset, end, reply)).left
 
     def is_throttled(self, fetched: Fetched) -> bool:
         """Whether acquired records failed so often that their member gets no others beside them."""
@@ -211,7 +189,7 @@ class ShareGroupPartition:
 
     def written(self, error: KafkaError | None) -> None:
         """The write that `next_write` returned is durable, or failed."""
-        self._handle(_WRITTEN if error is None else WriteCompleted(translated(error)))
+        self.handle(_WRITTEN if error is None else WriteCompleted(translated(error)))
         if self._written_all is not None:
             self._check_written()
 
@@ -219,7 +197,7 @@ class ShareGroupPartition:
 
     async def stop(self) -> None:
         """Accepts no more requests, waits up to STOP_TIMEOUT seconds for its writes, and retires."""
-        self._handle(Stop())
+        self.handle(Stop())
         if self.core.writing:
             self._written_all = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._written_all], timeout=STOP_TIMEOUT)
@@ -233,7 +211,7 @@ class ShareGroupPartition:
         if self._timer is not None:
             self._timer.cancel()
         self._around.on_retired(self)
-        self._handle(Retire())
+        self.handle(Retire())
         lock_listeners, waiting = self._lock_listeners, self._availability_listeners
         self._lock_listeners, self._availability_listeners = {}, {}
         for listener in dict.fromkeys((*lock_listeners.values(), *waiting)):
@@ -275,7 +253,7 @@ class ShareGroupPartition:
 
     # Effects
 
-    def _handle(self, event: Event) -> Effects:
+    def handle(self, event: Event) -> Effects:
         """Applies an event and performs its effects. Raises KafkaError if the event is rejected."""
         try:
             effects = self.core.handle(event, now())
@@ -318,7 +296,7 @@ class ShareGroupPartition:
 
     def _fire(self) -> None:
         self._timer = None
-        self._handle(TimerFired())
+        self.handle(TimerFired())
 
 
 def _limit(max_bytes: int) -> int:

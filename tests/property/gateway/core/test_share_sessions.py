@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
 from sharebroker_server.gateway.core.share_sessions import (
-    FetchIntent,
-    PartitionOutcome,
     SessionCache,
     SessionKey,
     begin_acknowledge,
     begin_fetch,
 )
+from sharebroker_server.leader_calls.values import AcquireResult
 
 LIMIT = 2
 MEMBERS = st.sampled_from(["a", "b", "c"])
@@ -143,33 +143,36 @@ def acknowledge(cache: SessionCache, naive: Naive, member: str, epoch: int) -> N
 def fetch(cache: SessionCache, naive: Naive, member: str, epoch: int, lists: tuple[list[int], ...]) -> None:
     wanted, forgotten, full, bad = lists
     expected = naive.fetch(member, epoch, wanted, forgotten)
-    intent = FetchIntent(
+    begin = partial(
+        begin_fetch,
+        cache,
         SessionKey("group", member),
         epoch,
         "one" if member == "a" else "two",
-        tuple(TopicIdPartition("t", part) for part in wanted),
-        tuple(TopicIdPartition("t", part) for part in forgotten),
+        {TopicIdPartition("t", part): () for part in wanted},
+        [TopicIdPartition("t", part) for part in forgotten],
+        0.0,
     )
     if isinstance(expected, ErrorCode):
         with pytest.raises(KafkaError) as refused:
-            begin_fetch(cache, intent, 0.0)
+            begin()
         assert refused.value.code is expected
         return
-    context = begin_fetch(cache, intent, 0.0)
+    context = begin()
     kind, session = expected
     assert sorted(part.partition for part in context.partitions) == (
         [] if kind == "final" else sorted(session["order"])
     )
-    outcomes = [
-        PartitionOutcome(
-            part,
-            part.partition in full,
+    results = {
+        part: AcquireResult(
+            *part,
             ErrorCode.UNKNOWN_TOPIC_ID if part.partition in bad else ErrorCode.NONE,
+            acquired=[AcquiredRange(0, 9, 1, 1, 30.0)] if part.partition in full else [],
         )
         for part in context.partitions
-    ]
+    }
     asked = [part.partition for part in context.partitions]
-    returned = [part.partition for part in context.reported(outcomes)]
+    returned = [part.partition for part in context.reported(results)]
     assert returned == naive.answer(kind, session, full, bad, asked)
     if context.final:
         assert cache.close(context.session)

@@ -17,9 +17,9 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, RefusedError
 from tests.support.examples import scaled
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import Store, check, compact
 
 MEMBERS = st.sampled_from(["m1", "m2", "m3"])
@@ -64,9 +64,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self._lead(limits, LoadedState(3, 1, start))
 
     def _lead(self, limits: SharePartitionSettings, loaded: LoadedState) -> None:
-        self.share = RecordStates(limits, loaded)
+        self.share = SteppedPartition(limits, loaded)
         self.model = Model.load(limits, loaded)
         self.number = 0
+        self.numbers: dict[Transition, int] = {}
         self.waiting: list[Transition] = []
         self.sent: list[tuple[list[Transition], bool]] = []
         self.handed: list[tuple[str, AcquiredRange]] = []
@@ -74,7 +75,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def _queue(self, transition: Transition | None, expected: bool) -> None:
         assert (transition is not None) is expected
         if transition is not None:
-            assert transition.id == self.number
+            self.numbers[transition] = self.number
             self.waiting.append(transition)
 
     @rule(
@@ -233,7 +234,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def send(self, first: int, number: int, outcome: str) -> None:
         first %= len(self.waiting)
         transitions = self.waiting[first : first + number]
-        numbers = [transition.id for transition in transitions]
+        numbers = [self.numbers[transition] for transition in transitions]
         self.waiting = [transition for transition in self.waiting if transition not in transitions]
         written = self.share.write(transitions)
         expected = self.model.write(numbers)
@@ -256,7 +257,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
     def answer(self, index: int) -> None:
         index %= len(self.sent)
         transitions, durable = self.sent.pop(index)
-        numbers = [transition.id for transition in transitions]
+        numbers = [self.numbers[transition] for transition in transitions]
         finishing = [
             x
             for x, r in self.model.records.items()
@@ -324,10 +325,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
                 run.delivery_count,
                 run.lock.member if run.lock else "",
                 run.lock.token if run.lock else 0,
-                (run.pending.id, int(run.target)) if run.pending else None,
+                (self.numbers[run.pending], int(run.target)) if run.pending else None,
                 tuple(run.batch) if run.batch else None,
             )
-            for run in share._in_flight.runs
+            for run in share.in_flight.runs
             for offset in range(run.first, run.last + 1)
         }
         assert seen == {
@@ -342,7 +343,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         for member in ("m1", "m2"):
             held = [
                 (x, run.delivery_count)
-                for run in share.held_by(member)
+                for run in share.in_flight.held_by(member)
                 for x in range(run.first, run.last + 1)
             ]
             assert held == [

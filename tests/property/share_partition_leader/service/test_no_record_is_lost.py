@@ -18,15 +18,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.leases import names
 from tests.support.examples import scaled
-from tests.unit.share_partition_leader.harness import (
-    ACCEPT,
-    REJECT,
-    RELEASE,
-    RENEW,
-    TOPIC,
-    Harness,
-    harness,
-)
+from tests.unit.share_partition_leader.harness import ACCEPT, REJECT, RELEASE, RENEW, TOPIC, Harness, harness
 from tests.unit.share_partition_leader.streams import Stream, ack, stream
 from tests.unit.share_partition_leader.virtual_time import VirtualLoop, settle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     RELEASE,
     ack,
@@ -18,7 +18,7 @@ from tests.unit.share_partition_leader.core.support import (
 )
 
 
-def _polls(share: RecordStates, log: str, number: int) -> list[list[int]]:
+def _polls(share: SteppedPartition, log: str, number: int) -> list[list[int]]:
     """Polls and releases everything, `number` times; returns the offsets of each poll."""
     polls = []
     for _ in range(number):
@@ -34,7 +34,7 @@ def _sizes(polls: list[list[int]]) -> list[int]:
     return [len(poll) for poll in polls]
 
 
-def _limit(limit: int) -> RecordStates:
+def _limit(limit: int) -> SteppedPartition:
     return opened(settings=SharePartitionSettings(delivery_count_limit=limit))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.events import LoadedState, SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,
@@ -185,14 +185,14 @@ def test_a_new_leader_keeps_delivery_counts_of_releases() -> None:
     share, store = opened(), Store()
     fetch(share, "0-9")
     store.apply(ack(share, "0-4", RELEASE) or share.write())
-    new = RecordStates(SharePartitionSettings(), store.loaded())
+    new = SteppedPartition(SharePartitionSettings(), store.loaded())
     assert ranges(fetch(new, "0-9")) == "0-4 x2, 5-9 x1"
 
 
 # --- lag
 
 
-def _lag(share: RecordStates, end: int) -> int:
+def _lag(share: SteppedPartition, end: int) -> int:
     return end - share.start_offset - share.delivery_complete_count
 
 
@@ -216,7 +216,7 @@ def test_lag_falls_by_acknowledging_only() -> None:
 
 def test_lag_after_an_alteration() -> None:
     """testSharePartitionLagAfterAlterShareGroupOffsets: 105 records, altered to 40."""
-    share = RecordStates(SharePartitionSettings(), LoadedState(4, 1, 40))
+    share = SteppedPartition(SharePartitionSettings(), LoadedState(4, 1, 40))
     assert _lag(share, 105) == 65
     assert ranges(fetch(share, "0-104")) == "40-104 x1"
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 
 from sharebroker_protocol.model import StateWrite
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     RELEASE,
     Store,
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     """A row of the table; `write` is ours, `draft` (start offset, batches) is the drafts'."""
 
     operation: str
-    run: Callable[[RecordStates], StateWrite | None]
+    run: Callable[[SteppedPartition], StateWrite | None]
     spso: int
     speo: int
     window: str
@@ -50,33 +50,33 @@ class Row(NamedTuple):
     draft: tuple[int, str] | None = None
 
 
-def _fetch_110_to_119(share: RecordStates) -> None:
+def _fetch_110_to_119(share: SteppedPartition) -> None:
     assert ranges(fetch(share, "110-112", "c1", now=0.0)) == "110-112 x1"
     assert ranges(fetch(share, "113-118", "c2", now=5.0)) == "113-118 x1"
     assert ranges(fetch(share, "119", "c3", now=5.0)) == "119 x1"
 
 
-def _fetch_110_and_120(share: RecordStates) -> None:
+def _fetch_110_and_120(share: SteppedPartition) -> None:
     assert ranges(fetch(share, "110-112 113-118 119 120", "c1", now=20.0)) == "110 x2, 120 x1"
 
 
-def _lose_111_and_112(share: RecordStates) -> StateWrite:
+def _lose_111_and_112(share: SteppedPartition) -> StateWrite:
     expired = share.expire(30.0)
     assert [(lost.member, lost.first, lost.last) for lost in expired.lost] == [("c1", 111, 112)]
     assert expired.transition is not None
     return done(share, expired.transition)
 
 
-def _fetch_111_and_112(share: RecordStates) -> None:
+def _fetch_111_and_112(share: SteppedPartition) -> None:
     assert ranges(fetch(share, "110-112 113-118 119 120", "c3", now=31.0)) == "111-112 x2"
 
 
-def _fetch_100_to_109(share: RecordStates) -> None:
+def _fetch_100_to_109(share: SteppedPartition) -> None:
     assert ranges(fetch(share, "100-109", "c1")) == "100-109 x1"
 
 
 ROWS = (
-    Row("starting state", RecordStates.write, 100, 100, "", "100:", (100, "")),
+    Row("starting state", SteppedPartition.write, 100, 100, "", "100:", (100, "")),
     Row("fetch 100-109", _fetch_100_to_109, 100, 110, "100-109 acquired 1 c1"),
     Row(
         "acknowledge 100-109",
@@ -167,7 +167,7 @@ ROWS = (
 )
 
 
-def _played(upto: int) -> tuple[RecordStates, Store, StateWrite | None]:
+def _played(upto: int) -> tuple[SteppedPartition, Store, StateWrite | None]:
     share, store = opened(100), Store()
     written: StateWrite | None = None
     for row in ROWS[: upto + 1]:
@@ -213,9 +213,9 @@ def test_write_of_the_row_differs_from_the_draft_as_documented(index: int) -> No
 def test_a_new_leader_after_the_row_has_lost_the_locks_and_nothing_else(index: int) -> None:
     """Finished stays finished, given back stays given back; what was held comes back."""
     share, store, _ = _played(index)
-    later = RecordStates(share.settings, store.loaded())
+    later = SteppedPartition(share.settings, store.loaded())
     check(later)
-    live = {offset: run for run in share._in_flight.runs for offset in range(run.first, run.last + 1)}
+    live = {offset: run for run in share.in_flight.runs for offset in range(run.first, run.last + 1)}
     for offset in range(100, 121):
         finished = offset < share.start_offset or (offset in live and live[offset].state >= 2)
         assert store.finished(offset) is finished

@@ -13,7 +13,7 @@ import pytest
 import sharebroker
 from sharebroker import ErrorCode, KafkaError
 from sharebroker.aio import Admin, Producer, ShareConsumer, connection
-from sharebroker.aio.connection import WARN_AFTER, WARN_INTERVAL, ConnectWarnings, StreamWriter
+from sharebroker.aio.connection import WARN_AFTER, WARN_INTERVAL, ConnectWarnings, RunningStream
 from sharebroker.client_errors import ConnectionLostError
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import eventually
@@ -21,23 +21,23 @@ from tests.unit.client.batches import batch
 from tests.unit.client.fake_gateway import FakeGateway
 
 NO_ADDRESS = ["", " ", "localhost", "localhost:", ":9090", "localhost:port", "host name:9090"]
+
+
 ADDRESS = ["localhost:9090", "127.0.0.1:0", "[::1]:9090", "dns:///broker.example:9090", "unix:/run/broker"]
+
+
 MAKERS: list[Callable[[str], object]] = [
     sharebroker.Admin,
     sharebroker.Producer,
     lambda address: sharebroker.ShareConsumer(address, "group", ["flights"]),
 ]
+
+
 AIO_MAKERS: list[Callable[[str], object]] = [
     Admin,
     Producer,
     lambda address: ShareConsumer(address, "group", ["flights"]),
 ]
-
-
-@pytest.fixture
-async def gateway() -> AsyncIterator[FakeGateway]:
-    async with FakeGateway() as fake:
-        yield fake
 
 
 @pytest.mark.parametrize("address", NO_ADDRESS)
@@ -163,11 +163,19 @@ async def test_consumer_logs_unreachable_server(
 
 
 class Call:
-    cancelled = False
+    """A call whose responses never arrive, and end with its cancellation."""
+
+    def __init__(self) -> None:
+        self.cancelled = asyncio.Event()
 
     def cancel(self) -> bool:
-        self.cancelled = True
+        self.cancelled.set()
         return True
+
+    async def __aiter__(self) -> AsyncIterator[object]:
+        await self.cancelled.wait()
+        raise asyncio.CancelledError
+        yield  # an asynchronous generator without responses
 
 
 async def fails() -> None:
@@ -180,25 +188,26 @@ async def waits() -> None:
 
 async def test_failing_writer_cancels_call_and_reports(caplog: pytest.LogCaptureFixture) -> None:
     call = Call()
-    writer = StreamWriter(cast("Any", call), fails())
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert call.cancelled
-    assert isinstance(writer.failure(), ConnectionLostError)
+    with pytest.raises(ConnectionLostError, match="failed to send"):
+        await RunningStream(cast("Any", call), fails()).run(print)
+    assert call.cancelled.is_set()
     assert "cannot be written" in caplog.text
-    await writer.stop()
 
 
 async def test_reader_cancelled_from_outside_stays_cancelled() -> None:
-    writer = StreamWriter(cast("Any", Call()), waits())
-    with pytest.raises(asyncio.CancelledError):
-        writer.failure()
-    await writer.stop()
-    with pytest.raises(asyncio.CancelledError):
-        writer.failure()
-
-
-async def test_stopping_ends_both() -> None:
     call = Call()
-    await StreamWriter(cast("Any", call), waits()).stop()
-    assert call.cancelled
+    running = asyncio.create_task(RunningStream(cast("Any", call), waits()).run(print))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert call.cancelled.is_set()
+
+
+async def test_aborted_stream_raises_the_given_error(caplog: pytest.LogCaptureFixture) -> None:
+    stream = RunningStream(cast("Any", Call()), waits())
+    stream.abort(AWAY)
+    with pytest.raises(KafkaError) as caught:
+        await stream.run(print)
+    assert caught.value is AWAY
+    assert not caplog.text

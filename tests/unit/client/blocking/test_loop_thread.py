@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from sharebroker.blocking.loop_thread import LoopThread
+from sharebroker.blocking.loop_thread import BlockingClient, LoopThread
 from sharebroker_protocol.errors import IllegalStateError
 
 
@@ -27,7 +27,8 @@ def test_work_runs_on_the_thread() -> None:
 
 
 def test_close_cancels_tasks_and_rejects_calls() -> None:
-    thread, task = LoopThread.hosting(lambda: asyncio.ensure_future(asyncio.sleep(60)))
+    thread = LoopThread()
+    task = thread.make(lambda: asyncio.ensure_future(asyncio.sleep(60)))
     thread.close()
     assert task.cancelled()
     with pytest.raises(IllegalStateError, match="closed"):
@@ -38,5 +39,5 @@ def test_close_cancels_tasks_and_rejects_calls() -> None:
 def test_failing_factory_ends_the_thread() -> None:
     before = threading.active_count()
     with pytest.raises(ValueError, match="no"):
-        LoopThread.hosting(raise_error)
+        BlockingClient(raise_error)
     assert threading.active_count() == before

@@ -1,4 +1,4 @@
-"""None"""
+"""Output of commands: tables, cells, one-line error messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from sharebroker.cli.output import Column, cell, explain, numbers, table, text
 from sharebroker.cli.reading import BadInputError
-from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.rpc_status import TRANSPORT
 
 
@@ -76,7 +76,7 @@ def test_violations_name_their_fields() -> None:
 
 
 def test_retriable_errors_advise_retry() -> None:
-    assert DESCRIPTIONS[ErrorCode.NOT_COORDINATOR].retriable
+    assert ErrorCode.NOT_COORDINATOR.retriable
     assert explain(KafkaError(ErrorCode.NOT_COORDINATOR, "Elsewhere.")) == "Elsewhere. Try again."
 
 

@@ -1,4 +1,4 @@
-"""None"""
+"""Records as text and as environment variables."""
 
 from __future__ import annotations
 

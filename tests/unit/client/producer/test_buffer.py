@@ -26,7 +26,7 @@ class Wakes:
 
 
 def filled(partitions: int = 1, wake: Wakes | None = None, **config: Any) -> RecordBuffer:
-    buffer = RecordBuffer(ProducerConfig(**config), lambda n: n - 1, wake or Wakes())
+    buffer = RecordBuffer(ProducerConfig(**config), wake or Wakes(), lambda n: n - 1)
     buffer.set_partitions("t", partitions)
     return buffer
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, TopicIdPartition
+from sharebroker_protocol.model import AckBatch, AcquiredRange, TopicIdPartition
 from sharebroker_server.gateway.core.share_sessions import (
     FetchContext,
-    FetchIntent,
-    PartitionOutcome,
     Session,
     SessionCache,
     SessionKey,
@@ -19,6 +19,7 @@ from sharebroker_server.gateway.core.share_sessions import (
     next_epoch,
     shown_error,
 )
+from sharebroker_server.leader_calls.values import AcquireResult
 
 KEY = SessionKey("group", "member")
 
@@ -35,8 +36,25 @@ def opened(*partitions: TopicIdPartition, limit: int = 10) -> SessionCache:
     return cache
 
 
-def fetch(cache: SessionCache, epoch: int, *wanted: TopicIdPartition, **more: object) -> FetchContext:
-    return begin_fetch(cache, FetchIntent(KEY, epoch, "connection", wanted, **more), 1.0)  # type: ignore[arg-type]
+def fetch(
+    cache: SessionCache,
+    epoch: int,
+    *wanted: TopicIdPartition,
+    acks: Sequence[AckBatch] = (),
+    forgotten: Sequence[TopicIdPartition] = (),
+) -> FetchContext:
+    return begin_fetch(cache, KEY, epoch, "connection", dict.fromkeys(wanted, acks), forgotten, 1.0)
+
+
+def result(
+    partition: TopicIdPartition, has_records: bool, error: ErrorCode = ErrorCode.NONE
+) -> AcquireResult:
+    acquired = [AcquiredRange(0, 9, 1, 1, 30.0)] if has_records else []
+    return AcquireResult(*partition, error, acquired=acquired)
+
+
+def results(**found: bool) -> dict[TopicIdPartition, AcquireResult]:
+    return {part: result(part, found[name]) for name, part in (("a", A), ("b", B)) if name in found}
 
 
 @pytest.mark.parametrize(
@@ -60,8 +78,8 @@ def test_each_partition_is_first_in_its_turn(epoch: int, order: list[TopicIdPart
 
 def test_partition_with_records_moves_to_the_end() -> None:
     session = Session(KEY, "id", "connection", (A, B, C), 0.0)
-    session.reports(A, ErrorCode.NONE, has_records=True)
-    session.reports(B, ErrorCode.NONE, has_records=False)
+    session.reports(A, result(A, True, ErrorCode.NONE))
+    session.reports(B, result(B, False, ErrorCode.NONE))
     assert list(session.partitions) == [B, C, A]
 
 
@@ -181,7 +199,7 @@ def test_acknowledgements_cannot_open_a_session() -> None:
     cache = opened(A)
     before = cache.find(KEY)
     with pytest.raises(KafkaError) as refused:
-        fetch(cache, 0, A, acknowledges=True)
+        fetch(cache, 0, A, acks=[AckBatch(0, 1, (1,))])
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert refused.value.violations
     assert cache.find(KEY) is before
@@ -189,15 +207,14 @@ def test_acknowledgements_cannot_open_a_session() -> None:
 
 def test_first_response_has_every_partition() -> None:
     context = fetch(SessionCache(1, "gateway"), 0, A, B)
-    outcomes = [PartitionOutcome(A, True), PartitionOutcome(B, False)]
-    assert context.reported(outcomes) == [A, B]
+    assert context.reported(results(a=True, b=False)) == [A, B]
 
 
 def test_final_request_fetches_and_reports_nothing() -> None:
     context = fetch(opened(A), -1)
     assert context.final
     assert context.partitions == ()
-    assert context.reported([PartitionOutcome(A, True)]) == []
+    assert context.reported(results(a=True)) == []
 
 
 # Outcomes of a partition that was there from the start, and whether each answer includes it.
@@ -217,14 +234,14 @@ def test_incremental_response_omits_partitions_without_news(
     outcomes: list[tuple[bool, ErrorCode]], included: list[bool]
 ) -> None:
     session = Session(KEY, "id", "connection", (A,), 0.0)
-    reported = [session.reports(A, error, has_records=has) for has, error in outcomes]
+    reported = [session.reports(A, result(A, has, error)) for has, error in outcomes]
     assert reported == included
 
 
 def test_added_partition_is_reported_once_without_records() -> None:
     cache = opened(A)
-    assert fetch(cache, 1, B).reported([PartitionOutcome(A, False), PartitionOutcome(B, False)]) == [B]
-    assert fetch(cache, 2).reported([PartitionOutcome(A, False), PartitionOutcome(B, False)]) == []
+    assert fetch(cache, 1, B).reported(results(a=False, b=False)) == [B]
+    assert fetch(cache, 2).reported(results(a=False, b=False)) == []
 
 
 @pytest.mark.parametrize(
@@ -235,7 +252,7 @@ def test_partition_forgotten_during_the_fetch_stays_forgotten(
     has_records: bool, error: ErrorCode, included: bool
 ) -> None:
     session = Session(KEY, "id", "connection", (A,), 0.0)
-    assert session.reports(B, error, has_records=has_records) is included
+    assert session.reports(B, result(B, has_records, error)) is included
     assert list(session.partitions) == [A]
 
 
@@ -244,7 +261,7 @@ def test_overtaken_request_is_rejected() -> None:
     context = fetch(cache, 1)
     begin_acknowledge(cache, KEY, 2, 1.0)
     with pytest.raises(KafkaError) as refused:
-        context.reported([PartitionOutcome(A, True)])
+        context.reported(results(a=True))
     assert refused.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 

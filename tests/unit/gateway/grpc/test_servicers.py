@@ -12,7 +12,7 @@ from sharebroker_protocol.gateway.v1 import plan_pb2, produce_pb2
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.grpc.servicers import GatewayServicer, PlanServicer, deadline_of, rpc
+from sharebroker_server.gateway.grpc.servicers import PlanServicer, Servicer, deadline_of, rpc
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.plan.conftest import SESSION, Calls, committed, plan
 from tests.unit.gateway.produce.requests import appending, produced, records, refused
@@ -35,10 +35,10 @@ async def test_the_function_gets_the_gateway_the_request_and_the_deadline(harnes
         calls.append((gateway, request, deadline.remaining()))
         return request.upper()
 
-    class Servicer(GatewayServicer):
+    class Shouting(Servicer[Gateway]):
         Shout: Any = rpc(shout)
 
-    servicer = Servicer(harness.gateway)
+    servicer = Shouting(harness.gateway)
     assert await servicer.Shout("a", Context(5.0)) == "A"
     assert await servicer.Shout("b", Context(None)) == "B"
     assert [(gateway, request) for gateway, request, _ in calls] == [

@@ -21,13 +21,13 @@ from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
-from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.messages import (
     DeleteTopicsResponse,
     ListGroupsResponse,
     MetadataRequest,
     MetadataResponse,
 )
+from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import GATEWAY, Router
 from tests.support.kafka_client import KafkaClient, connected
@@ -65,7 +65,10 @@ class Harness:
         self.server = KafkaServer()
         self.address = f"127.0.0.1:{self.server.bind('127.0.0.1', 0)}"
         local = Member("1/1", 1, frozenset({GATEWAY}), "127.0.0.1:1", self.address)
-        live_members, partitions = LiveMembers(lambda: [local], _not_refused), self.gateway.catalog.partitions
+        live_members, partitions = (
+            LiveMembers(Ownership(local), _not_refused),
+            self.gateway.catalog.partitions,
+        )
         brokers = Brokers(live_members, local, MemoryLeaseStore(), hash, partitions)
         self.apis = {
             EXECUTE: Api(EXECUTE, (1, 1), self._handle, _refuse),

@@ -14,9 +14,9 @@ from sharebroker_server.gateway.kafka.call import (
     FETCH_MEMORY,
     SUPPORTED,
     Client,
+    Refusal,
     for_version,
     parse_features,
-    refusal,
 )
 from sharebroker_server.kafka_wire.messages import (
     ApiVersionsRequest,
@@ -90,12 +90,12 @@ ERROR = KafkaError(ErrorCode.INVALID_REQUEST, "no")
 
 
 def test_the_error_of_the_request(harness: Harness) -> None:
-    refused = refusal(HeartbeatResponse)(harness.call_of(HeartbeatRequest(group_id="g")), ERROR)
+    refused = Refusal(HeartbeatResponse)(harness.call_of(HeartbeatRequest(group_id="g")), ERROR)
     assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
 
 
 def test_the_message_and_constants(harness: Harness) -> None:
-    refuse = refusal(ConsumerGroupHeartbeatResponse, member_epoch=-1)
+    refuse = Refusal(ConsumerGroupHeartbeatResponse, member_epoch=-1)
     refused = refuse(harness.call_of(ConsumerGroupHeartbeatRequest(member_id="m", member_epoch=7)), ERROR)
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "no")
     assert (refused.member_id, refused.member_epoch) == (None, -1), "fields of the response are not echoed"
@@ -105,7 +105,7 @@ def test_nested_items_are_echoed_by_name(harness: Harness) -> None:
     partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=3, offset=70)
     topic = DeleteRecordsRequest.DeleteRecordsTopic(name="t", partitions=[partition])
     echo = {"topics": "topics", "topics.partitions": "partitions"}
-    refuse = refusal(DeleteRecordsResponse, echo, low_watermark=-1)
+    refuse = Refusal(DeleteRecordsResponse, echo, low_watermark=-1)
     (result,) = refuse(harness.call_of(DeleteRecordsRequest(topics=[topic])), ERROR).topics
     assert result.name == "t"
     (failed,) = result.partitions
@@ -114,9 +114,33 @@ def test_nested_items_are_echoed_by_name(harness: Harness) -> None:
 
 
 def test_scalar_items_are_echoed_by_a_function(harness: Harness) -> None:
-    refuse = refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})
+    refuse = Refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})
     refused = refuse(harness.call_of(DeleteGroupsRequest(groups_names=["a", "b"])), ERROR)
     assert [(one.group_id, one.error_code) for one in refused.results] == [("a", 42), ("b", 42)]
+
+
+def test_one_item_fails_as_in_a_refusal() -> None:
+    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=3, offset=70)
+    echo = {"topics": "topics", "topics.partitions": "partitions"}
+    refuse = Refusal(DeleteRecordsResponse, echo, low_watermark=-1)
+    failed = refuse.item("topics.partitions", partition, ERROR)
+    assert (failed.partition_index, failed.low_watermark) == (3, -1)
+    assert failed.error_code == ErrorCode.INVALID_REQUEST
+    assert refuse.item("topics.partitions", partition).error_code == ErrorCode.NONE
+
+
+def test_a_transactional_id_is_required(harness: Harness) -> None:
+    call = harness.call_of(ApiVersionsRequest())
+    call.check_transactional_id("t")
+    with pytest.raises(KafkaError) as error:
+        call.check_transactional_id("")
+    assert error.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_the_api_version_implies_the_transaction_version(harness: Harness) -> None:
+    call = harness.call_of(ApiVersionsRequest())
+    assert call.transaction_version(implied=True) == 2
+    assert call.transaction_version(implied=False) == 0
 
 
 PRODUCE, FETCH, DELETE_TOPICS, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 1, 20, 22, 24, 26

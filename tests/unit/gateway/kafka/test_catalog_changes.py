@@ -13,7 +13,6 @@ from sharebroker_server.gateway.kafka.catalog_changes import (
     check_replication_factor,
     duplicate_check,
     each_item,
-    error_fields,
 )
 
 
@@ -30,6 +29,14 @@ def translate(name: str) -> str:
     return name.upper()
 
 
+def succeeded(name: str, result: Result) -> tuple[str, object]:
+    return name, result.name
+
+
+def failed(name: str, error: KafkaError) -> tuple[str, object]:
+    return name, error.code
+
+
 async def test_results_keep_the_order_of_items() -> None:
     sent = []
 
@@ -37,22 +44,19 @@ async def test_results_keep_the_order_of_items() -> None:
         sent.append(names)
         return [Result(name, error_code=ErrorCode.POLICY_VIOLATION if name == "B" else 0) for name in names]
 
-    first, second, third = await each_item(["a", "invalid", "b"], translate, send)
+    first, second, third = await each_item(["a", "invalid", "b"], translate, send, succeeded, failed)
     assert sent == [["A", "B"]]
-    assert isinstance(first, Result)
-    assert first.name == "A"
-    assert isinstance(second, KafkaError)
-    assert second.code is ErrorCode.INVALID_REQUEST
-    assert isinstance(third, KafkaError)
-    assert third.code is ErrorCode.POLICY_VIOLATION
+    assert first == ("a", "A")
+    assert second == ("invalid", ErrorCode.INVALID_REQUEST)
+    assert third == ("b", ErrorCode.POLICY_VIOLATION)
 
 
 async def test_nothing_is_sent_without_a_valid_item() -> None:
     async def send(names: list[str]) -> list[Result]:
         raise NotImplementedError
 
-    (only,) = await each_item(["invalid"], translate, send)
-    assert isinstance(only, KafkaError)
+    only = await each_item(["invalid"], translate, send, succeeded, failed)
+    assert only == [("invalid", ErrorCode.INVALID_REQUEST)]
 
 
 def test_duplicates_are_rejected() -> None:
@@ -60,12 +64,6 @@ def test_duplicates_are_rejected() -> None:
     check("a")
     with pytest.raises(KafkaError, match="Duplicate topic name: b"):
         check("b")
-
-
-def test_error_fields_of_errors_only() -> None:
-    error = KafkaError(ErrorCode.INVALID_REQUEST, "no")
-    assert error_fields(error) == {"error_code": ErrorCode.INVALID_REQUEST, "error_message": "no"}
-    assert error_fields(Result("a")) == {}
 
 
 def test_valid_placements() -> None:

@@ -17,8 +17,6 @@ from sharebroker_server.gateway.kafka.cluster_view import (
     Brokers,
     ClusterView,
     LiveMembers,
-    current_leader,
-    node_endpoints,
 )
 from sharebroker_server.kafka_wire.messages import FetchResponse
 from sharebroker_server.leases import names
@@ -45,9 +43,9 @@ class Broker:
     def __init__(self, number: int, store: MemoryLeaseStore, clock: Clock) -> None:
         roles = frozenset({GATEWAY})
         self.member = Member(f"{number}/1", number, roles, f"host-{number}", f"127.0.0.1:{number}")
-        self.known: list[Member] = [self.member]
+        self.members: list[Member] = [self.member]
         self.dead: set[str] = set()
-        announced = LiveMembers(lambda: self.known, self.refused, clock)
+        announced = LiveMembers(self, self.refused, clock)
         self.brokers = Brokers(announced, self.member, store, hash, lambda _: 1, clock)
 
     async def refused(self, address: str) -> bool:
@@ -66,19 +64,19 @@ def started(number: int) -> tuple[Clock, MemoryLeaseStore, list[Broker]]:
 async def test_it_rises_with_every_change_and_only_then() -> None:
     _, _, [one, two] = started(2)
     assert [await one.epoch(), await one.epoch()] == [1, 1]
-    one.known = [one.member, two.member]
+    one.members = [one.member, two.member]
     assert [await one.epoch(), await one.epoch()] == [2, 2]
 
 
 async def test_brokers_that_heard_of_each_other_in_any_order_agree_in_the_end() -> None:
     clock, _, [one, two, three] = started(3)
     everybody = [one.member, two.member, three.member]
-    three.known = everybody
+    three.members = everybody
     assert await three.epoch() == 1
     assert await one.epoch() == 2
-    two.known = [one.member, two.member]
+    two.members = [one.member, two.member]
     assert await two.epoch() == 3
-    one.known = two.known = everybody
+    one.members = two.members = everybody
     assert [await one.epoch(), await two.epoch(), await three.epoch()] == [4, 4, 1]
     clock.time += 1
     assert [await one.epoch(), await two.epoch(), await three.epoch()] == [4, 4, 4]
@@ -88,12 +86,12 @@ async def test_it_never_goes_back() -> None:
     """Also where the store lost its last writes."""
     clock, _, [one, two] = started(2)
     for known in ([one.member], [one.member, two.member], [one.member]):
-        one.known = known
+        one.members = known
         await one.epoch()
     one.brokers._generations = MemoryLeaseStore(clock)
     clock.time += 5
     assert await one.epoch() == 3
-    one.known = [one.member, two.member]
+    one.members = [one.member, two.member]
     assert await one.epoch() == 3
     clock.time += 5
     assert await one.epoch() == 3
@@ -102,7 +100,7 @@ async def test_it_never_goes_back() -> None:
 async def test_it_stays_while_the_store_is_away() -> None:
     clock, store, [one, two] = started(2)
     assert await one.epoch() == 1
-    one.known = [one.member, two.member]
+    one.members = [one.member, two.member]
     store.away = True
     clock.time += 5
     view = await one.brokers.view()
@@ -116,14 +114,14 @@ async def test_who_leaves_sends_clients_away_when_the_others_have_heard_of_it() 
     clock, _, [one, two, three] = started(3)
     everybody = [one.member, two.member, three.member]
     for broker in (one, two, three):
-        broker.known = everybody
+        broker.members = everybody
     assert [await one.epoch(), await two.epoch(), await three.epoch()] == [1, 1, 1]
     left = [one.member.as_leaving(), two.member, three.member]
-    one.known = left
+    one.members = left
     view = await one.brokers.view()
     assert view.members == tuple(everybody)
     assert one.brokers.unchanged(view)
-    two.known = three.known = left
+    two.members = three.members = left
     assert [await two.epoch(), await three.epoch()] == [2, 2]
     clock.time += 0.3
     assert await one.epoch() == 1  # it asks for no number: it would be one for the brokers of before
@@ -137,19 +135,19 @@ async def test_who_leaves_sends_clients_away_when_the_others_have_heard_of_it() 
 async def test_who_left_is_listed_for_a_while_and_leads_nothing() -> None:
     """librdkafka drops who is not listed at once, with the partitions that are on their way from there."""
     clock, _, [one, two, three] = started(3)
-    one.known = [one.member, two.member, three.member]
+    one.members = [one.member, two.member, three.member]
     before = await one.brokers.view()
     assert [*before.listed] == [*before.brokers] == [1, 2, 3]
-    one.known = [one.member, two.member.as_leaving(), three.member]
+    one.members = [one.member, two.member.as_leaving(), three.member]
     view = await one.brokers.view()
     assert ([*view.brokers], sorted(view.listed)) == ([1, 3], [1, 2, 3])
     assert view.listed[2] == before.brokers[2]
     clock.time += 2
-    one.known = [one.member, two.member.as_leaving(), three.member.as_leaving()]
+    one.members = [one.member, two.member.as_leaving(), three.member.as_leaving()]
     view = await one.brokers.view()
     assert ([*view.brokers], sorted(view.listed)) == ([1], [1, 2, 3])
     clock.time += 4
-    one.known = [one.member, two.member]
+    one.members = [one.member, two.member]
     view = await one.brokers.view()
     assert ([*view.brokers], sorted(view.listed)) == ([1, 2], [1, 2, 3])
     clock.time += 2
@@ -159,15 +157,15 @@ async def test_who_left_is_listed_for_a_while_and_leads_nothing() -> None:
 async def test_who_vanished_is_not_listed() -> None:
     """Clients that tried to reach it for a while would be slow to when it is back."""
     _, _, [one, two] = started(2)
-    one.known = [one.member, two.member]
+    one.members = [one.member, two.member]
     assert [*(await one.brokers.view()).listed] == [1, 2]
-    one.known = [one.member]
+    one.members = [one.member]
     assert [*(await one.brokers.view()).listed] == [1]
 
 
 async def test_who_died_leads_nothing_before_others_know() -> None:
     clock, _, [one, two, three] = started(3)
-    one.known = three.known = [one.member, two.member, three.member]
+    one.members = three.members = [one.member, two.member, three.member]
     assert [(await one.brokers.checked()).epoch for _ in range(2)] == [1, 1]
     one.dead.add(two.member.address)
     assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]  # its machine was asked a moment ago
@@ -175,10 +173,10 @@ async def test_who_died_leads_nothing_before_others_know() -> None:
     view = await one.brokers.checked()
     assert (view.epoch, [*view.brokers], sorted(view.listed)) == (2, [1, 3], [1, 2, 3])
     clock.time += 1
-    one.known = three.known = [one.member, three.member]
+    one.members = three.members = [one.member, three.member]
     assert [*(await one.brokers.checked()).brokers] == [*(await three.brokers.checked()).brokers] == [1, 3]
     again = replace(two.member, owner="2/2")
-    one.known = [one.member, again, three.member]
+    one.members = [one.member, again, three.member]
     one.dead.clear()
     assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]
 
@@ -186,7 +184,7 @@ async def test_who_died_leads_nothing_before_others_know() -> None:
 async def test_who_only_seems_to_have_died_is_doubted_once() -> None:
     """Perhaps a firewall between two gateways refuses."""
     clock, _, [one, two] = started(2)
-    one.known = [one.member, two.member]
+    one.members = [one.member, two.member]
     one.dead.add(two.member.address)
     await one.brokers.view()
     clock.time += 1
@@ -198,7 +196,7 @@ async def test_who_only_seems_to_have_died_is_doubted_once() -> None:
 
 async def test_a_machine_that_does_not_answer_keeps_nobody_waiting_for_long() -> None:
     _, _, [one, two] = started(2)
-    one.known = [one.member, two.member]
+    one.members = [one.member, two.member]
     silence = asyncio.Event()
 
     async def refused(_: str) -> bool:
@@ -213,9 +211,9 @@ async def test_a_machine_that_does_not_answer_keeps_nobody_waiting_for_long() ->
 
 async def test_who_leaves_lists_itself_to_the_end() -> None:
     clock, _, [one, two] = started(2)
-    one.known = [one.member, two.member]
+    one.members = [one.member, two.member]
     assert await one.epoch() == 1
-    one.known = [one.member.as_leaving(), two.member]
+    one.members = [one.member.as_leaving(), two.member]
     await one.brokers.view()
     assert not (await one.brokers.view()).leaving
     clock.time += 1
@@ -225,15 +223,15 @@ async def test_who_leaves_lists_itself_to_the_end() -> None:
 
 async def test_who_leaves_last_and_who_stays_after_all() -> None:
     clock, _, [one, two] = started(2)
-    one.known = [one.member.as_leaving()]
+    one.members = [one.member.as_leaving()]
     clock.time += 5
     assert [*(await one.brokers.view()).brokers] == [1]
-    one.known = [one.member.as_leaving(), two.member]
+    one.members = [one.member.as_leaving(), two.member]
     clock.time += 5
     assert [*(await one.brokers.view()).brokers] == [1]  # the other has just come
     clock.time += 1
     assert [*(await one.brokers.view()).brokers] == [2]
-    one.known = [one.member, two.member]
+    one.members = [one.member, two.member]
     clock.time += 5
     assert [*(await one.brokers.view()).brokers] == [1, 2]
 
@@ -354,7 +352,7 @@ class Harness:
         self.members = [LOCAL, PEER]
         self.refusing: set[str] = set()
         self.probes: list[str] = []
-        self.live_members = LiveMembers(lambda: self.members, self._refused, lambda: self.now)
+        self.live_members = LiveMembers(self, self._refused, lambda: self.now)
 
     async def _refused(self, address: str) -> bool:
         self.probes.append(address)
@@ -405,15 +403,19 @@ VIEW = ClusterView((LOCAL, PEER), 1, 3, lambda _: 0, lambda _: 4)
 
 def test_the_leader_and_its_epoch() -> None:
     for index in range(4):
-        hint = current_leader(VIEW, TopicIdPartition("t", index), FetchResponse.LeaderIdAndEpoch)
+        result = FetchResponse.PartitionData(partition_index=index)
+        VIEW.add_leader_hints(FetchResponse(), [(TopicIdPartition("t", index), result)])
+        hint = result.current_leader
         assert (hint.leader_id, hint.leader_epoch) == (VIEW.leader("t", index), 3)
 
 
 def test_each_leader_has_one_endpoint() -> None:
-    partitions = [TopicIdPartition("t", index) for index in range(4)]
-    endpoints = node_endpoints(VIEW, partitions, FetchResponse.NodeEndpoint)
-    assert [(one.node_id, one.host, one.port) for one in endpoints] == [
+    response = FetchResponse()
+    VIEW.add_leader_hints(response, [])
+    assert list(response.node_endpoints) == []
+    moved = [(TopicIdPartition("t", index), FetchResponse.PartitionData()) for index in range(4)]
+    VIEW.add_leader_hints(response, moved)
+    assert [(one.node_id, one.host, one.port) for one in response.node_endpoints] == [
         (1, "127.0.0.1", 9092),
         (2, "127.0.0.1", 9093),
     ]
-    assert node_endpoints(VIEW, [], FetchResponse.NodeEndpoint) == []

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.records import ConfigResource, ResourceType
-from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.configs import (
-    Change,
-    alter_resources,
-    alteration,
-    changes,
-    config_resource,
-    replacements,
-)
+from sharebroker_server.gateway.kafka.call import Call, Refusal
+from sharebroker_server.gateway.kafka.configs import Change, alter_resources, changes, config_resource
 from sharebroker_server.kafka_wire.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -24,6 +19,25 @@ from sharebroker_server.kafka_wire.messages import (
 from tests.unit.gateway.kafka.api.harness import Harness
 
 TOPICS, BROKERS, GROUPS = 2, 4, 32
+REFUSE = Refusal(AlterConfigsResponse, {"responses": "resources"})
+
+
+def accepted(request: pb.IncrementalAlterConfigsRequest) -> pb.IncrementalAlterConfigsResponse:
+    resource = pb.IncrementalAlterConfigsResponse.Resource
+    return pb.IncrementalAlterConfigsResponse(
+        responses=[resource(resource_name=one.resource_name) for one in request.resources]
+    )
+
+
+def altering(
+    harness: Harness, named: Sequence[tuple[int, str]], *configs: AlterConfigsRequest.AlterableConfig
+) -> Call[AlterConfigsRequest]:
+    """A call that only validates changes of resources."""
+    resources = [
+        AlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        for kind, name in named
+    ]
+    return harness.call_of(AlterConfigsRequest(resources=resources, validate_only=True))
 
 
 @pytest.mark.parametrize(("kind", "name"), [(TOPICS, "t"), (BROKERS, ""), (BROKERS, "1"), (GROUPS, "g")])
@@ -46,10 +60,11 @@ def test_invalid_resources(call: Call, kind: int, name: str, code: ErrorCode) ->
     assert error.value.code is code
 
 
-def test_changes_become_a_request_to_the_catalog() -> None:
+async def test_changes_become_a_request_to_the_catalog(api_harness: Harness) -> None:
+    api_harness.services.reply("IncrementalAlterConfigs", accepted)
     config = AlterConfigsRequest.AlterableConfig(name="a", value="1")
-    resource = ConfigResource(ResourceType.TOPIC, "t")
-    made = alteration(resource, replacements([config]), replace=True)
+    await alter_resources(altering(api_harness, [(TOPICS, "t")], config), REFUSE, replace=True)
+    (made,) = api_harness.services.only("IncrementalAlterConfigs").resources
     assert (made.resource_type, made.resource_name, made.replace) == (TOPICS, "t", True)
     assert list(made.configs) == [Change(name="a", value="1")]
 
@@ -65,28 +80,15 @@ def test_operations() -> None:
         list(changes([config(name="a", value="1"), config(name="a", value="2")]))
 
 
-async def test_valid_resources_are_altered_together(api_harness: Harness, call: Call) -> None:
-    api_harness.services.reply(
-        "IncrementalAlterConfigs",
-        lambda request: pb.IncrementalAlterConfigsResponse(
-            responses=[
-                pb.IncrementalAlterConfigsResponse.Resource(resource_name=one.resource_name)
-                for one in request.resources
-            ]
-        ),
-    )
-    named = [(2, "a"), (2, "b"), (2, "b"), (32, "g")]
-    resources = [
-        AlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=name)
-        for kind, name in named
-    ]
-    make = AlterConfigsResponse.AlterConfigsResourceResponse
-    results = await alter_resources(call, resources, replacements, make, validate_only=True, replace=True)
-    assert [(one.resource_name, one.error_code) for one in results] == [
-        ("a", ErrorCode.NONE),
-        ("b", ErrorCode.INVALID_REQUEST),
-        ("b", ErrorCode.INVALID_REQUEST),
-        ("g", ErrorCode.NONE),
+async def test_valid_resources_are_altered_together(api_harness: Harness) -> None:
+    api_harness.services.reply("IncrementalAlterConfigs", accepted)
+    call = altering(api_harness, [(2, "a"), (2, "b"), (2, "b"), (32, "g")])
+    response = await alter_resources(call, REFUSE, replace=True)
+    assert [(one.resource_name, one.error_code, one.error_message is None) for one in response.responses] == [
+        ("a", ErrorCode.NONE, True),
+        ("b", ErrorCode.INVALID_REQUEST, False),
+        ("b", ErrorCode.INVALID_REQUEST, False),
+        ("g", ErrorCode.NONE, True),
     ]
     sent = api_harness.services.only("IncrementalAlterConfigs")
     assert [(one.resource_name, one.replace) for one in sent.resources] == [("a", True), ("g", True)]

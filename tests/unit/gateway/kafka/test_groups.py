@@ -16,7 +16,7 @@ from sharebroker_server.gateway.kafka.groups import (
     commit_offsets,
     coordinates,
     each_group,
-    known_partition,
+    known_partitions,
     rebalance_deadline,
 )
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, OffsetCommitRequest
@@ -32,10 +32,9 @@ def test_the_wait_for_a_rebalance_is_bounded() -> None:
 
 async def test_the_coordinator_of_another_broker_is_not_called(api_harness: Harness, call: Call) -> None:
     api_harness.services.reply("Heartbeat", pb.HeartbeatResponse())
-    deadline = call.deadline()
-    await call_coordinator(call, "g", lambda stub: stub.Heartbeat, pb.HeartbeatRequest(), deadline)
+    await call_coordinator(call, lambda stub: stub.Heartbeat, pb.HeartbeatRequest(group_id="g"))
     with pytest.raises(KafkaError) as error:
-        await call_coordinator(call, "", lambda stub: stub.Heartbeat, pb.HeartbeatRequest(), deadline)
+        await call_coordinator(call, lambda stub: stub.Heartbeat, pb.HeartbeatRequest())
     assert error.value.code is ErrorCode.INVALID_GROUP_ID
     assert len(api_harness.services.requests["Heartbeat"]) == 1
 
@@ -50,14 +49,18 @@ async def test_a_partition_named_twice_has_one_result(api_harness: Harness) -> N
         return pb.OffsetCommitResponse(partitions=[done])
 
     call = api_harness.call_of(OffsetCommitRequest(topics=[topic]))
-    assert await commit_offsets(call, request, send) == [(topic, [(1, 0), (1, 0)])]
+    assert await commit_offsets(call, request, send) == [(1, 0), (1, 0)]
 
 
-def test_known_partitions(call: Call) -> None:
-    assert known_partition(call, TOPIC.name, "", 1) == TOPIC.topic_id
-    with pytest.raises(KafkaError) as error:
-        known_partition(call, TOPIC.name, "", 2)
-    assert error.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+def test_known_partitions(api_harness: Harness) -> None:
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition
+    known, unknown = partition(partition_index=1), partition(partition_index=2)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC.name, partitions=[known, unknown])
+    call = api_harness.call_of(OffsetCommitRequest(topics=[topic]))
+    assert list(known_partitions(call)) == [
+        (known, TOPIC.topic_id, ErrorCode.NONE),
+        (unknown, "", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
 
 
 async def serve(group_ids: Sequence[str]) -> list[str]:

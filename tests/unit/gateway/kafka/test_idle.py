@@ -23,12 +23,12 @@ from sharebroker_server.gateway.kafka.api import share_fetch, share_group_heartb
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.idle import CachedResponse, Prediction
 from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
-from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.kafka_wire.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     ShareGroupHeartbeatResponse,
 )
+from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,

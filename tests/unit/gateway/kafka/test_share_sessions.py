@@ -41,7 +41,7 @@ def test_batches_of_a_partition_named_twice_are_joined() -> None:
         )
         for at in (5, 6)
     ]
-    assert ack_batches(topics) == {
+    assert ack_batches(ShareFetchRequest(topics=topics)) == {
         TopicIdPartition("t", 1): [AckBatch(5, 5, [1]), AckBatch(6, 6, [1])],
         TopicIdPartition("t", 5): [],
         TopicIdPartition("t", 6): [],

@@ -10,17 +10,18 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.names import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.topics import (
+    ON_CLUSTER,
+    ON_GROUP,
+    ON_TOPIC,
     Located,
     Rejected,
+    authorized_operations,
     by_topic,
-    cluster_operations,
     each_partition,
-    group_operations,
     is_internal,
     locate,
     topic_by_id,
     topic_of,
-    topic_operations,
     topics,
 )
 from sharebroker_server.kafka_wire.messages import ListOffsetsRequest
@@ -90,15 +91,12 @@ def operations(bits: int) -> set[int]:
 
 
 def test_all_operations_are_authorized() -> None:
-    assert operations(topic_operations(requested=True)) == {3, 4, 5, 6, 7, 8, 10, 11}
-    assert operations(group_operations(requested=True)) == {3, 6, 8, 10, 11}
-    assert operations(cluster_operations(requested=True)) == {5, 7, 8, 9, 10, 11, 12}
+    assert operations(authorized_operations(ON_TOPIC, requested=True)) == {3, 4, 5, 6, 7, 8, 10, 11}
+    assert operations(authorized_operations(ON_GROUP, requested=True)) == {3, 6, 8, 10, 11}
+    assert operations(authorized_operations(ON_CLUSTER, requested=True)) == {5, 7, 8, 9, 10, 11, 12}
 
 
 def test_the_value_for_not_requested_is_kafkas() -> None:
-    values = {
-        topic_operations(requested=False),
-        group_operations(requested=False),
-        cluster_operations(requested=False),
-    }
+    kinds = (ON_TOPIC, ON_GROUP, ON_CLUSTER)
+    values = {authorized_operations(kind, requested=False) for kind in kinds}
     assert values == {-(1 << 31)}

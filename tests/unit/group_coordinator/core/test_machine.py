@@ -5,10 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.group_coordinator.core.commands import (
-    AlterOffsets,
-    Heartbeat,
-)
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitOffsets,
     Committed,
@@ -16,6 +12,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     Join,
     MemberIdentity,
 )
+from sharebroker_server.group_coordinator.core.share_groups.commands import AlterOffsets, Heartbeat
 from tests.unit.group_coordinator.consumer_harness import AT, REBALANCE, SESSION, ConsumerHarness
 
 

@@ -9,8 +9,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.core import validation
-from sharebroker_server.group_coordinator.core.commands import Heartbeat
-from sharebroker_server.group_coordinator.core.share_groups.model import Member, Profile, ShareGroup
+from sharebroker_server.group_coordinator.core.share_groups.commands import Heartbeat
+from sharebroker_server.group_coordinator.core.share_groups.group import Member, Profile, ShareGroup
 
 HEARTBEAT = Heartbeat("g", "m", 0, ("a",))
 MEMBER = Member(Profile(None, "c", "h", frozenset()), epoch=5, previous_epoch=3)

@@ -7,15 +7,13 @@ import pytest
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.storage.v1 import transaction_pb2 as pb
 from sharebroker_server.group_coordinator.core.transactions.model import (
-    Staged,
-    Transaction,
-    TransactionState,
-    Verdict,
-)
-from sharebroker_server.group_coordinator.core.transactions.records import (
     ProducerIdsRecord,
     Record,
+    Staged,
+    Transaction,
     TransactionRecord,
+    TransactionState,
+    Verdict,
 )
 from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
 

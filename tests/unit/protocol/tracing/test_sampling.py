@@ -1,4 +1,4 @@
-"""None"""
+"""Sampling of traces, and the limit on spans."""
 
 from __future__ import annotations
 

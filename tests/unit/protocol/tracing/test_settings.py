@@ -1,4 +1,4 @@
-"""None"""
+"""Settings of telemetry, and the variables that are validated."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ from sharebroker_server.record_log.core.log_state import (
     Retention,
     Segment,
     SegmentIndex,
-    disposable_before,
     expired_before,
     oversized_before,
     select_batches,
@@ -299,8 +298,11 @@ def test_nothing_to_drop_from_nothing() -> None:
     ],
 )
 def test_the_most_generous_rule_wins(retention: Retention, end: int) -> None:
-    assert disposable_before(retention, SEGMENTS, COLD, 0, now_ms=4_500) == end
-    assert disposable_before(retention, SEGMENTS, COLD, 35, now_ms=4_500) == max(end, 35)
+    log = LogState(0, COLD.end, SEGMENTS, Limits())
+    log.hot_cache = COLD
+    assert log.disposable_before(retention, 4_500, None) == end
+    log.log_start_offset = 35
+    assert log.disposable_before(retention, 4_500, None) == max(end, 35)
 
 
 def small_segments(max_bytes: int = 2 * SIZE, max_ms: int = 10**9) -> SegmentIndex:

@@ -15,7 +15,7 @@ from sharebroker_server.record_log.core.transactions import (
     load_snapshots,
     marker_batch,
     snapshot_names,
-    snapshots_of_draft,
+    snapshots_of,
 )
 from tests.unit.record_log.batches import LIMIT, batch
 
@@ -44,7 +44,7 @@ class Partition:
         self._commit(draft, 1)
 
     def _commit(self, draft: Draft, count: int) -> None:
-        self.notes |= snapshots_of_draft(draft)
+        self.notes |= snapshots_of(draft)
         self.transactions.commit(draft)
         self.end += count
 
@@ -104,8 +104,8 @@ def test_producers_that_are_silent_expire_but_not_in_a_transaction(partition: Pa
     assert transactions.expired(1000) == []
     assert sorted(transactions.expired(1001)) == [1, 3]
     transactions.remove_producers([1, 3, 99])
-    assert transactions.producer(1) is None
-    assert list(transactions.producers()) == [2]
+    assert transactions.producers.get(1) is None
+    assert list(transactions.producers) == [2]
 
 
 def test_records_of_an_aborted_transaction_precede_its_marker() -> None:
@@ -134,7 +134,7 @@ def test_marker_equals_kafkas_encoding(commit: bool) -> None:
 
 def test_snapshots_survive_storage(partition: Partition) -> None:
     again = load_snapshots(partition.notes)
-    assert again.producers() == partition.transactions.producers()
+    assert again.producers == partition.transactions.producers
     assert again.aborted_in(0, 100) == partition.transactions.aborted_in(0, 100)
     assert again.first_unstable_offset() == 2
 

@@ -1,12 +1,21 @@
-"""The state in memory follows checkpoints and deltas."""
+"""The state in memory follows checkpoints and deltas, and state batches combine."""
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
-from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta
-from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_protocol.model import StateBatch
+from sharebroker_server.share_coordinator.core.state import (
+    ShareCheckpoint,
+    ShareDelta,
+    ShareState,
+    combine,
+    count_below,
+)
 from tests.unit.share_coordinator.harness import KEY, batch
+from tests.unit.share_coordinator.naive import NaiveRuns
 
 CHECKPOINT = ShareCheckpoint(KEY, 2, 3, 4, 100, 5, 1000, 1000, (batch(100, 109),))
 
@@ -51,3 +60,147 @@ def test_delta_indices_since_the_checkpoint_are_collected() -> None:
 def test_states_are_equal_whatever_the_last_delta_index() -> None:
     assert ShareState.of(CHECKPOINT, 17, 8) == ShareState.of(CHECKPOINT, 17, -1)
     assert ShareState.of(CHECKPOINT, 17, 8) != ShareState.of(CHECKPOINT, 18, 8)
+
+
+Batches = list[tuple[int, int, int, int]]
+
+CASES: list[tuple[str, Batches, Batches, int, Batches]] = [
+    ("nothing", [], [], -1, []),
+    ("one is kept as it is", [], [(100, 110, 0, 1)], -1, [(100, 110, 0, 1)]),
+    (
+        "overlap: acknowledged beats available at the same count",
+        [(100, 109, 0, 1)],
+        [(105, 119, 2, 1)],
+        -1,
+        [(100, 104, 0, 1), (105, 119, 2, 1)],
+    ),
+    ("older with the higher count stays", [(100, 110, 2, 2)], [(100, 110, 0, 1)], -1, [(100, 110, 2, 2)]),
+    ("higher count beats a final state", [(100, 110, 2, 1)], [(100, 110, 0, 2)], -1, [(100, 110, 0, 2)]),
+    ("archived beats acknowledged", [(100, 110, 2, 1)], [(100, 110, 4, 1)], -1, [(100, 110, 4, 1)]),
+    ("archived beats archiving", [(100, 110, 4, 1)], [(100, 110, 3, 1)], -1, [(100, 110, 4, 1)]),
+    ("contiguous and the same become one", [(100, 109, 0, 1)], [(110, 119, 0, 1)], -1, [(100, 119, 0, 1)]),
+    (
+        "contiguous with another count stay apart",
+        [(100, 109, 0, 1)],
+        [(110, 119, 0, 2)],
+        -1,
+        [(100, 109, 0, 1), (110, 119, 0, 2)],
+    ),
+    (
+        "contiguous in another state stay apart",
+        [(100, 109, 0, 1)],
+        [(110, 119, 2, 1)],
+        -1,
+        [(100, 109, 0, 1), (110, 119, 2, 1)],
+    ),
+    (
+        "a gap stays a gap",
+        [(100, 109, 0, 1)],
+        [(111, 119, 0, 1)],
+        -1,
+        [(100, 109, 0, 1), (111, 119, 0, 1)],
+    ),
+    ("a gap is filled", [(1, 3, 0, 1), (5, 7, 0, 1)], [(4, 4, 0, 1)], -1, [(1, 7, 0, 1)]),
+    (
+        "a hole is cut",
+        [(100, 119, 0, 1)],
+        [(105, 109, 2, 2)],
+        -1,
+        [(100, 104, 0, 1), (105, 109, 2, 2), (110, 119, 0, 1)],
+    ),
+    ("swallowed by one of the same value", [(105, 109, 0, 1)], [(100, 119, 0, 1)], -1, [(100, 119, 0, 1)]),
+    (
+        "same first, longer and stronger: covers",
+        [(100, 104, 0, 1)],
+        [(100, 119, 0, 2)],
+        -1,
+        [(100, 119, 0, 2)],
+    ),
+    (
+        "same first, longer and weaker: goes on behind",
+        [(100, 104, 2, 2)],
+        [(100, 119, 0, 1)],
+        -1,
+        [(100, 104, 2, 2), (105, 119, 0, 1)],
+    ),
+    (
+        "same last",
+        [(110, 119, 0, 2)],
+        [(100, 119, 2, 1)],
+        -1,
+        [(100, 109, 2, 1), (110, 119, 0, 2)],
+    ),
+    (
+        "spans several, with holes between",
+        [(100, 104, 2, 1), (108, 110, 0, 3), (115, 119, 0, 1)],
+        [(102, 117, 0, 2)],
+        -1,
+        [(100, 101, 2, 1), (102, 107, 0, 2), (108, 110, 0, 3), (111, 117, 0, 2), (118, 119, 0, 1)],
+    ),
+    ("before all others", [(100, 109, 0, 1)], [(0, 4, 0, 1)], -1, [(0, 4, 0, 1), (100, 109, 0, 1)]),
+    ("added ones overlap each other", [], [(5, 9, 0, 1), (0, 6, 2, 1), (3, 3, 0, 5)], -1,
+     [(0, 2, 2, 1), (3, 3, 0, 5), (4, 6, 2, 1), (7, 9, 0, 1)]),
+    ("added out of order", [], [(20, 29, 0, 1), (0, 9, 0, 1), (10, 19, 0, 1)], -1, [(0, 29, 0, 1)]),
+    ("added in order and touching", [], [(0, 9, 0, 1), (10, 19, 0, 1), (20, 29, 2, 1)], -1,
+     [(0, 19, 0, 1), (20, 29, 2, 1)]),
+    ("the same twice", [(100, 109, 2, 1)], [(100, 109, 2, 1)], -1, [(100, 109, 2, 1)]),
+    ("below the start offset: dropped", [(100, 109, 0, 1)], [(110, 119, 2, 1)], 110, [(110, 119, 2, 1)]),
+    ("straddling the start offset: clipped", [(100, 109, 0, 1)], [], 105, [(105, 109, 0, 1)]),
+    ("start offset at the first", [(100, 109, 0, 1)], [], 100, [(100, 109, 0, 1)]),
+    ("start offset at the last", [(100, 109, 0, 1)], [], 109, [(109, 109, 0, 1)]),
+    ("start offset behind all", [(100, 109, 0, 1)], [(110, 119, 2, 1)], 120, []),
+    ("new ones below the start offset", [], [(90, 94, 2, 1), (98, 102, 2, 1)], 100, [(100, 102, 2, 1)]),
+    ("start offset in a gap", [(1, 3, 0, 1), (7, 9, 0, 1)], [], 5, [(7, 9, 0, 1)]),
+    ("no start offset: nothing is pruned", [(0, 3, 0, 1)], [(4, 5, 0, 1)], -1, [(0, 5, 0, 1)]),
+]  # fmt: skip
+
+
+def values(batches: Batches) -> list[StateBatch]:
+    return [StateBatch(*one) for one in batches]
+
+
+@pytest.mark.parametrize(
+    ("runs", "added", "start", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
+def test_cases(runs: Batches, added: Batches, start: int, expected: Batches) -> None:
+    assert combine(values(runs), values(added), start) == values(expected)
+
+
+def test_arguments_stay_as_they_are() -> None:
+    runs, added = values([(0, 9, 0, 1)]), values([(5, 20, 2, 2)])
+    combine(runs, added, 3)
+    assert (runs, added) == (values([(0, 9, 0, 1)]), values([(5, 20, 2, 2)]))
+
+
+RANGES = [(2, 5), (4, 4)]
+OTHERS = [(first, last) for first in range(8) for last in range(first, 8)]
+VALUES = [((0, 1), (0, 1)), ((0, 1), (2, 1)), ((2, 1), (0, 1)), ((2, 1), (0, 2)), ((4, 2), (2, 2))]
+
+
+@pytest.mark.parametrize("old", RANGES)
+@pytest.mark.parametrize("new", OTHERS)
+@pytest.mark.parametrize(("old_value", "new_value"), VALUES)
+def test_every_relative_position_of_two_batches(
+    old: tuple[int, int], new: tuple[int, int], old_value: tuple[int, int], new_value: tuple[int, int]
+) -> None:
+    runs, added = [StateBatch(*old, *old_value)], [StateBatch(*new, *new_value)]
+    for start in range(-1, 9):
+        naive = NaiveRuns()
+        naive.add(runs + added, start)
+        assert combine(runs, added, start) == naive.runs()
+
+
+def test_three_neighbours_in_every_order() -> None:
+    pieces = [StateBatch(0, 2, 0, 1), StateBatch(2, 5, 2, 1), StateBatch(4, 8, 0, 2)]
+    naive = NaiveRuns()
+    naive.add(pieces, -1)
+    for order in product(pieces, repeat=3):
+        if len(set(order)) == 3:
+            assert combine([], order, -1) == naive.runs()
+
+
+@pytest.mark.parametrize(
+    ("start", "below"), [(-1, 0), (0, 0), (1, 0), (3, 0), (4, 1), (5, 1), (9, 1), (10, 2), (99, 2)]
+)
+def test_count_below_the_start_offset(start: int, below: int) -> None:
+    assert count_below(values([(1, 3, 0, 1), (5, 9, 0, 1)]), start) == below

@@ -37,7 +37,6 @@ class Process:
         self.topics = {TOPIC: 4, OTHER_TOPIC: 1}
         self.servicer = ShareCoordinator(
             self.host,
-            self.config,
             lambda topic, partition: partition < self.topics.get(topic, 0),
             Keys().log,
         )

@@ -31,7 +31,7 @@ async def remembered(process: Process, topic: str) -> list[bool]:
 
 async def test_only_state_of_deleted_topics_is_removed(process: Process) -> None:
     deleted: set[str] = set()
-    cleanup = DeletedTopicCleanup(process.host, deleted.__contains__, 3600.0, 5.0)
+    cleanup = DeletedTopicCleanup(process.host, deleted.__contains__, 3600.0)
     await cleanup.apply()
     assert await remembered(process, TOPIC) == [True] * 4
     deleted.add(TOPIC)
@@ -44,7 +44,7 @@ async def test_unavailable_shard_does_not_block_the_others(process: Process) -> 
     *_, last = process.host.held()
     await last.close()
     with capture_logs() as logs:
-        await DeletedTopicCleanup(process.host, {TOPIC, OTHER_TOPIC}.__contains__, 3600.0, 5.0).apply()
+        await DeletedTopicCleanup(process.host, {TOPIC, OTHER_TOPIC}.__contains__, 3600.0).apply()
     assert [entry["event"] for entry in logs] == ["deleted topic cleanup postponed"]
     assert await remembered(process, TOPIC) == [False] * 4
 
@@ -57,7 +57,7 @@ async def test_cleanup_continues_after_any_failure(process: Process) -> None:
             raise failures.pop()
         return True
 
-    cleanup = DeletedTopicCleanup(process.host, is_deleted, 0.001, 5.0)
+    cleanup = DeletedTopicCleanup(process.host, is_deleted, 0.001)
     with capture_logs() as logs:
         cleanup.start()
 
@@ -71,4 +71,4 @@ async def test_cleanup_continues_after_any_failure(process: Process) -> None:
 
 
 async def test_one_that_never_started_can_be_stopped(process: Process) -> None:
-    await DeletedTopicCleanup(process.host, lambda _: True, 1.0, 5.0).stop()
+    await DeletedTopicCleanup(process.host, lambda _: True, 1.0).stop()

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.unit.share_coordinator.harness import TOPIC
 from tests.unit.share_coordinator.service.process import GROUP, Process
 

@@ -6,14 +6,14 @@ import pytest
 
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.commands import ReadReply, Summary
-from sharebroker_server.share_coordinator.core.records import (
+from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
     ShareCheckpoint,
     ShareDelta,
     ShareRecord,
+    ShareState,
 )
-from sharebroker_server.share_coordinator.core.state import ShareState
 from sharebroker_server.share_coordinator.service import messages
 from tests.unit.share_coordinator.harness import KEY, batch
 
@@ -22,17 +22,17 @@ CHECKPOINT = ShareCheckpoint(KEY, 2, 3, 4, 100, 5, 1000, 2000, BATCHES)
 
 
 def test_batches_round_trip() -> None:
-    sent = messages.batches_out(BATCHES)
+    sent = [messages.STATE_BATCH.message(part) for part in BATCHES]
     assert [(part.first_offset, part.last_offset) for part in sent] == [(100, 109), (111, 111)]
-    assert messages.batches_in(sent) == BATCHES
-    assert all(isinstance(part, StateBatch) for part in messages.batches_in(sent))
+    assert tuple(map(messages.STATE_BATCH.value, sent)) == BATCHES
+    assert all(isinstance(part, StateBatch) for part in tuple(map(messages.STATE_BATCH.value, sent)))
 
 
 def test_fields_of_read_responses() -> None:
-    fields = messages.read_fields(ReadReply(3, 100, BATCHES))
+    fields = messages.READ_REPLY.fields(ReadReply(3, 100, BATCHES))
     assert (fields["state_epoch"], fields["start_offset"]) == (3, 100)
-    assert messages.batches_in(fields["state_batches"]) == BATCHES
-    assert messages.summary_fields(Summary(3, 4, 100, 5)) == {
+    assert tuple(StateBatch(*part.values()) for part in fields["state_batches"]) == BATCHES
+    assert messages.SUMMARY.fields(Summary(3, 4, 100, 5)) == {
         "state_epoch": 3,
         "leader_epoch": 4,
         "start_offset": 100,
@@ -53,7 +53,7 @@ def test_record_in_the_log_is_described(record: ShareRecord, kind: str) -> None:
     described = messages.log_record(17, record)
     assert (described.position, described.kind) == (17, kind)
     batches = getattr(record, "state_batches", ())
-    assert messages.batches_in(described.state_batches) == tuple(batches)
+    assert tuple(map(messages.STATE_BATCH.value, described.state_batches)) == tuple(batches)
 
 
 def test_state_has_the_form_of_its_checkpoint() -> None:

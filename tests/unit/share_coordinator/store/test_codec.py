@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_protocol.storage.v1 import share_state_pb2 as pb
-from sharebroker_server.share_coordinator.core.records import (
+from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
     ShareCheckpoint,

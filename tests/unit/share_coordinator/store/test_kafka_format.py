@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.shard_topic.batches import record_batch
-from sharebroker_server.share_coordinator.core.records import (
+from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
     ShareCheckpoint,

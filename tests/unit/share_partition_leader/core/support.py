@@ -21,8 +21,8 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
@@ -45,10 +45,10 @@ def batches(text: str) -> tuple[StateBatch, ...]:
 
 def opened(
     start: int = 0, stored: str = "", settings: SharePartitionSettings | None = None, leader_epoch: int = 7
-) -> RecordStates:
+) -> SteppedPartition:
     """A share-partition at `start` with stored batches (see `batches`)."""
     loaded = LoadedState(3, leader_epoch, start, batches(stored))
-    return RecordStates(settings or SharePartitionSettings(), loaded)
+    return SteppedPartition(settings or SharePartitionSettings(), loaded)
 
 
 def log_of(text: str) -> list[LogBatch]:
@@ -58,7 +58,7 @@ def log_of(text: str) -> list[LogBatch]:
 
 
 def fetch(
-    share: RecordStates,
+    share: SteppedPartition,
     log: str | Sequence[LogBatch],
     member: str = "m1",
     most: int = 500,
@@ -86,7 +86,11 @@ def offsets(acquired: Iterable[AcquiredRange]) -> list[int]:
 
 
 def ack(
-    share: RecordStates, text: str, kind: int | Sequence[int] = ACCEPT, member: str = "m1", now: float = 0.0
+    share: SteppedPartition,
+    text: str,
+    kind: int | Sequence[int] = ACCEPT,
+    member: str = "m1",
+    now: float = 0.0,
 ) -> StateWrite | None:
     """Acknowledge "10-19" (or several, by spaces) durably; what was written, None when nothing had to be."""
     transition = share.acknowledge(member, acks(text, kind), now)
@@ -99,7 +103,7 @@ def acks(text: str, kind: int | Sequence[int] = ACCEPT, token: int | None = None
     return [AckBatch(first, last, types, token) for first, last in log_of(text)]
 
 
-def done(share: RecordStates, *transitions: Transition) -> StateWrite:
+def done(share: SteppedPartition, *transitions: Transition) -> StateWrite:
     """Write transitions in one durable write; what was written."""
     written = share.write(transitions)
     share.complete(transitions)
@@ -114,15 +118,15 @@ def show(written: StateWrite | None) -> str:
     return f"{written.start_offset}: {', '.join(_text(b) for b in written.batches)}".strip()
 
 
-def compact(share: RecordStates, first: int, last: int) -> None:
+def compact(share: SteppedPartition, first: int, last: int) -> None:
     """As a fetch that finds them gone from the log."""
-    share._in_flight.archive(first, last, RecordEvent.COMPACT)
+    share.in_flight.archive(first, last, RecordEvent.COMPACT)
 
 
-def picture(share: RecordStates, members: bool = False) -> str:
+def picture(share: SteppedPartition, members: bool = False) -> str:
     """The window as "10-19 acquired 1, 20 available 2", neighbours that look the same as one."""
     shown: list[tuple[int, int, str]] = []
-    for run in share._in_flight.runs:
+    for run in share.in_flight.runs:
         text = f"{run.state.name.lower()} {run.delivery_count}"
         if members and run.lock is not None:
             text += f" {run.lock.member}"
@@ -141,9 +145,9 @@ def _span(first: int, last: int) -> str:
     return f"{first}-{last}" if first != last else str(first)
 
 
-def check(share: RecordStates) -> None:
+def check(share: SteppedPartition) -> None:
     """Every invariant of the window; the one place that knows what must always hold."""
-    in_flight = share._in_flight
+    in_flight = share.in_flight
     runs = in_flight.runs
     assert in_flight.firsts == [run.first for run in runs]
     assert all(run.first <= run.last for run in runs)
@@ -181,8 +185,8 @@ def _check_batches(runs: list[Run]) -> None:
             seen.add(run.batch)
 
 
-def _check_hints(share: RecordStates) -> None:
-    in_flight = share._in_flight
+def _check_hints(share: SteppedPartition) -> None:
+    in_flight = share.in_flight
     available = [run.first for run in in_flight.runs if run.state is AVAILABLE]
     assert in_flight.first_available() == (available[0] if available else None)
     deadlines = [run.lock.deadline for run in in_flight.runs if run.lock and run.pending is None]

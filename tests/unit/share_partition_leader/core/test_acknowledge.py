@@ -15,7 +15,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     Completed,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,
@@ -97,41 +97,41 @@ def test_a_type_for_each_offset(types: tuple[int, ...], window: str, written: st
 # --- refusals: one row a situation, for every type
 
 
-def _held(member: str = "m1") -> RecordStates:
+def _held(member: str = "m1") -> SteppedPartition:
     share = opened()
     fetch(share, "0-9", member)
     return share
 
 
-def _never_acquired() -> RecordStates:
+def _never_acquired() -> SteppedPartition:
     return opened(0, "6-9 available 1")
 
 
-def _after_ack(kind: int) -> RecordStates:
+def _after_ack(kind: int) -> SteppedPartition:
     share = _held()
     ack(share, "5", kind)
     return share
 
 
-def _expired() -> RecordStates:
+def _expired() -> SteppedPartition:
     share = _held()
     share.expire(30.0)
     return share
 
 
-def _passed_on() -> RecordStates:
+def _passed_on() -> SteppedPartition:
     share = _after_ack(RELEASE)
     fetch(share, "0-9", "m2")
     return share
 
 
-def _pending() -> RecordStates:
+def _pending() -> SteppedPartition:
     share = _held()
     share.acknowledge("m1", acks("5", RELEASE), 0.0)
     return share
 
 
-def _compacted() -> RecordStates:
+def _compacted() -> SteppedPartition:
     share = _after_ack(RELEASE)
     compact(share, 5, 5)
     return share
@@ -154,7 +154,7 @@ SITUATIONS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("prepare", "reason"), SITUATIONS.values(), ids=SITUATIONS)
 def test_a_record_the_member_does_not_hold_is_refused_with_the_reason(
-    prepare: Callable[[], RecordStates], reason: Refusal, kind: str
+    prepare: Callable[[], SteppedPartition], reason: Refusal, kind: str
 ) -> None:
     share = prepare()
     before = picture(share, members=True)
@@ -363,7 +363,7 @@ def test_the_end_of_a_session_keeps_locks_of_other_sessions() -> None:
     assert transition is not None
     assert show(done(share, transition)) == "0: 0-9 available 1"
     assert share.release_member("m1", "a") is None
-    assert [(lock.first, lock.last) for lock in share.held()] == [(10, 19), (20, 29)]
+    assert [(lock.first, lock.last) for lock in share.in_flight.held()] == [(10, 19), (20, 29)]
 
 
 def test_a_foreign_record_in_the_batch_does_not_stop_the_release() -> None:
@@ -409,7 +409,7 @@ def test_every_held_lock_can_be_listed() -> None:
     first, second = fetch(share, "0-9", "m1")[0].token, fetch(share, "10-19", "m2")[0].token
     ack(share, "3")
     share.acknowledge("m2", acks("10-12"), 0.0)
-    assert [(x.member, x.token, x.first, x.last) for x in share.held()] == [
+    assert [(x.member, x.token, x.first, x.last) for x in share.in_flight.held()] == [
         ("m1", first, 0, 2),
         ("m1", first, 4, 9),
         ("m2", second, 10, 12),

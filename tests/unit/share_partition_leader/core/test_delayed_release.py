@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.acknowledge import LONGEST_DELAY
 from sharebroker_server.share_partition_leader.core.events import Completed, SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,
@@ -26,7 +26,9 @@ from tests.unit.share_partition_leader.core.support import (
 )
 
 
-def _released(part: str, delay: float, now: float = 0.0, share: RecordStates | None = None) -> RecordStates:
+def _released(
+    part: str, delay: float, now: float = 0.0, share: SteppedPartition | None = None
+) -> SteppedPartition:
     """A share-partition where m1 held 0-9 and gave `part` back for later, durably."""
     if share is None:
         share = opened()
@@ -44,7 +46,7 @@ def test_a_delayed_release_is_written_as_a_release() -> None:
     assert transition is not None
     assert show(share.write([transition])) == "0: 2-4 available 1"
     assert share.complete([transition]) == Completed(False, 0, 0, 0)
-    assert [(lock.member, lock.first, lock.last) for lock in share.held()] == [
+    assert [(lock.member, lock.first, lock.last) for lock in share.in_flight.held()] == [
         ("m1", 0, 1),
         ("", 2, 4),
         ("m1", 5, 9),

@@ -17,7 +17,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     ACQUIRED,
@@ -269,7 +269,7 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
     fetch(share, "0-29")
     store.apply(ack(share, "10-19") or share.write())
     later = opened(0, "10-19 acknowledged 1")
-    assert store.loaded().batches == later._loaded.batches
+    assert store.loaded().batches == later._loaded_state.batches
     assert ranges(fetch(later, "0-29")) == "0-9 x1, 20-29 x1"
 
 
@@ -346,7 +346,7 @@ def test_the_window_after_loading(
 )
 def test_a_state_that_contradicts_itself_is_refused(stored: tuple[StateBatch, ...]) -> None:
     with pytest.raises(KafkaError) as refused:
-        RecordStates(SharePartitionSettings(), LoadedState(0, 1, 10, stored))
+        SteppedPartition(SharePartitionSettings(), LoadedState(0, 1, 10, stored))
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -455,8 +455,8 @@ def test_a_full_window_after_loading_still_hands_out_its_holes() -> None:
 ERROR = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def transition(number: int, *, runs: bool = False, batches: bool = True) -> Transition:
-    made = Transition(number)
+def transition(*, runs: bool = False, batches: bool = True) -> Transition:
+    made = Transition()
     if runs:
         made.runs.append(Run(0, 0, RecordState.ACQUIRED, 1, None))
     if batches:
@@ -466,7 +466,7 @@ def transition(number: int, *, runs: bool = False, batches: bool = True) -> Tran
 
 def test_the_first_transition_asks_for_a_write() -> None:
     queue, effects = WriteQueue(), Effects()
-    first, second = transition(1), transition(2)
+    first, second = transition(), transition()
     queue.add(first, None, effects)
     assert (effects.write_due, effects.transitions, queue.busy) == (True, (first,), True)
     later = Effects()
@@ -475,12 +475,12 @@ def test_the_first_transition_asks_for_a_write() -> None:
 
 
 def test_completion_asks_for_the_next_write_while_transitions_wait() -> None:
-    queue = WriteQueue()
-    queue.add(transition(1), None, Effects())
+    queue, first = WriteQueue(), transition()
+    queue.add(first, None, Effects())
     queue.take()
-    queue.add(transition(2), None, Effects())
+    queue.add(transition(), None, Effects())
     effects = Effects()
-    assert [item.id for item in queue.complete(None, effects)] == [1]
+    assert queue.complete(None, effects) == [first]
     assert (effects.write_due, queue.busy) == (True, True)
     queue.take()
     queue.complete(None, effects)
@@ -490,7 +490,7 @@ def test_completion_asks_for_the_next_write_while_transitions_wait() -> None:
 def test_waiting_replies_are_rejected_and_the_write_is_empty() -> None:
     queue, effects = WriteQueue(), Effects()
     replies: list[KafkaError | None] = []
-    queue.add(transition(1), replies.append, Effects())
+    queue.add(transition(), replies.append, Effects())
     queue.reject_waiting(ERROR, effects)
     assert [error for _, error in effects.replies] == [ERROR]
     assert (queue.take(), queue.busy) == ([], False)
@@ -498,18 +498,18 @@ def test_waiting_replies_are_rejected_and_the_write_is_empty() -> None:
 
 def test_only_changes_without_runs_are_retried() -> None:
     queue, effects = WriteQueue(), Effects()
-    lost = transition(1)
-    queue.add_retries([lost, transition(2, runs=True), transition(3, batches=False)], 10.0)
+    lost, other = transition(), transition()
+    queue.add_retries([lost, transition(runs=True), transition(batches=False)], 10.0)
     assert (queue.retry_at, queue.idle) == (10.0 + RETRY_INTERVAL, False)
-    queue.add_retries([transition(4)], 11.0)
+    queue.add_retries([other], 11.0)
     assert queue.retry_at == 10.0 + RETRY_INTERVAL  # the first failure sets the time
     queue.flush_retries(effects)
-    assert [item.id for item in effects.transitions] == [1, 4]
+    assert effects.transitions == (lost, other)
     assert queue.idle is False
     assert not queue.retry_at
 
 
 def test_nothing_to_retry_sets_no_time() -> None:
     queue = WriteQueue()
-    queue.add_retries([transition(1, runs=True)], 10.0)
+    queue.add_retries([transition(runs=True)], 10.0)
     assert (queue.retry_at, queue.idle) == (None, True)

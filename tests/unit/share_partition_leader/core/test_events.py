@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.events import Counts, Effects, SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,
@@ -32,7 +32,7 @@ def counted(counts: Counts) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(counts, name))} | acknowledged
 
 
-def last_attempt(settings: SharePartitionSettings | None = None) -> RecordStates:
+def last_attempt(settings: SharePartitionSettings | None = None) -> SteppedPartition:
     """A share-partition with 0-9 acquired for the last time by m1, and nothing counted."""
     share = opened(0, "0-9 available 1", settings or SharePartitionSettings(delivery_count_limit=2))
     fetch(share, "0-9")
@@ -131,10 +131,10 @@ def test_reconciled_records_are_counted_by_type() -> None:
 
 def test_sizes() -> None:
     share = opened()
-    assert share.sizes() == (0, 0, 0, 0)
+    assert share.in_flight.sizes() == (0, 0, 0, 0)
     fetch(share, "0-9 10-19")
     ack(share, "12", RELEASE)
-    assert share.sizes() == (20, 3, 20, 19)
+    assert share.in_flight.sizes() == (20, 3, 20, 19)
 
 
 def test_counts_can_be_taken_together() -> None:

@@ -20,8 +20,8 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     Transition,
     tokens_of,
 )
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     ACKNOWLEDGED,
@@ -147,7 +147,7 @@ def test_a_reload_issues_no_token_twice() -> None:
     tokens, settings = tokens_of(3), SharePartitionSettings()
     seen: list[int] = []
     for _ in range(3):
-        share = RecordStates(settings, LoadedState(1, 3, 0), tokens)
+        share = SteppedPartition(settings, LoadedState(1, 3, 0), tokens)
         [acquired] = share.acquire(AcquireRequest("m1", 10, 10), 0, [(0, 9)], 0.0)
         late = AckBatch(0, 9, (RELEASE,), seen[-1]) if seen else None
         if late is not None:
@@ -302,7 +302,7 @@ def test_an_acknowledged_record_never_becomes_available_again() -> None:
     assert pending is not None
     share.expire(30.0)
     share.complete([pending])
-    assert share._in_flight.runs[share._in_flight.locate(3)].state is ACKNOWLEDGED
+    assert share.in_flight.runs[share.in_flight.locate(3)].state is ACKNOWLEDGED
     assert ranges(fetch(share, "0-9", now=31.0)) == "0-2 x2, 4-9 x2"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.model import AcquiredRange
-from sharebroker_server.share_partition_leader.core.acquire import exclude
+from sharebroker_server.share_partition_leader.core.acquire import archive_hidden
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     RELEASE,
@@ -202,7 +203,7 @@ def piece(text: str) -> list[AcquiredRange]:
     ],
 )
 def test_aborted_records_are_cut_out(acquired: str, aborted: str, kept: str) -> None:
-    assert ranges(exclude(piece(acquired), log_of(aborted))) == kept
+    assert ranges(archive_hidden(InFlight(0), piece(acquired), log_of(aborted))) == kept
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.leader_calls.values import LeftReason
 from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,
@@ -32,7 +32,7 @@ from tests.unit.share_partition_leader.core.support import (
 
 
 def settle(
-    share: RecordStates,
+    share: SteppedPartition,
     text: str,
     kind: int = ACCEPT,
     member: str = "m1",
@@ -47,7 +47,7 @@ def settle(
     return written, left
 
 
-def lose(share: RecordStates, now: float) -> None:
+def lose(share: SteppedPartition, now: float) -> None:
     """Have the locks that ran out by then end, durably."""
     expired = share.expire(now)
     assert expired.transition is not None
@@ -167,7 +167,7 @@ def test_renewing_extends_locks_and_acquires_available_records() -> None:
     fetch(share, "0-9", most=5, mode=LIMITED)
     assert settle(share, "0-9", RENEW, now=5) == ("", "")
     assert picture(share, members=True) == "0-9 acquired 1 m1"
-    assert {run.deadline for run in share.held_by("m1")} == {15}
+    assert {run.deadline for run in share.in_flight.held_by("m1")} == {15}
     lose(share, 15)
     assert settle(share, "0-9", RENEW, now=16) == ("", "")
     assert picture(share, members=True) == "0-9 acquired 2 m1"
@@ -178,7 +178,7 @@ def test_where_renewing_is_not_allowed_it_moves_nothing() -> None:
     fetch(share, "0-9")
     assert settle(share, "0-9", RENEW, now=5) == ("", "")
     share.renew_all("m1", 5)
-    assert {run.deadline for run in share.held_by("m1")} == {10}
+    assert {run.deadline for run in share.in_flight.held_by("m1")} == {10}
 
 
 def test_all_of_a_member_is_renewed() -> None:
@@ -187,8 +187,8 @@ def test_all_of_a_member_is_renewed() -> None:
     fetch(share, "5-9", "m2")
     share.renew_all("m1", 4)
     share.renew_all("nobody", 5)
-    assert {run.deadline for run in share.held_by("m1")} == {14}
-    assert {run.deadline for run in share.held_by("m2")} == {10}
+    assert {run.deadline for run in share.in_flight.held_by("m1")} == {14}
+    assert {run.deadline for run in share.in_flight.held_by("m2")} == {10}
     lose(share, 10)
     assert picture(share, members=True) == "0-4 acquired 1 m1, 5-9 available 1"
 
@@ -207,20 +207,20 @@ def test_a_release_after_the_last_attempt_ends_the_record() -> None:
 
 def test_held_by_returns_ranges_as_acquired() -> None:
     share = opened(0, "5-9 available 1")
-    assert share.held_by("m1") == []
+    assert share.in_flight.held_by("m1") == []
     fetch(share, "0-4")
     fetch(share, "5-9")
     settle(share, "2")
-    assert [run[:3] for run in share.held_by("m1")] == [(0, 1, 1), (3, 4, 1), (5, 9, 2)]
+    assert [run[:3] for run in share.in_flight.held_by("m1")] == [(0, 1, 1), (3, 4, 1), (5, 9, 2)]
     answered = share.acknowledge("m1", acks("5-9"), 0.0)
     assert answered is not None
-    assert [run[:2] for run in share.held_by("m1")] == [(0, 1), (3, 4)]
+    assert [run[:2] for run in share.in_flight.held_by("m1")] == [(0, 1), (3, 4)]
 
 
 def test_held_by_merges_ranges_of_one_acquisition() -> None:
     share = opened()
     fetch(share, "0-4 5-9 10-14", size=5)
-    assert [run[:3] for run in share.held_by("m1")] == [(0, 14, 1)]
+    assert [run[:3] for run in share.in_flight.held_by("m1")] == [(0, 14, 1)]
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_portions_shrink_with_every_failure(
 ) -> None:
     share = opened(stored=f"0-{size - 1} available {count}", settings=settings(limit))
     if not whole:
-        share._in_flight.split_at(0, 0, 0)
+        share.in_flight.split_at(0, 0, 0)
     acquired = fetch(share, [(0, size - 1)], most=1000)
     assert ranges(acquired) == (f"0-{portion - 1} x{count + 1}" if portion > 1 else f"0 x{count + 1}")
 

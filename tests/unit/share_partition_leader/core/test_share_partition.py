@@ -120,7 +120,7 @@ def test_a_failed_write_is_rolled_back_and_rejected() -> None:
     harness.write(UNAVAILABLE)
     assert harness.replies == {"ack": UNAVAILABLE}
     assert harness.partition.start_offset == 0
-    assert harness.partition.holds("m")
+    assert harness.partition.in_flight.holds("m")
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_a_rejected_request_changes_nothing() -> None:
     assert rejected(harness, Acknowledge("x", [AckBatch(0, 0, ACCEPT)], lambda _: None)) is (
         ErrorCode.INVALID_RECORD_STATE
     )
-    assert (harness.partition.writing, harness.partition.holds("m")) == (False, True)
+    assert (harness.partition.writing, harness.partition.in_flight.holds("m")) == (False, True)
 
 
 def test_the_fetch_offset_follows_the_log_start_and_stops_at_the_end() -> None:
@@ -324,8 +324,8 @@ def test_the_fetch_offset_follows_the_log_start_and_stops_at_the_end() -> None:
 def test_queries_show_locks_and_sizes() -> None:
     partition = Harness().partition
     assert partition.loaded_under == (1, 1)
-    assert partition.sizes() == (10, 1, 10, 10)
-    assert [(held.first, held.last) for held in partition.held()] == [(0, 9)]
-    assert [(item.first, item.last) for item in partition.held_by("m")] == [(0, 9)]
-    assert partition.split_by_run(0, 9) == [(0, 9)]
-    assert not partition.next_is_throttled()
+    assert partition.in_flight.sizes() == (10, 1, 10, 10)
+    assert [(held.first, held.last) for held in partition.in_flight.held()] == [(0, 9)]
+    assert [(item.first, item.last) for item in partition.in_flight.held_by("m")] == [(0, 9)]
+    assert partition.in_flight.split_by_run(0, 9) == [(0, 9)]
+    assert not partition.in_flight.next_is_throttled(3)

@@ -61,17 +61,6 @@ def test_faulty_batches_are_refused_with_their_place(batches: list[AckBatch], in
     assert refused.value.metadata["first_offset"] == str(batches[index].first)
 
 
-@pytest.mark.parametrize("types", [(4,), (1, 4, 1)])
-def test_a_renewal_needs_a_renewal_request(types: tuple[int, ...]) -> None:
-    with pytest.raises(KafkaError, match="not a renewal"):
-        validate_batches([AckBatch(5, 7, types)], renew_allowed=False)
-
-
-@pytest.mark.parametrize("types", [(1,), (0, 2, 3)])
-def test_other_types_need_no_renewal_request(types: tuple[int, ...]) -> None:
-    validate_batches([AckBatch(5, 7, types)], renew_allowed=False)
-
-
 @pytest.mark.parametrize(("batches", "index", "field"), FAULTY.values(), ids=FAULTY)
 def test_a_share_partition_refuses_faulty_batches_unchanged(
     batches: list[AckBatch], index: int, field: str

@@ -31,7 +31,7 @@ async def fetch(
 async def begin(harness: Harness, producer: int) -> None:
     """One record of a producer's transaction."""
     log = (await harness.leadership.led(TOPIC, 0)).log
-    known = log.transactions.producer(producer)
+    known = log.transactions.producers.get(producer)
     sequence = known.batches[-1].last_sequence + 1 if known else 0
     data = batch(1, producer=(producer, 0, sequence), transactional=True)
     await log.append(data, Verified(log.log_end_offset, renews_epoch=False))

@@ -92,7 +92,7 @@ async def _mark(harness: Harness, commit: bool, *, epoch: int = 0, coordinator: 
 async def _begin(harness: Harness, count: int = 2) -> None:
     """A transaction of producer 7 with one batch."""
     log = (await harness.leadership.led(TOPIC, 0)).log
-    sequence = log.transactions.producers()[7].batches[-1].last_sequence + 1 if log.log_end_offset else 0
+    sequence = log.transactions.producers[7].batches[-1].last_sequence + 1 if log.log_end_offset else 0
     data = batch(count, time=5000, producer=(7, 0, sequence), transactional=True)
     await log.append(data, Verified(log.log_end_offset, renews_epoch=False))
 

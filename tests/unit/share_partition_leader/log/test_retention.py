@@ -129,10 +129,10 @@ async def test_producers_that_were_silent_for_long_are_forgotten() -> None:
         task = RetentionTask(harness.leadership, router(), 300)
         with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 - 1):
             await task.apply()
-        assert list(log.transactions.producers()) == [7]
+        assert list(log.transactions.producers) == [7]
         with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 + 1):
             await task.apply()
-        assert not log.transactions.producers()
+        assert not log.transactions.producers
 
 
 class Coordinator:

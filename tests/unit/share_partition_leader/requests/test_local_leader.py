@@ -550,3 +550,24 @@ async def test_wait_of_await_records_is_limited(harness: Harness, max_wait_ms: i
     with pytest.raises(KafkaError) as failure:
         await refused
     assert failure.value.code is ErrorCode.INVALID_REQUEST
+
+
+async def _acknowledged(harness: Harness, types: tuple[int, ...]) -> AckResult:
+    """The result of types for 5 to 7 in a request that is not a renewal."""
+    await _held(harness)
+    part = AckPart(TOPIC, 0, [AckBatch(5, 7, types)])
+    call = AcknowledgeCall(GROUP, "m1", [part], renew_allowed=False)
+    (result,) = await harness.local.acknowledge(call, 5.0)
+    return result
+
+
+@pytest.mark.parametrize("types", [(4,), (1, 4, 1)])
+async def test_a_renewal_needs_a_renewal_request(harness: Harness, types: tuple[int, ...]) -> None:
+    result = await _acknowledged(harness, types)
+    assert result.error_code is ErrorCode.INVALID_REQUEST
+    assert "RENEW is not allowed" in result.error_message
+
+
+@pytest.mark.parametrize("types", [(1,), (0, 2, 3)])
+async def test_other_types_need_no_renewal_request(harness: Harness, types: tuple[int, ...]) -> None:
+    assert not (await _acknowledged(harness, types)).error_code

@@ -77,7 +77,7 @@ async def test_reacquired_locks_time_out_too(harness: Harness) -> None:
     await asyncio.sleep(20)
     assert (await settle(harness, renew=True)).held[0].lock_deadline_ms == before + 20_000
     await asyncio.sleep(31)
-    await eventually(lambda: not share_partition.core.held())
+    await eventually(lambda: not share_partition.core.in_flight.held())
 
 
 async def test_failed_write_keeps_the_locks(harness: Harness) -> None:
@@ -101,7 +101,7 @@ async def test_pending_records_are_reported_when_durable(harness: Harness, finis
     await harness.acquire(member="m2")
     harness.persister.open.clear()
     await asyncio.sleep(31)
-    await eventually(lambda: not share_partition.core.held())
+    await eventually(lambda: not share_partition.core.in_flight.held())
     answering = asyncio.create_task(settle(harness, (*finished, ACCEPT)))
     await turns()
     assert not answering.done()

@@ -14,8 +14,9 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange
 from sharebroker_server.leader_calls.values import DeliverOutput, Problem
-from sharebroker_server.share_partition_leader.config import MESSAGE_BYTES, UNSENT_ENTRIES
 from sharebroker_server.share_partition_leader.requests.stream_messages import (
+    MESSAGE_BYTES,
+    UNSENT_ENTRIES,
     AckGroup,
     AckRequest,
     NextMessage,

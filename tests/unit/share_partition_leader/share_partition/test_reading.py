@@ -11,7 +11,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.record_log.core.producers import Marker, Verified
-from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from sharebroker_server.share_partition_leader.core.acquire import Acquisition
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, bytes_of
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
@@ -30,7 +30,7 @@ async def isolate(harness: Harness, level: str = COMMITTED) -> None:
 async def write(harness: Harness, producer: int = 7, count: int = 1) -> None:
     """A batch in a producer's transaction."""
     log = (await harness.leadership.led(TOPIC, 0)).log
-    known = log.transactions.producer(producer)
+    known = log.transactions.producers.get(producer)
     sequence = known.batches[-1].last_sequence + 1 if known else 0
     data = batch(count, producer=(producer, 0, sequence), transactional=True)
     await log.append(data, Verified(log.log_end_offset, renews_epoch=False))
@@ -153,7 +153,7 @@ async def test_a_large_aborted_batch_is_passed_at_once(harness: Harness) -> None
     await harness.publish(1)
     await transact(harness, False, count=400)
     await harness.publish(1)
-    with patch.object(RecordStates, "acquire", autospec=True, side_effect=RecordStates.acquire) as acquire:
+    with patch.object(Acquisition, "run", autospec=True, side_effect=Acquisition.run) as acquire:
         for offset in (0, 402):
             assert await acquired(harness, 1, acquire_mode=RECORD_LIMIT) == [(offset, offset)]
     assert acquire.call_count <= 4

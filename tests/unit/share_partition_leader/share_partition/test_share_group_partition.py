@@ -12,7 +12,9 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
     AcquireRequest,
+    Configure,
     LostLock,
     SharePartitionSettings,
 )
@@ -26,13 +28,7 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
 )
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
-from tests.unit.share_partition_leader.harness import (
-    ACCEPT,
-    RELEASE,
-    RENEW,
-    TOPIC,
-    Harness,
-)
+from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, RENEW, TOPIC, Harness
 from tests.unit.share_partition_leader.virtual_time import now, settle
 
 RESOURCE = f"partition:{TOPIC}:0"
@@ -88,7 +84,7 @@ def say(
     share_partition: ShareGroupPartition, who: Listener, first: int, last: int, kind: int = ACCEPT
 ) -> Outcome:
     outcome = Outcome()
-    share_partition.acknowledge(who.holder, [AckBatch(first, last, (kind,))], outcome)
+    share_partition.handle(Acknowledge(who.holder, [AckBatch(first, last, (kind,))], outcome))
     return outcome
 
 
@@ -142,7 +138,7 @@ async def test_a_rejected_acknowledgement_raises_and_does_not_reply(harness: Har
     share_partition = await held(harness, me)
     outcome = Outcome()
     with pytest.raises(KafkaError, match="INVALID_RECORD_STATE"):
-        share_partition.acknowledge("another", [AckBatch(0, 0, (ACCEPT,))], outcome)
+        share_partition.handle(Acknowledge("another", [AckBatch(0, 0, (ACCEPT,))], outcome))
     await settle()
     assert (outcome.told, harness.persister.writes) == ([], [])
 
@@ -280,7 +276,7 @@ async def test_lock_timeouts_are_reported_and_written(harness: Harness, me: List
 async def test_an_earlier_deadline_moves_the_timer(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     await harness.publish(5)
-    share_partition.configure(SharePartitionSettings(lock_duration=1.0))
+    share_partition.handle(Configure(SharePartitionSettings(lock_duration=1.0)))
     quick = Listener("quick")
     share_partition.join(quick)
     start = now()
@@ -516,7 +512,7 @@ async def test_a_member_is_released_through_all_its_streams_and_calls(harness: H
     await harness.acquire(member="@m1")
     harness.leadership.release_member("g", "m1", set())
     await eventually(lambda: harness.persister.written)
-    rest = {(lost.first, lost.last) for lost in share_partition.core.held()}
+    rest = {(lost.first, lost.last) for lost in share_partition.core.in_flight.held()}
     assert rest == {(5, 6), (9, 10)}
 
 
@@ -607,7 +603,7 @@ async def test_a_read_that_returns_after_the_end_acquires_nothing(harness: Harne
     harness.records.open.set()
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
         await reading
-    assert not share_partition.core.held()
+    assert not share_partition.core.in_flight.held()
 
 
 async def test_a_write_under_way_at_the_end_is_answered_as_it_turns_out(

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.configs import alter_resources, replacements
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.configs import alter_resources
 from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, AlterConfigsResponse
-
-_Result = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
 async def handle(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Returns one result per resource."""
-    items, validate_only = call.request.resources, call.request.validate_only
-    results = await alter_resources(
-        call, items, replacements, _Result, validate_only=validate_only, replace=True
-    )
-    return AlterConfigsResponse(responses=results)
+    return await alter_resources(call, _refuse, replace=True)
 
 
-API = Api(33, (0, 2), handle, refusal(AlterConfigsResponse, {"responses": "resources"}))
+_refuse = Refusal(AlterConfigsResponse, {"responses": "resources"})
+API = Api(33, (0, 2), handle, _refuse)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import alter_offsets
-from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.kafka_wire.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -13,7 +13,7 @@ from sharebroker_server.kafka_wire.messages import (
 
 _NAMES = {"partition_index": "partition"}
 _request = to_proto(AlterShareGroupOffsetsRequest, pb.AlterShareGroupOffsetsRequest, _NAMES)
-_response = from_proto(pb.AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsResponse, _NAMES)
+_response = to_kafka(pb.AlterShareGroupOffsetsResponse, AlterShareGroupOffsetsResponse, _NAMES)
 
 
 async def handle(call: Call[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
@@ -22,4 +22,4 @@ async def handle(call: Call[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOf
     return _response(await alter_offsets(call.gateway, _request(call.request), call.deadline()))
 
 
-API = Api(91, (0, 0), handle, refusal(AlterShareGroupOffsetsResponse), feature=SHARE)
+API = Api(91, (0, 0), handle, Refusal(AlterShareGroupOffsetsResponse), feature=SHARE)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.idle import HEARTBEAT
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
@@ -75,4 +75,4 @@ def first_listed(api: Api) -> int:
     return 0 if api.key == _PRODUCE else api.versions[0]
 
 
-API = Api(18, (0, 4), handle, refusal(ApiVersionsResponse))
+API = Api(18, (0, 4), handle, Refusal(ApiVersionsResponse))

@@ -7,7 +7,7 @@ retry indefinitely.
 from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -22,5 +22,5 @@ async def handle(_call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHea
     )
 
 
-_refuse = refusal(ConsumerGroupHeartbeatResponse, member_epoch=-1, heartbeat_interval_ms=0)
+_refuse = Refusal(ConsumerGroupHeartbeatResponse, member_epoch=-1, heartbeat_interval_ms=0)
 API = Api(68, (0, 1), handle, _refuse)

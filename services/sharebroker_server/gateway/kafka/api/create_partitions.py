@@ -3,45 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.topics import create_partitions
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.catalog_changes import (
-    check_assignments,
-    duplicate_check,
-    each_item,
-    error_fields,
-)
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.catalog_changes import check_assignments, duplicate_check, each_item
+from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.kafka_wire.messages import CreatePartitionsRequest, CreatePartitionsResponse
 
 _Topic = CreatePartitionsRequest.CreatePartitionsTopic
+_topic = to_proto(_Topic, pb.CreatePartitionsRequest.Topic)
 
 
 async def handle(call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
     """Returns one result per topic."""
-    check = duplicate_check((topic.name for topic in call.request.topics), "topic name")
+    topics, validate_only = call.request.topics, call.request.validate_only
+    check = duplicate_check((topic.name for topic in topics), "topic name")
 
     def translate(topic: _Topic) -> pb.CreatePartitionsRequest.Topic:
         check(topic.name)
         _check_assignments(call, topic)
-        return pb.CreatePartitionsRequest.Topic(name=topic.name, count=topic.count)
+        return _topic(topic)
 
     async def send(
-        topics: list[pb.CreatePartitionsRequest.Topic],
+        added: list[pb.CreatePartitionsRequest.Topic],
     ) -> Iterable[pb.CreatePartitionsResponse.Topic]:
-        request = pb.CreatePartitionsRequest(topics=topics, validate_only=call.request.validate_only)
+        request = pb.CreatePartitionsRequest(topics=added, validate_only=validate_only)
         deadline = call.deadline(call.request.timeout_ms)
         return (await create_partitions(call.gateway, request, deadline)).results
 
-    results = await each_item(call.request.topics, translate, send)
-    return CreatePartitionsResponse(
-        results=[
-            CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name, **error_fields(result))
-            for topic, result in zip(call.request.topics, results, strict=True)
-        ]
-    )
+    item = partial(_refuse.item, "results")
+    results = await each_item(topics, translate, send, lambda topic, _: item(topic), item)
+    return CreatePartitionsResponse(results=results)
 
 
 def _check_assignments(call: Call, topic: _Topic) -> None:
@@ -57,4 +52,5 @@ def _check_assignments(call: Call, topic: _Topic) -> None:
     check_assignments([one.broker_ids for one in topic.assignments], call.view.brokers)
 
 
-API = Api(37, (0, 3), handle, refusal(CreatePartitionsResponse, {"results": "topics"}))
+_refuse = Refusal(CreatePartitionsResponse, {"results": "topics"})
+API = Api(37, (0, 3), handle, _refuse)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.config_views import ConfigEntry, describe_settings
 from sharebroker_server.catalog.records import ResourceType
 from sharebroker_server.gateway.admin.topics import create_topics
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import (
     DEFAULT,
     REPLICAS,
@@ -19,13 +20,15 @@ from sharebroker_server.gateway.kafka.catalog_changes import (
     check_replication_factor,
     duplicate_check,
     each_item,
-    error_fields,
 )
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.messages import CreateTopicsRequest, CreateTopicsResponse
 
 _Topic = CreateTopicsRequest.CreatableTopic
 _Created = pb.CreateTopicsResponse.Topic
 _NO_NUMBER: Final = (0, DEFAULT)
+_result = to_kafka(_Created, CreateTopicsResponse.CreatableTopicResult, omit=("configs",))
+_config = to_kafka(ConfigEntry, CreateTopicsResponse.CreatableTopicConfigs, {"config_source": "source"})
 
 
 async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
@@ -41,13 +44,11 @@ async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
         request = pb.CreateTopicsRequest(topics=topics, validate_only=call.request.validate_only)
         return (await create_topics(call.gateway, request, call.deadline(call.request.timeout_ms))).topics
 
-    results = await each_item(call.request.topics, translate, send)
-    return CreateTopicsResponse(
-        topics=[
-            CreateTopicsResponse.CreatableTopicResult(name=topic.name, **_result(call, result))
-            for topic, result in zip(call.request.topics, results, strict=True)
-        ]
+    failed = partial(_refuse.item, "topics")
+    results = await each_item(
+        call.request.topics, translate, send, lambda _, created: _created(call, created), failed
     )
+    return CreateTopicsResponse(topics=results)
 
 
 def _partition_count(call: Call, topic: _Topic) -> int:
@@ -80,26 +81,13 @@ def _configs(topic: _Topic) -> dict[str, str]:
     return configs
 
 
-def _result(call: Call, result: _Created | KafkaError) -> dict[str, Any]:
-    if isinstance(result, KafkaError):
-        return {**error_fields(result), "configs": None}
+def _created(call: Call, created: _Created) -> CreateTopicsResponse.CreatableTopicResult:
     catalog = call.gateway.catalog
-    entries = describe_settings(catalog.catalog, catalog.static, ResourceType.TOPIC, result.configs)
-    return {
-        "topic_id": result.topic_id,
-        "num_partitions": result.num_partitions,
-        "replication_factor": REPLICAS,
-        "configs": [_config(entry) for entry in entries],
-    }
+    entries = describe_settings(catalog.catalog, catalog.static, ResourceType.TOPIC, created.configs)
+    return _result(created, replication_factor=REPLICAS, configs=list(map(_config, entries)))
 
 
-def _config(entry: ConfigEntry) -> CreateTopicsResponse.CreatableTopicConfigs:
-    return CreateTopicsResponse.CreatableTopicConfigs(
-        name=entry.name, value=entry.value, config_source=entry.source
-    )
-
-
-_refuse = refusal(
+_refuse = Refusal(
     CreateTopicsResponse,
     {"topics": "topics"},
     num_partitions=-1,

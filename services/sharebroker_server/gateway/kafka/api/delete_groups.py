@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import delete_groups
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.groups import each_group
 from sharebroker_server.kafka_wire.messages import DeleteGroupsRequest, DeleteGroupsResponse
 
 _Result = DeleteGroupsResponse.DeletableGroupResult
-_result = from_proto(pb.DeleteGroupsResponse.DeletableGroupResult, _Result)
+_result = to_kafka(pb.DeleteGroupsResponse.DeletableGroupResult, _Result)
 
 
 async def handle(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
@@ -23,13 +23,9 @@ async def handle(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
         request = pb.DeleteGroupsRequest(group_ids=group_ids)
         return map(_result, (await delete_groups(call.gateway, request, call.deadline())).results)
 
-    return DeleteGroupsResponse(results=await each_group(call, call.request.groups_names, serve, _rejected))
+    rejected = partial(_refuse.item, "results")
+    return DeleteGroupsResponse(results=await each_group(call, call.request.groups_names, serve, rejected))
 
 
-def _rejected(group_id: str, error: KafkaError) -> _Result:
-    return _Result(group_id=group_id, error_code=error.code)
-
-
-API = Api(
-    42, (0, 2), handle, refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})
-)
+_refuse = Refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})
+API = Api(42, (0, 2), handle, _refuse)

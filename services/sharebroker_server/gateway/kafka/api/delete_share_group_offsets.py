@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import delete_offsets
-from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.messages import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
 )
 
-_response = from_proto(pb.DeleteShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse)
+_response = to_kafka(pb.DeleteShareGroupOffsetsResponse, DeleteShareGroupOffsetsResponse)
 
 
 async def handle(call: Call[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
@@ -23,4 +23,4 @@ async def handle(call: Call[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroup
     return _response(await delete_offsets(call.gateway, request, call.deadline()))
 
 
-API = Api(92, (0, 0), handle, refusal(DeleteShareGroupOffsetsResponse), feature=SHARE)
+API = Api(92, (0, 0), handle, Refusal(DeleteShareGroupOffsetsResponse), feature=SHARE)

@@ -8,12 +8,14 @@ from typing import NamedTuple
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.topics import delete_topics
-from sharebroker_server.gateway.kafka.call import Api, Call, for_version, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.catalog_changes import duplicate_check, each_item
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
 
 _Deleted = pb.DeleteTopicsResponse.Topic
 _Result = DeleteTopicsResponse.DeletableTopicResult
+_result = to_kafka(_Deleted, _Result)
 
 
 class _Topic(NamedTuple):
@@ -48,10 +50,12 @@ async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
         request = pb.DeleteTopicsRequest(topics=valid)
         return (await delete_topics(call.gateway, request, call.deadline(call.request.timeout_ms))).topics
 
-    results = await each_item(topics, translate, send)
-    return DeleteTopicsResponse(
-        responses=[_result(call, topic, result) for topic, result in zip(topics, results, strict=True)]
-    )
+    def failed(topic: _Topic, error: KafkaError) -> _Result:
+        code = for_version(API.key, call.version, error.code)
+        return _refuse.item("responses", topic, KafkaError(code, error.message))  # type: ignore[no-any-return]
+
+    results = await each_item(topics, translate, send, lambda _, deleted: _result(deleted), failed)
+    return DeleteTopicsResponse(responses=results)
 
 
 def _topics(request: DeleteTopicsRequest) -> list[_Topic]:
@@ -60,18 +64,7 @@ def _topics(request: DeleteTopicsRequest) -> list[_Topic]:
     return by_name or [_Topic(topic.name or "", topic.topic_id) for topic in request.topics]
 
 
-def _result(call: Call, topic: _Topic, result: _Deleted | KafkaError) -> _Result:
-    if isinstance(result, KafkaError):
-        return _Result(
-            name=topic.name_in_result,
-            topic_id=topic.topic_id,
-            error_code=for_version(API.key, call.version, result.code),
-            error_message=result.message,
-        )
-    return _Result(name=result.name, topic_id=result.topic_id)
-
-
-_refuse = refusal(
+_refuse = Refusal(
     DeleteTopicsResponse, {"responses": _topics, "responses.name": lambda topic: topic.name_in_result}
 )
 API = Api(20, (1, 6), handle, _refuse)

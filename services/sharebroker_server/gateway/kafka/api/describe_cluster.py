@@ -6,12 +6,16 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.cluster import cluster_id
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.topics import cluster_operations
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.cluster_view import Broker
+from sharebroker_server.gateway.kafka.convert import to_kafka
+from sharebroker_server.gateway.kafka.topics import ON_CLUSTER, authorized_operations
 from sharebroker_server.kafka_wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+
+_broker = to_kafka(Broker, DescribeClusterResponse.DescribeClusterBroker, {"broker_id": "node_id"})
 
 
 async def handle(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
@@ -26,16 +30,11 @@ async def handle(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
     return DescribeClusterResponse(
         cluster_id=await cluster_id(call.gateway, call.deadline()),
         controller_id=min(call.view.brokers),
-        brokers=[
-            DescribeClusterResponse.DescribeClusterBroker(
-                broker_id=broker.node_id, host=broker.host, port=broker.port
-            )
-            for broker in call.view.brokers.values()
-        ],
-        cluster_authorized_operations=cluster_operations(
-            requested=call.request.include_cluster_authorized_operations
+        brokers=list(map(_broker, call.view.brokers.values())),
+        cluster_authorized_operations=authorized_operations(
+            ON_CLUSTER, requested=call.request.include_cluster_authorized_operations
         ),
     )
 
 
-API = Api(60, (0, 2), handle, refusal(DescribeClusterResponse))
+API = Api(60, (0, 2), handle, Refusal(DescribeClusterResponse))

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.catalog.config_views import ConfigEntry, describe
+from sharebroker_server.catalog.config_views import ConfigEntry, Origin, describe
 from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.configs import config_resource
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.messages import DescribeConfigsRequest, DescribeConfigsResponse
 
 _Resource = DescribeConfigsRequest.DescribeConfigsResource
 _Config = DescribeConfigsResponse.DescribeConfigsResourceResult
+_config_of = to_kafka(ConfigEntry, _Config, {"config_source": "source", "config_type": "type"})
+_synonym = to_kafka(Origin, DescribeConfigsResponse.DescribeConfigsSynonym)
 
 
 async def handle(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
@@ -21,13 +24,11 @@ async def handle(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
 def _result(
     call: Call[DescribeConfigsRequest], item: _Resource
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
-    result = DescribeConfigsResponse.DescribeConfigsResult(
-        resource_type=item.resource_type, resource_name=item.resource_name
-    )
+    result: DescribeConfigsResponse.DescribeConfigsResult = _refuse.item("results", item)
     try:
         result.configs = _configs(call, item)
     except KafkaError as error:
-        result.error_code, result.error_message = error.code, error.message
+        return _refuse.item("results", item, error)  # type: ignore[no-any-return]
     return result
 
 
@@ -43,19 +44,13 @@ def _configs(call: Call[DescribeConfigsRequest], item: _Resource) -> list[_Confi
 
 
 def _config(call: Call[DescribeConfigsRequest], entry: ConfigEntry, *, read_only: bool) -> _Config:
-    origins = entry.origins if call.request.include_synonyms else ()
-    return _Config(
-        name=entry.name,
-        value=entry.value,
+    return _config_of(
+        entry,
         read_only=read_only,
-        config_source=entry.source,
-        synonyms=[
-            DescribeConfigsResponse.DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
-            for one in origins
-        ],
-        config_type=entry.type,
+        synonyms=list(map(_synonym, entry.origins if call.request.include_synonyms else ())),
         documentation=entry.documentation if call.request.include_documentation else None,
     )
 
 
-API = Api(32, (1, 4), handle, refusal(DescribeConfigsResponse, {"results": "resources"}))
+_refuse = Refusal(DescribeConfigsResponse, {"results": "resources"})
+API = Api(32, (1, 4), handle, _refuse)

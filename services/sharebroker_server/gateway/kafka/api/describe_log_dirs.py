@@ -9,7 +9,7 @@ from typing import Final
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_server.gateway.admin.cluster import describe_logs
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 _DIRECTORY: Final = "redis"
@@ -55,4 +55,4 @@ def _requested(call: Call[DescribeLogDirsRequest]) -> list[TopicPartition]:
     ]
 
 
-API = Api(35, (1, 5), handle, refusal(DescribeLogDirsResponse))
+API = Api(35, (1, 5), handle, Refusal(DescribeLogDirsResponse))

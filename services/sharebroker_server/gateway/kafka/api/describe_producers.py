@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import Rejected, is_internal, locate
 from sharebroker_server.gateway.produce.transactions import Producers, describe_producers
 from sharebroker_server.kafka_wire.messages import DescribeProducersRequest, DescribeProducersResponse
 
 _Partition = DescribeProducersResponse.PartitionResponse
-_partition = from_proto(Producers, _Partition, {"partition_index": "partition"})
+_partition = to_kafka(Producers, _Partition, {"partition_index": "partition"})
 
 
 async def handle(call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
@@ -45,7 +45,7 @@ def _failed(index: int, error: KafkaError) -> _Partition:
     return _Partition(partition_index=index, error_code=error.code, error_message=error.message)
 
 
-_refuse = refusal(
+_refuse = Refusal(
     DescribeProducersResponse,
     {
         "topics": "topics",

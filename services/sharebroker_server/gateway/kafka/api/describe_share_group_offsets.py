@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import describe_offsets
-from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import each_group
 from sharebroker_server.kafka_wire.messages import (
     DescribeShareGroupOffsetsRequest,
@@ -20,7 +20,7 @@ _request = to_proto(
     DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
     pb.DescribeShareGroupOffsetsRequest.Group,
 )
-_group = from_proto(pb.DescribeShareGroupOffsetsResponse.Group, _Group, {"partition_index": "partition"})
+_group = to_kafka(pb.DescribeShareGroupOffsetsResponse.Group, _Group, {"partition_index": "partition"})
 
 
 async def handle(call: Call[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
@@ -34,11 +34,11 @@ async def handle(call: Call[DescribeShareGroupOffsetsRequest]) -> DescribeShareG
         )
         return map(_group, (await describe_offsets(call.gateway, request, call.deadline())).groups)
 
-    return DescribeShareGroupOffsetsResponse(groups=await each_group(call, groups, serve, _rejected))
+    def rejected(group_id: str, error: KafkaError) -> _Group:
+        return _refuse.item("groups", groups[group_id], error)  # type: ignore[no-any-return]
+
+    return DescribeShareGroupOffsetsResponse(groups=await each_group(call, groups, serve, rejected))
 
 
-def _rejected(group_id: str, error: KafkaError) -> _Group:
-    return _Group(group_id=group_id, error_code=error.code, error_message=error.message)
-
-
-API = Api(90, (0, 1), handle, refusal(DescribeShareGroupOffsetsResponse, {"groups": "groups"}), feature=SHARE)
+_refuse = Refusal(DescribeShareGroupOffsetsResponse, {"groups": "groups"})
+API = Api(90, (0, 1), handle, _refuse, feature=SHARE)

@@ -8,8 +8,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.core.paging import Position, page
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.topics import is_internal, topic_of, topic_operations, topics
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.topics import ON_TOPIC, is_internal, leadership, topic_of, topics
 from sharebroker_server.kafka_wire.messages import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -68,22 +68,12 @@ def _topic(call: Call, name: str, topic: Topic | KafkaError, indices: range) -> 
         name=name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic),
-        partitions=[_partition(call, topic, index) for index in indices],
-        topic_authorized_operations=topic_operations(requested=True),
+        partitions=[
+            _Partition(**leadership(call, topic, index), eligible_leader_replicas=(), last_known_elr=())
+            for index in indices
+        ],
+        topic_authorized_operations=ON_TOPIC,
     )
 
 
-def _partition(call: Call, topic: Topic, index: int) -> _Partition:
-    leader = call.view.leader(topic.topic_id, index)
-    return _Partition(
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=call.view.epoch,
-        replica_nodes=(leader,),
-        isr_nodes=(leader,),
-        eligible_leader_replicas=(),
-        last_known_elr=(),
-    )
-
-
-API = Api(75, (0, 0), handle, refusal(DescribeTopicPartitionsResponse, {"topics": "topics"}))
+API = Api(75, (0, 0), handle, Refusal(DescribeTopicPartitionsResponse, {"topics": "topics"}))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import topic_by_id
 from sharebroker_server.gateway.produce.transactions import Described, describe_transactions
 from sharebroker_server.kafka_wire.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 
 _State = DescribeTransactionsResponse.TransactionState
 _Topic = DescribeTransactionsResponse.TopicData
-_state = from_proto(Described, _State)
+_state = to_kafka(Described, _State)
 
 
 async def handle(call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
@@ -30,7 +30,7 @@ def _topics(call: Call, state: Described) -> list[_Topic]:
     return [_Topic(topic=name, partitions=indexes) for name, indexes in topics.items()]
 
 
-_refuse = refusal(
+_refuse = Refusal(
     DescribeTransactionsResponse,
     {"transaction_states": "transactional_ids", "transaction_states.transactional_id": str},
 )

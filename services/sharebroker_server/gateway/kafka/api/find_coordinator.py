@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.cluster_view import Broker
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP: Final = 0
@@ -18,6 +20,10 @@ _FIRST_WITH_SHARE: Final = 6
 _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]+", re.DOTALL)
 """Group id, topic id, partition; a group id may contain colons."""
 
+_Coordinator = FindCoordinatorResponse.Coordinator
+_broker = to_kafka(Broker, _Coordinator)
+_before_several = to_kafka(_Coordinator, FindCoordinatorResponse)
+
 
 async def handle(call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
     """Returns the coordinator of one key up to version 3, of several keys from version 4 on."""
@@ -26,27 +32,17 @@ async def handle(call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
         return FindCoordinatorResponse(
             coordinators=[_coordinator(call, key) for key in call.request.coordinator_keys]
         )
-    found = _coordinator(call, call.request.key)
-    return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
-    )
+    return _before_several(_coordinator(call, call.request.key))
 
 
-def _coordinator(call: Call[FindCoordinatorRequest], key: str) -> FindCoordinatorResponse.Coordinator:
+def _coordinator(call: Call[FindCoordinatorRequest], key: str) -> _Coordinator:
     try:
         _check(call, key)
     except KafkaError as error:
-        return FindCoordinatorResponse.Coordinator(
+        return _Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
-    broker = call.view.brokers[call.view.coordinator(key)]
-    return FindCoordinatorResponse.Coordinator(
-        key=key, node_id=broker.node_id, host=broker.host, port=broker.port
-    )
+    return _broker(call.view.brokers[call.view.coordinator(key)], key=key)
 
 
 def _check(call: Call[FindCoordinatorRequest], key: str) -> None:
@@ -58,4 +54,4 @@ def _check(call: Call[FindCoordinatorRequest], key: str) -> None:
         )
 
 
-API = Api(10, (0, 6), handle, refusal(FindCoordinatorResponse))
+API = Api(10, (0, 6), handle, Refusal(FindCoordinatorResponse))

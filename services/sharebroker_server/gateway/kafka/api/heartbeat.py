@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator
 from sharebroker_server.kafka_wire.messages import HeartbeatRequest, HeartbeatResponse
@@ -13,9 +13,8 @@ _request = to_proto(HeartbeatRequest, pb.HeartbeatRequest)
 
 async def handle(call: Call[HeartbeatRequest]) -> HeartbeatResponse:
     """Raises REBALANCE_IN_PROGRESS after members joined or left."""
-    group_id, request = call.request.group_id, _request(call.request)
-    await call_coordinator(call, group_id, lambda stub: stub.Heartbeat, request, call.deadline())
+    await call_coordinator(call, lambda stub: stub.Heartbeat, _request(call.request))
     return HeartbeatResponse()
 
 
-API = Api(12, (0, 4), handle, refusal(HeartbeatResponse))
+API = Api(12, (0, 4), handle, Refusal(HeartbeatResponse))

@@ -6,22 +6,21 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
-from sharebroker_server.gateway.kafka.transactions import check_transactional_id
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.produce.transactions import init_producer_id
 from sharebroker_server.kafka_wire.messages import InitProducerIdRequest, InitProducerIdResponse
 
 _NONE: Final = -1
 
 _request = to_proto(InitProducerIdRequest, pb.InitProducerIdRequest, omit=("producer_id", "producer_epoch"))
-_response = from_proto(pb.InitProducerIdResponse, InitProducerIdResponse)
+_response = to_kafka(pb.InitProducerIdResponse, InitProducerIdResponse)
 
 
 async def handle(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
     """Any broker serves a producer without a transactional id."""
     if call.request.transactional_id is not None:
-        check_transactional_id(call, call.request.transactional_id)
+        call.check_transactional_id(call.request.transactional_id)
     has_id = call.request.producer_id != _NONE
     if has_id != (call.request.producer_epoch != _NONE):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "A producer id requires its epoch, and vice versa.")
@@ -32,4 +31,4 @@ async def handle(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
     return _response(await init_producer_id(call.gateway, request, call.deadline()))
 
 
-API = Api(22, (0, 5), handle, refusal(InitProducerIdResponse, producer_id=_NONE, producer_epoch=_NONE))
+API = Api(22, (0, 5), handle, Refusal(InitProducerIdResponse, producer_id=_NONE, producer_epoch=_NONE))

@@ -7,7 +7,7 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.call import Api, Call
-from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, rebalance_deadline
 from sharebroker_server.kafka_wire.messages import JoinGroupRequest, JoinGroupResponse
 
@@ -18,7 +18,7 @@ _NULL_PROTOCOL: Final = 7
 """From this version on the protocol of a refusal is null."""
 
 _request = to_proto(JoinGroupRequest, pb.JoinGroupRequest)
-_response = from_proto(pb.JoinGroupResponse, JoinGroupResponse)
+_response = to_kafka(pb.JoinGroupResponse, JoinGroupResponse)
 
 
 async def handle(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
@@ -31,9 +31,7 @@ async def handle(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
         require_known_member_id=call.version >= _ID_FIRST,
     )
     deadline = rebalance_deadline(max(member.rebalance_timeout_ms, member.session_timeout_ms))
-    return _response(
-        await call_coordinator(call, member.group_id, lambda stub: stub.JoinGroup, request, deadline)
-    )
+    return _response(await call_coordinator(call, lambda stub: stub.JoinGroup, request, deadline=deadline))
 
 
 def _refuse(call: Call[JoinGroupRequest], error: KafkaError) -> JoinGroupResponse:

@@ -7,7 +7,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.topics import topics
 from sharebroker_server.kafka_wire.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 
@@ -40,4 +40,4 @@ def _names(call: Call, kind: int) -> Iterable[str]:
     return ()
 
 
-API = Api(74, (0, 1), handle, refusal(ListConfigResourcesResponse))
+API = Api(74, (0, 1), handle, Refusal(ListConfigResourcesResponse))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import list_groups
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import coordinates
 from sharebroker_server.kafka_wire.messages import ListGroupsRequest, ListGroupsResponse
 
 _request = to_proto(ListGroupsRequest, pb.ListGroupsRequest)
-_group = from_proto(pb.ListGroupsResponse.ListedGroup, ListGroupsResponse.ListedGroup)
+_group = to_kafka(pb.ListGroupsResponse.ListedGroup, ListGroupsResponse.ListedGroup)
 
 
 async def handle(call: Call[ListGroupsRequest]) -> ListGroupsResponse:
@@ -21,4 +21,4 @@ async def handle(call: Call[ListGroupsRequest]) -> ListGroupsResponse:
     )
 
 
-API = Api(16, (0, 5), handle, refusal(ListGroupsResponse))
+API = Api(16, (0, 5), handle, Refusal(ListGroupsResponse))

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.gateway.admin.cluster import list_offsets
-from sharebroker_server.gateway.admin.internal_topics import find_offset
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import (
     Located,
+    Offset,
     Rejected,
-    by_topic,
-    each_partition,
+    find_offsets,
     locate,
+    with_results,
 )
 from sharebroker_server.kafka_wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
@@ -45,30 +43,23 @@ _EQUIVALENT: Final[Mapping[int, int]] = {_EARLIEST_LOCAL: _EARLIEST} | dict.from
 
 _Item = ListOffsetsRequest.ListOffsetsPartition
 _Result = ListOffsetsResponse.ListOffsetsPartitionResponse
+_result = to_kafka(Offset, _Result)
 
 
 async def handle(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
     """Returns one result per partition."""
-    named = Counter(
-        (topic.name, one.partition_index) for topic in call.request.topics for one in topic.partitions
-    )
-    located = [
-        _locate(call, topic.name, item, once=named[topic.name, item.partition_index] == 1)
-        for topic in call.request.topics
-        for item in topic.partitions
-    ]
-    results = await each_partition(
+    named = [(topic.name, item) for topic in call.request.topics for item in topic.partitions]
+    count = Counter((name, item.partition_index) for name, item in named)
+    located = [_locate(call, name, item, once=count[name, item.partition_index] == 1) for name, item in named]
+    found = await find_offsets(
+        call,
         located,
-        lambda items: _ordinary(call, items),
-        lambda items: _internal(call, items),
-        lambda rejected: _failed(rejected.item, rejected.error.code),
+        lambda item: (item.partition_index, _EQUIVALENT.get(item.timestamp, item.timestamp)),
+        isolation_level=call.request.isolation_level,
+        timeout_ms=call.request.timeout_ms,
     )
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=partitions)
-            for topic, partitions in by_topic(call.request.topics, results)
-        ]
-    )
+    results = (_found(call, item, offset) for (_, item), offset in zip(named, found, strict=True))
+    return with_results(call, _refuse, results)
 
 
 def _locate(call: Call, name: str, item: _Item, *, once: bool) -> Located[_Item] | Rejected[_Item]:
@@ -79,55 +70,11 @@ def _locate(call: Call, name: str, item: _Item, *, once: bool) -> Located[_Item]
     return locate(call, item, item.partition_index, item.current_leader_epoch, name=name)
 
 
-async def _ordinary(call: Call[ListOffsetsRequest], items: list[Located[_Item]]) -> list[_Result]:
-    request = pb.ListOffsetsRequest(
-        partitions=[
-            pb.ListOffsetsRequest.Partition(
-                topic_id=topic.topic_id,
-                partition=item.partition_index,
-                timestamp=_EQUIVALENT.get(item.timestamp, item.timestamp),
-            )
-            for topic, item in items
-        ],
-        isolation_level=call.request.isolation_level,
-    )
-    found = await list_offsets(call.gateway, request, call.deadline(call.request.timeout_ms or None))
-    return [
-        _result(call, item, one.offset, one.timestamp, ErrorCode(one.error_code))
-        for (_, item), one in zip(items, found.partitions, strict=True)
-    ]
+def _found(call: Call, item: _Item, found: Offset) -> _Result:
+    if found.error_code or found.offset < 0 or item.timestamp in _TIERED:
+        return _Result(partition_index=item.partition_index, error_code=found.error_code)
+    return _result(found, partition_index=item.partition_index, leader_epoch=call.view.epoch)
 
 
-async def _internal(call: Call, items: list[Located[_Item]]) -> list[_Result]:
-    return await asyncio.gather(*(_internal_offset(call, located) for located in items))
-
-
-async def _internal_offset(call: Call, located: Located[_Item]) -> _Result:
-    topic, item = located
-    try:
-        timestamp = _EQUIVALENT.get(item.timestamp, item.timestamp)
-        found = await find_offset(call.gateway, topic.topic_id, item.partition_index, timestamp)
-    except KafkaError as error:
-        return _failed(item, error.code)
-    return _result(call, item, found.offset, found.timestamp)
-
-
-def _result(
-    call: Call, item: _Item, offset: int, timestamp: int, error: ErrorCode = ErrorCode.NONE
-) -> _Result:
-    if error or offset < 0 or item.timestamp in _TIERED:
-        return _failed(item, error)
-    return _Result(
-        partition_index=item.partition_index,
-        timestamp=timestamp,
-        offset=offset,
-        leader_epoch=call.view.epoch,
-    )
-
-
-def _failed(item: _Item, code: ErrorCode) -> _Result:
-    return _Result(partition_index=item.partition_index, error_code=code)
-
-
-_refuse = refusal(ListOffsetsResponse, {"topics": "topics", "topics.partitions": "partitions"}, timestamp=-1)
+_refuse = Refusal(ListOffsetsResponse, {"topics": "topics", "topics.partitions": "partitions"}, timestamp=-1)
 API = Api(2, (1, 11), handle, _refuse)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.produce.transactions import list_transactions
 from sharebroker_server.kafka_wire.messages import ListTransactionsRequest, ListTransactionsResponse
 
 _State = ListTransactionsResponse.TransactionState
 _request = to_proto(ListTransactionsRequest, pb.ListTransactionsRequest, omit=("duration_filter",))
-_state = from_proto(pb.ListTransactionsResponse.TransactionState, _State)
+_state = to_kafka(pb.ListTransactionsResponse.TransactionState, _State)
 
 
 async def handle(call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
@@ -32,4 +32,4 @@ async def handle(call: Call[ListTransactionsRequest]) -> ListTransactionsRespons
 
 
 # Version 2 adds regular expressions, which a client could write such that Python's engine never ends.
-API = Api(66, (0, 1), handle, refusal(ListTransactionsResponse))
+API = Api(66, (0, 1), handle, Refusal(ListTransactionsResponse))

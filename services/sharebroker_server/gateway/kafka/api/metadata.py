@@ -10,12 +10,16 @@ from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, check_topic_nam
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin.cluster import cluster_id
 from sharebroker_server.gateway.admin.topics import create_on_demand
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.cluster_view import Broker
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import (
-    cluster_operations,
+    ON_CLUSTER,
+    ON_TOPIC,
+    authorized_operations,
     is_internal,
+    leadership,
     topic_of,
-    topic_operations,
     topics,
 )
 from sharebroker_server.kafka_wire.messages import MetadataRequest, MetadataResponse
@@ -24,6 +28,8 @@ _BY_ID: Final = 12
 """Versions 10 and 11 have topic ids in their messages, which brokers ignore."""
 
 _Topic = MetadataResponse.MetadataResponseTopic
+_Partition = MetadataResponse.MetadataResponsePartition
+_broker = to_kafka(Broker, MetadataResponse.MetadataResponseBroker)
 
 
 async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
@@ -31,17 +37,12 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
     _check_names(call)
     call = replace(call, view=await call.listener.brokers.checked())
     return MetadataResponse(
-        brokers=[
-            MetadataResponse.MetadataResponseBroker(
-                node_id=broker.node_id, host=broker.host, port=broker.port
-            )
-            for broker in call.view.listed.values()
-        ],
+        brokers=list(map(_broker, call.view.listed.values())),
         cluster_id=await cluster_id(call.gateway, call.deadline()) or None,
         controller_id=min(call.view.brokers),
         topics=await _topics(call),
-        cluster_authorized_operations=cluster_operations(
-            requested=call.request.include_cluster_authorized_operations
+        cluster_authorized_operations=authorized_operations(
+            ON_CLUSTER, requested=call.request.include_cluster_authorized_operations
         ),
     )
 
@@ -77,23 +78,12 @@ def _topic(call: Call[MetadataRequest], topic: Topic) -> _Topic:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic),
-        partitions=[_partition(call, topic, index) for index in range(topic.partitions)],
-        topic_authorized_operations=topic_operations(
-            requested=call.request.include_topic_authorized_operations
+        partitions=[_Partition(**leadership(call, topic, index)) for index in range(topic.partitions)],
+        topic_authorized_operations=authorized_operations(
+            ON_TOPIC, requested=call.request.include_topic_authorized_operations
         ),
     )
 
 
-def _partition(call: Call, topic: Topic, index: int) -> MetadataResponse.MetadataResponsePartition:
-    leader = call.view.leader(topic.topic_id, index)
-    return MetadataResponse.MetadataResponsePartition(
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=call.view.epoch,
-        replica_nodes=(leader,),
-        isr_nodes=(leader,),
-    )
-
-
-_refuse = refusal(MetadataResponse, {"topics": "topics", "topics.name": lambda topic: topic.name or ""})
+_refuse = Refusal(MetadataResponse, {"topics": "topics", "topics.name": lambda topic: topic.name or ""})
 API = Api(3, (0, 13), handle, _refuse)

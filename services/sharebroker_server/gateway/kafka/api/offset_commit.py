@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
+from sharebroker_server.gateway.kafka.topics import with_results
 from sharebroker_server.kafka_wire.messages import OffsetCommitRequest, OffsetCommitResponse
 
-_request = to_proto(
-    OffsetCommitRequest, pb.OffsetCommitRequest, {"generation_id_or_member_epoch": "generation_id"}
-)
+_NAMES = {"generation_id_or_member_epoch": "generation_id"}
+_request = to_proto(OffsetCommitRequest, pb.OffsetCommitRequest, _NAMES)
+_Partition = OffsetCommitResponse.OffsetCommitResponsePartition
 
 
 async def handle(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
     """Returns one result per partition."""
-    request, group_id, deadline = _request(call.request), call.request.group_id, call.deadline()
-
-    async def send() -> pb.OffsetCommitResponse:
-        return await call_coordinator(call, group_id, lambda stub: stub.OffsetCommit, request, deadline)
-
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponse.OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=getattr(topic, "topic_id", ""),
-                partitions=[
-                    OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=code)
-                    for index, code in results
-                ],
-            )
-            for topic, results in await commit_offsets(call, request, send)
-        ]
+    request = _request(call.request)
+    codes = await commit_offsets(
+        call, request, lambda: call_coordinator(call, lambda stub: stub.OffsetCommit, request)
     )
+    results = (_Partition(partition_index=index, error_code=code) for index, code in codes)
+    return with_results(call, _refuse, results)
 
 
-API = Api(
-    8, (2, 10), handle, refusal(OffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})
-)
+_refuse = Refusal(OffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})
+API = Api(8, (2, 10), handle, _refuse)

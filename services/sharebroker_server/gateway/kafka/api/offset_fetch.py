@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.groups import call_coordinator
 from sharebroker_server.gateway.kafka.topics import topic_by_id, topic_of
 from sharebroker_server.kafka_wire.messages import OffsetFetchRequest, OffsetFetchResponse
@@ -17,11 +18,14 @@ _NONE: Final = -1
 _FIRST_WITH_SEVERAL: Final = 8
 """The first version whose requests name several groups."""
 
-_Topics = Sequence[OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics]
+_RequestTopic = OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics
+_Group = OffsetFetchResponse.OffsetFetchResponseGroup
+_Topic = OffsetFetchResponse.OffsetFetchResponseTopics
+_Partition = OffsetFetchResponse.OffsetFetchResponsePartitions
 _Committed = dict[tuple[str, int], pb.OffsetFetchResponse.Partition]
-P = TypeVar(
-    "P", OffsetFetchResponse.OffsetFetchResponsePartition, OffsetFetchResponse.OffsetFetchResponsePartitions
-)
+
+_partition = to_kafka(pb.OffsetFetchResponse.Partition, _Partition, {"partition_index": "partition"})
+_topic_before_several = to_kafka(_Topic, OffsetFetchResponse.OffsetFetchResponseTopic)
 
 
 async def handle(call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
@@ -30,63 +34,39 @@ async def handle(call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
         return OffsetFetchResponse(
             groups=await asyncio.gather(*(_group(call, group) for group in call.request.groups))
         )
-    committed = await _fetch(call, call.request.group_id)
-    shape = OffsetFetchResponse.OffsetFetchResponsePartition
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopic(
-                name=name, partitions=_partitions(shape, topic_id, indexes, committed)
-            )
-            for name, topic_id, indexes in _requested(call, call.request.topics, committed)
-        ]
-    )
+    topics = await _topics(call, call.request.group_id, call.request.topics)
+    return OffsetFetchResponse(topics=list(map(_topic_before_several, topics)))
 
 
 async def _group(
     call: Call[OffsetFetchRequest], group: OffsetFetchRequest.OffsetFetchRequestGroup
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     try:
-        committed = await _fetch(call, group.group_id)
+        return _Group(group_id=group.group_id, topics=await _topics(call, group.group_id, group.topics))
     except KafkaError as error:
-        return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-    shape = OffsetFetchResponse.OffsetFetchResponsePartitions
-    return OffsetFetchResponse.OffsetFetchResponseGroup(
-        group_id=group.group_id,
-        topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopics(
-                name=name,
-                topic_id=topic_id,
-                partitions=_partitions(shape, topic_id, indexes, committed),
-            )
-            for name, topic_id, indexes in _requested(call, group.topics, committed)
-        ],
-    )
+        return _Group(group_id=group.group_id, error_code=error.code)
 
 
-async def _fetch(call: Call[OffsetFetchRequest], group_id: str) -> _Committed:
+async def _topics(
+    call: Call[OffsetFetchRequest], group_id: str, topics: Sequence[_RequestTopic] | None
+) -> list[_Topic]:
+    """Returns the offsets of the requested topics; for null, of all topics with offsets."""
     request = pb.OffsetFetchRequest(group_id=group_id, require_stable=call.request.require_stable)
-    found = await call_coordinator(call, group_id, lambda stub: stub.OffsetFetch, request, call.deadline())
-    return {(one.topic_id, one.partition): one for one in found.partitions}
-
-
-def _requested(
-    call: Call, topics: _Topics | None, committed: _Committed
-) -> list[tuple[str, str, Sequence[int]]]:
-    """Returns name, id and partitions of each requested topic; for null, of all topics with offsets."""
+    found = await call_coordinator(call, lambda stub: stub.OffsetFetch, request)
+    committed = {(one.topic_id, one.partition): one for one in found.partitions}
     if topics is not None:
-        return [(topic.name, _topic_id(call, topic), topic.partition_indexes) for topic in topics]
-    found: dict[str, list[int]] = {}
+        return [
+            _topic(topic.name, _topic_id(call, topic), topic.partition_indexes, committed) for topic in topics
+        ]
+    indexes: dict[str, list[int]] = {}
     for (topic_id, index), one in committed.items():
         if one.committed_offset != _NONE:
-            found.setdefault(topic_id, []).append(index)
-    known = ((topic_by_id(call, topic_id), indexes) for topic_id, indexes in found.items())
-    return [(topic.name, topic.topic_id, indexes) for topic, indexes in known if topic is not None]
+            indexes.setdefault(topic_id, []).append(index)
+    known = ((topic_by_id(call, topic_id), of_topic) for topic_id, of_topic in indexes.items())
+    return [_topic(topic.name, topic.topic_id, of_topic, committed) for topic, of_topic in known if topic]
 
 
-def _topic_id(
-    call: Call,
-    topic: OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics,
-) -> str:
+def _topic_id(call: Call[OffsetFetchRequest], topic: _RequestTopic) -> str:
     topic_id: str = getattr(topic, "topic_id", "")
     try:
         return topic_of(call, topic.name, topic_id).topic_id
@@ -94,25 +74,22 @@ def _topic_id(
         return topic_id  # an unknown topic has no offsets
 
 
-def _partitions(shape: type[P], topic_id: str, indexes: Sequence[int], committed: _Committed) -> list[P]:
+def _topic(name: str, topic_id: str, indexes: Sequence[int], committed: _Committed) -> _Topic:
     partitions = []
     for index in indexes:
         found = committed.get((topic_id, index))
         if found is None or found.error_code:
             code = found.error_code if found else 0
-            partition = shape(partition_index=index, committed_offset=_NONE, metadata="", error_code=code)
-        else:
-            partition = shape(
-                partition_index=index,
-                committed_offset=found.committed_offset,
-                committed_leader_epoch=found.committed_leader_epoch,
-                metadata=found.metadata,
+            partition = _Partition(
+                partition_index=index, committed_offset=_NONE, metadata="", error_code=code
             )
+        else:
+            partition = _partition(found)
         partitions.append(partition)
-    return partitions
+    return _Topic(name=name, topic_id=topic_id, partitions=partitions)
 
 
-_refuse = refusal(
+_refuse = Refusal(
     OffsetFetchResponse,
     {
         "topics": "topics",

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.gateway.admin.cluster import list_offsets
-from sharebroker_server.gateway.admin.internal_topics import find_offset
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.topics import Located, by_topic, each_partition, locate
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.topics import Offset, find_offsets, locate, with_results
 from sharebroker_server.kafka_wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 _LATEST: Final = -1
@@ -22,64 +17,22 @@ _Result = OffsetForLeaderEpochResponse.EpochEndOffset
 
 async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
     """Returns the log end offset for every epoch, since logs are never truncated at their end."""
+    named = [(topic.topic, item) for topic in call.request.topics for item in topic.partitions]
     located = [
-        locate(call, item, item.partition, item.current_leader_epoch, name=topic.topic)
-        for topic in call.request.topics
-        for item in topic.partitions
+        locate(call, item, item.partition, item.current_leader_epoch, name=name) for name, item in named
     ]
-    results = await each_partition(
-        located,
-        lambda items: _ordinary(call, items),
-        lambda items: _internal(call, items),
-        lambda rejected: _failed(rejected.item, rejected.error.code),
-    )
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)
-            for topic, partitions in by_topic(call.request.topics, results)
-        ]
-    )
+    ends = await find_offsets(call, located, lambda item: (item.partition, _LATEST))
+    results = (_result(item, end) for (_, item), end in zip(named, ends, strict=True))
+    return with_results(call, _refuse, results)
 
 
-async def _ordinary(call: Call, items: list[Located[_Item]]) -> list[_Result]:
-    partition = pb.ListOffsetsRequest.Partition
-    request = pb.ListOffsetsRequest(
-        partitions=[
-            partition(topic_id=topic.topic_id, partition=item.partition, timestamp=_LATEST)
-            for topic, item in items
-        ]
-    )
-    found = await list_offsets(call.gateway, request, call.deadline())
-    return [
-        _result(item, one.offset, ErrorCode(one.error_code))
-        for (_, item), one in zip(items, found.partitions, strict=True)
-    ]
+def _result(item: _Item, end: Offset) -> _Result:
+    if end.error_code or item.leader_epoch == _NONE:
+        return _Result(partition=item.partition, error_code=end.error_code)
+    return _Result(partition=item.partition, leader_epoch=item.leader_epoch, end_offset=end.offset)
 
 
-async def _internal(call: Call, items: list[Located[_Item]]) -> list[_Result]:
-    return await asyncio.gather(*(_internal_end(call, located) for located in items))
-
-
-async def _internal_end(call: Call, located: Located[_Item]) -> _Result:
-    topic, item = located
-    try:
-        end = await find_offset(call.gateway, topic.topic_id, item.partition, _LATEST)
-        return _result(item, end.offset)
-    except KafkaError as error:
-        return _failed(item, error.code)
-
-
-def _result(item: _Item, end: int, error: ErrorCode = ErrorCode.NONE) -> _Result:
-    if error or item.leader_epoch == _NONE:
-        return _failed(item, error)
-    return _Result(partition=item.partition, leader_epoch=item.leader_epoch, end_offset=end)
-
-
-def _failed(item: _Item, code: ErrorCode) -> _Result:
-    return _Result(partition=item.partition, error_code=code)
-
-
-_refuse = refusal(
+_refuse = Refusal(
     OffsetForLeaderEpochResponse, {"topics": "topics", "topics.partitions": "partitions"}, leader_epoch=_NONE
 )
 API = Api(23, (2, 4), handle, _refuse)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.names import check_not_internal
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, for_version, refusal
-from sharebroker_server.gateway.kafka.cluster_view import current_leader, node_endpoints
-from sharebroker_server.gateway.kafka.transactions import transaction_version
+from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, Refusal, for_version
+from sharebroker_server.gateway.kafka.topics import Rejected
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
@@ -29,25 +27,8 @@ _BY_ID: Final = 13
 
 _Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
-
-
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """One partition of the request, with the error of the checks before the append."""
-
-    topic: Topic | None
-    index: int
-    records: bytes | None
-    error: KafkaError | None
-
-    @property
-    def moved(self) -> TopicIdPartition | None:
-        """The partition, if another broker leads it."""
-        if self.topic is None or self.error is None:
-            return None
-        if self.error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return None
-        return TopicIdPartition(self.topic.topic_id, self.index)
+_Data = ProduceRequest.PartitionProduceData
+_Part = AppendPart | Rejected[_Data]
 
 
 async def handle(call: Call[ProduceRequest]) -> ProduceResponse | None:
@@ -59,21 +40,14 @@ async def handle(call: Call[ProduceRequest]) -> ProduceResponse | None:
 async def _handle_several(calls: Sequence[Call[ProduceRequest]]) -> list[ProduceResponse | None]:
     """Appends the batches of all requests together, so that a producer's next requests do not wait."""
     requests = [
-        [[_item(call, topic, part) for part in topic.partition_data] for topic in call.request.topic_data]
+        [[_part(call, topic, part) for part in topic.partition_data] for topic in call.request.topic_data]
         for call in calls
     ]
     first = calls[0]
-    parts = [
-        AppendPart(item.topic.topic_id, item.index, item.records or b"")
-        for topics in requests
-        for items in topics
-        for item in items
-        if item.topic is not None and item.error is None
-    ]
     append = AppendCall(
-        parts,
+        [part for topics in requests for parts in topics for part in parts if isinstance(part, AppendPart)],
         first.request.transactional_id or "",
-        transaction_version(first, implied=first.version >= _ADDS_PARTITIONS) > 0,
+        first.transaction_version(implied=first.version >= _ADDS_PARTITIONS) > 0,
     )
     appended = iter(await first.gateway.leaders.append(append, first.deadline(first.request.timeout_ms)))
     return [_response(call, topics, appended) for call, topics in zip(calls, requests, strict=True)]
@@ -91,30 +65,33 @@ def _fits(call: Call[ProduceRequest], earlier: Call[ProduceRequest]) -> bool:
 
 
 def _response(
-    call: Call[ProduceRequest], topics: list[list[_Item]], appended: Iterator[AppendResult]
+    call: Call[ProduceRequest], topics: list[list[_Part]], appended: Iterator[AppendResult]
 ) -> ProduceResponse | None:
-    responses = [
-        _Topic(
-            name=data.name,
-            topic_id=data.topic_id,
-            partition_responses=[_result(call, item, appended) for item in items],
-        )
-        for data, items in zip(call.request.topic_data, topics, strict=True)
-    ]
-    if call.request.acks == 0:
-        _close_after_failure(responses)
-        return None
-    moved = [item.moved for items in topics for item in items if item.moved is not None]
-    return ProduceResponse(
-        responses=responses, node_endpoints=node_endpoints(call.view, moved, ProduceResponse.NodeEndpoint)
+    response = ProduceResponse(
+        responses=[
+            _Topic(
+                name=data.name,
+                topic_id=data.topic_id,
+                partition_responses=[_result(call, part, appended) for part in parts],
+            )
+            for data, parts in zip(call.request.topic_data, topics, strict=True)
+        ]
     )
+    if call.request.acks == 0:
+        _close_after_failure(response)
+        return None
+    moved = [
+        (TopicIdPartition(part.led_elsewhere, part.item.index), result)
+        for parts, topic in zip(topics, response.responses, strict=True)
+        for part, result in zip(parts, topic.partition_responses, strict=True)
+        if isinstance(part, Rejected) and part.led_elsewhere
+    ]
+    call.view.add_leader_hints(response, moved)
+    return response
 
 
-def _item(
-    call: Call[ProduceRequest],
-    data: ProduceRequest.TopicProduceData,
-    part: ProduceRequest.PartitionProduceData,
-) -> _Item:
+def _part(call: Call[ProduceRequest], data: ProduceRequest.TopicProduceData, part: _Data) -> _Part:
+    """Returns the part to append, after the checks before the append."""
     topic = None
     try:
         if call.request.acks not in _ACKS:
@@ -126,8 +103,8 @@ def _item(
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         _check_batch(part.records or b"", call.version)
     except KafkaError as error:
-        return _Item(topic, part.index, None, error)
-    return _Item(topic, part.index, part.records, None)
+        return Rejected(part, error, topic)
+    return AppendPart(topic.topic_id, part.index, part.records or b"")
 
 
 def _check_batch(records: bytes, version: int) -> None:
@@ -154,17 +131,15 @@ def _topic(call: Call, data: ProduceRequest.TopicProduceData) -> Topic:
     return topic
 
 
-def _result(call: Call, item: _Item, appended: Iterator[AppendResult]) -> _Partition:
-    if item.error is not None:
-        failed = _Partition(
-            index=item.index, error_code=item.error.code, error_message=item.error.message, base_offset=-1
+def _result(call: Call, part: _Part, appended: Iterator[AppendResult]) -> _Partition:
+    if isinstance(part, Rejected):
+        error = part.error
+        return _Partition(
+            index=part.item.index, error_code=error.code, error_message=error.message, base_offset=-1
         )
-        if item.moved is not None:
-            failed.current_leader = current_leader(call.view, item.moved, ProduceResponse.LeaderIdAndEpoch)
-        return failed
     result = next(appended)
     return _Partition(
-        index=item.index,
+        index=part.partition,
         error_code=for_version(API.key, call.version, result.error_code),
         error_message=result.error_message or None,
         base_offset=-1 if result.error_code else result.base_offset,
@@ -173,15 +148,15 @@ def _result(call: Call, item: _Item, appended: Iterator[AppendResult]) -> _Parti
     )
 
 
-def _close_after_failure(responses: list[_Topic]) -> None:
+def _close_after_failure(response: ProduceResponse) -> None:
     """Raises BadMessage after a failure: as in Kafka, a closed connection is the only error with acks=0."""
-    for topic in responses:
+    for topic in response.responses:
         for part in topic.partition_responses:
             if part.error_code:
                 raise BadMessage(f"A Produce with acks=0 failed with error {part.error_code}.")
 
 
-_refuse = refusal(
+_refuse = Refusal(
     ProduceResponse,
     {"responses": "topic_data", "responses.partition_responses": "partition_data"},
     base_offset=-1,

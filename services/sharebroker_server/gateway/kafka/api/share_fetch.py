@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import acquire_mode
-from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
-from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE, current_leader, node_endpoints
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.idle import SHARE_FETCH, predict_fetch
-from sharebroker_server.gateway.kafka.share_sessions import ack_batches, caller
+from sharebroker_server.gateway.kafka.share_sessions import ack_batches, add_results, caller, session_key
 from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch, share_fetch
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
 
 _Topic = ShareFetchResponse.ShareFetchableTopicResponse
 _Partition = ShareFetchResponse.PartitionData
+_Acquired = ShareFetchResponse.AcquiredRecords
 
 
 async def handle(call: Call[ShareFetchRequest]) -> ShareFetchResponse:
     """Returns the partitions of the session that have records, results or errors."""
-    fetched = await share_fetch(call.gateway, _request(call), call.deadline())
-    moved = (result.partition for result in fetched if _moved(result))
-    return ShareFetchResponse(
-        acquisition_lock_timeout_ms=call.gateway.lock_timeout_ms(call.request.group_id or ""),
-        responses=_topics(call, fetched),
-        node_endpoints=node_endpoints(call.view, moved, ShareFetchResponse.NodeEndpoint),
+    request = _request(call)
+    fetched = await share_fetch(call.gateway, request, call.deadline())
+    lock_ms = call.gateway.lock_timeout_ms(request.key.group_id)
+    return add_results(
+        call,
+        ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms),
+        _Topic,
+        ((result.partition, _result(result)) for result in fetched),
     )
 
 
@@ -33,9 +32,9 @@ def _request(call: Call[ShareFetchRequest]) -> ShareFetch:
     request = call.request
     return ShareFetch(
         caller(call),
-        SessionKey(request.group_id or "", request.member_id or ""),
+        session_key(request),
         request.share_session_epoch,
-        ack_batches(request.topics),
+        ack_batches(request),
         [
             TopicIdPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data
@@ -52,47 +51,28 @@ def _request(call: Call[ShareFetchRequest]) -> ShareFetch:
     )
 
 
-def _topics(call: Call, fetched: Sequence[Fetched]) -> list[_Topic]:
-    topics: dict[str, list[_Partition]] = {}
-    for result in fetched:
-        topics.setdefault(result.partition.topic_id, []).append(_partition(call, result))
-    return [_Topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]
-
-
-def _partition(call: Call, result: Fetched) -> _Partition:
-    """Returns one partition. As in Kafka, a failed fetch has no error message."""
-    made = _Partition(
-        partition_index=result.partition.partition,
-        error_code=result.error,
-        records=result.records,
+def _result(fetched: Fetched) -> _Partition:
+    """Returns the result of one partition. As in Kafka, a failed fetch has no error message."""
+    result = _Partition(
+        partition_index=fetched.partition.partition,
+        error_code=fetched.error,
+        records=fetched.records,
         acquired_records=[
-            ShareFetchResponse.AcquiredRecords(
-                first_offset=acquired.first,
-                last_offset=acquired.last,
-                delivery_count=acquired.delivery_count,
-            )
-            for acquired in result.acquired
+            _Acquired(first_offset=one.first, last_offset=one.last, delivery_count=one.delivery_count)
+            for one in fetched.acquired
         ],
     )
-    if result.acknowledge_error is not None:
-        made.acknowledge_error_code = result.acknowledge_error.code
-        made.acknowledge_error_message = result.acknowledge_error.message
-    if _moved(result):
-        make = ShareFetchResponse.LeaderIdAndEpoch
-        made.current_leader = current_leader(call.view, result.partition, make)
-    return made
-
-
-def _moved(result: Fetched) -> bool:
-    acknowledge = result.acknowledge_error
-    return result.error in LED_ELSEWHERE or (acknowledge is not None and acknowledge.code in LED_ELSEWHERE)
+    if fetched.acknowledge_error is not None:
+        result.acknowledge_error_code = fetched.acknowledge_error.code
+        result.acknowledge_error_message = fetched.acknowledge_error.message
+    return result
 
 
 API = Api(
     SHARE_FETCH,
     (1, 2),
     handle,
-    refusal(ShareFetchResponse),
+    Refusal(ShareFetchResponse),
     waits=True,
     feature=SHARE,
     predict=predict_fetch,

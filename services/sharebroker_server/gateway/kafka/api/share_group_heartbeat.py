@@ -6,15 +6,15 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.core.validation import check_member_id
-from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.idle import HEARTBEAT, predict_heartbeat
 from sharebroker_server.kafka_wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 _request = to_proto(
     ShareGroupHeartbeatRequest, pb.ShareGroupHeartbeatRequest, omit=("subscribed_topic_names",)
 )
-_response = from_proto(pb.ShareGroupHeartbeatResponse, ShareGroupHeartbeatResponse)
+_response = to_kafka(pb.ShareGroupHeartbeatResponse, ShareGroupHeartbeatResponse)
 
 
 async def handle(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
@@ -29,5 +29,5 @@ async def handle(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatR
     return _response(await send_heartbeat(call.gateway.coordinators, request, call.deadline()))
 
 
-_refuse = refusal(ShareGroupHeartbeatResponse)
+_refuse = Refusal(ShareGroupHeartbeatResponse)
 API = Api(HEARTBEAT, (1, 1), handle, _refuse, feature=SHARE, predict=predict_heartbeat)

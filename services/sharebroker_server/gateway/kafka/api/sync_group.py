@@ -6,32 +6,25 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.call import Api, Call, refusal
-from sharebroker_server.gateway.kafka.convert import from_proto, to_proto
-from sharebroker_server.gateway.kafka.groups import (
-    LONGEST_REBALANCE_MS,
-    call_coordinator,
-    rebalance_deadline,
-)
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
+from sharebroker_server.gateway.kafka.groups import call_coordinator, rebalance_deadline
 from sharebroker_server.kafka_wire.messages import SyncGroupRequest, SyncGroupResponse
 
 _REQUIRES_PROTOCOL: Final = 5
 """From this version on requests must have the protocol that the members agreed on."""
 
 _request = to_proto(SyncGroupRequest, pb.SyncGroupRequest)
-_response = from_proto(pb.SyncGroupResponse, SyncGroupResponse)
+_response = to_kafka(pb.SyncGroupResponse, SyncGroupResponse)
 
 
 async def handle(call: Call[SyncGroupRequest]) -> SyncGroupResponse:
     """Waits for the group's leader. Raises INCONSISTENT_GROUP_PROTOCOL for a request without a protocol."""
-    if call.version >= _REQUIRES_PROTOCOL and None in (
-        call.request.protocol_type,
-        call.request.protocol_name,
-    ):
+    protocol = (call.request.protocol_type, call.request.protocol_name)
+    if call.version >= _REQUIRES_PROTOCOL and None in protocol:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    group_id, request = call.request.group_id, _request(call.request)
-    deadline = rebalance_deadline(LONGEST_REBALANCE_MS)
-    return _response(await call_coordinator(call, group_id, lambda stub: stub.SyncGroup, request, deadline))
+    request, deadline = _request(call.request), rebalance_deadline()
+    return _response(await call_coordinator(call, lambda stub: stub.SyncGroup, request, deadline=deadline))
 
 
-API = Api(14, (0, 5), handle, refusal(SyncGroupResponse, assignment=b""), waits=True)
+API = Api(14, (0, 5), handle, Refusal(SyncGroupResponse, assignment=b""), waits=True)

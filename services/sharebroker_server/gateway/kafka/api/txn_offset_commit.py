@@ -6,10 +6,10 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.kafka.call import Api, Call, for_version, refusal
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
-from sharebroker_server.gateway.kafka.transactions import transaction_version
+from sharebroker_server.gateway.kafka.topics import with_results
 from sharebroker_server.kafka_wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _ADDS_GROUP: Final = 5
@@ -17,34 +17,26 @@ _ADDS_GROUP: Final = 5
 
 _request = to_proto(TxnOffsetCommitRequest, pb.TxnOffsetCommitRequest)
 _commit = to_proto(TxnOffsetCommitRequest, pb.OffsetCommitRequest)
+_Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 
 async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """Returns one result per partition."""
     if not call.request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id must not be empty.")
-    version = transaction_version(call, implied=call.version >= _ADDS_GROUP)
+    version = call.transaction_version(implied=call.version >= _ADDS_GROUP)
     request = _request(call.request, transaction_version=version, commit=_commit(call.request))
-    group_id, deadline = call.request.group_id, call.deadline()
 
     async def send() -> pb.OffsetCommitResponse:
-        return await call_coordinator(call, group_id, lambda stub: stub.TxnOffsetCommit, request, deadline)
+        group_id = call.request.group_id
+        return await call_coordinator(call, lambda stub: stub.TxnOffsetCommit, request, group_id=group_id)
 
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                        partition_index=index, error_code=for_version(API.key, call.version, ErrorCode(code))
-                    )
-                    for index, code in results
-                ],
-            )
-            for topic, results in await commit_offsets(call, request.commit, send)
-        ]
+    results = (
+        _Partition(partition_index=index, error_code=for_version(API.key, call.version, ErrorCode(code)))
+        for index, code in await commit_offsets(call, request.commit, send)
     )
+    return with_results(call, _refuse, results)
 
 
-_refuse = refusal(TxnOffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})
+_refuse = Refusal(TxnOffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})
 API = Api(28, (0, 5), handle, _refuse)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, refusal
+from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 
@@ -36,4 +36,4 @@ def _check(call: Call, update: UpdateFeaturesRequest.FeatureUpdateKey) -> None:
     )
 
 
-API = Api(57, (0, 2), handle, refusal(UpdateFeaturesResponse, {"results": "feature_updates"}))
+API = Api(57, (0, 2), handle, Refusal(UpdateFeaturesResponse, {"results": "feature_updates"}))

@@ -30,7 +30,7 @@ Invariants:
   them join again.
 
 A group is a value as far as decisions are concerned: a decision changes a copy, which replaces the original
-when the decision is accepted (`effects.Edit`). Members are immutable.
+when the decision is accepted (`Edit`). Members are immutable.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.machine import Effect, SoftChange
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     Deferred,
     DeferredResult,
@@ -47,12 +49,46 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     Joined,
     JoinedMember,
     MemberIdentity,
+    Protocols,
     Sync,
     Synced,
 )
-from sharebroker_server.group_coordinator.core.consumer_groups.model import Consumer, State
-from sharebroker_server.group_coordinator.core.session_clocks import DeadlineSet, Session
+from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet, Session
 from sharebroker_server.group_coordinator.core.validation import unknown_member
+
+
+class State(Enum):
+    """Kafka's ClassicGroupState; a group in state Dead does not exist here."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A member; times are seconds. `joining` and `syncing` are ids of deferred replies."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout: float
+    rebalance_timeout: float
+    protocols: Protocols
+    assignment: bytes = b""
+    joining: int | None = None
+    syncing: int | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the member waits for a deferred reply."""
+        return self.joining is not None or self.syncing is not None
+
+    def metadata(self, protocol: str) -> bytes:
+        """Returns what the member states to an assignor about itself."""
+        return dict(self.protocols).get(protocol, b"")
 
 
 @dataclass(slots=True)
@@ -395,3 +431,50 @@ class ConsumerGroup:
     def _own(self) -> Session:
         """The key of the group's own deadline: no member has an empty id."""
         return Session(self.group_id, "")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReplaced(SoftChange):
+    """The group has another state from now on; None: it has no members any more."""
+
+    group_id: str
+    group: ConsumerGroup | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredReply(Effect):
+    """The reply to an earlier command whose reply was `Deferred`, by the id that the command carried."""
+
+    reply_id: int
+    result: DeferredResult
+
+
+@dataclass(slots=True)
+class Edit:
+    """Copies of groups that a decision changes; `soft` and `effects` are the outcome."""
+
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    deadlines: dict[Session, float | None] = field(default_factory=dict)
+    replies: list[tuple[int, DeferredResult]] = field(default_factory=list)
+
+    def of(self, group: ConsumerGroup) -> ConsumerGroup:
+        """Returns the copy of a group; what it changes is collected here."""
+        copied = self.groups.get(group.group_id)
+        if copied is None:
+            copied = self.groups[group.group_id] = group.copy(self.deadlines, self.replies)
+        return copied
+
+    @property
+    def soft(self) -> tuple[SoftChange, ...]:
+        """The soft changes of the decision."""
+        return (*self._replaced(), *(DeadlineSet(session, when) for session, when in self.deadlines.items()))
+
+    @property
+    def effects(self) -> tuple[Effect, ...]:
+        """The effects of the decision, in the order in which they arose."""
+        return tuple(DeferredReply(*reply) for reply in self.replies)
+
+    def _replaced(self) -> Iterable[SoftChange]:
+        return (
+            GroupReplaced(group_id, group if group.size else None) for group_id, group in self.groups.items()
+        )

@@ -30,18 +30,22 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
-from sharebroker_server.group_coordinator.core.consumer_groups.effects import Edit, GroupReplaced
-from sharebroker_server.group_coordinator.core.consumer_groups.group import ConsumerGroup
-from sharebroker_server.group_coordinator.core.consumer_groups.model import State
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import CommittedOffsets, OffsetRecord
-from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
+from sharebroker_server.group_coordinator.core.consumer_groups.group import (
+    ConsumerGroup,
+    Edit,
+    GroupReplaced,
+    State,
+)
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
+    CommittedOffsets,
+    OffsetRecord,
     PendingOffsets,
     PendingRecord,
     Place,
     TransactionEndRecord,
     value_of,
 )
-from sharebroker_server.group_coordinator.core.session_clocks import Deadlines, DeadlineSet, Session
+from sharebroker_server.group_coordinator.core.deadlines import Deadlines, DeadlineSet, Session
 from sharebroker_server.group_coordinator.core.validation import (
     check_empty,
     check_group_count,
@@ -94,10 +98,8 @@ class ConsumerGroups:
         """Returns the decision about a command. Raises the errors that the commands name."""
         return self._deciders[type(command)](command, now)
 
-    def apply(self, record: ConsumerRecord) -> list[tuple[tuple[str, str, str], bool]]:
-        """Applies a record; returns the keys of which it is the latest record, and whether each has
-        a value.
-        """
+    def apply(self, record: ConsumerRecord) -> list[OffsetRecord | PendingRecord]:
+        """Applies a record; returns what it states about single offsets, some of it as tombstones."""
         facts: list[OffsetRecord | PendingRecord] = []
         if isinstance(record, PendingRecord):
             self.pending.apply(record)
@@ -110,11 +112,10 @@ class ConsumerGroups:
         for fact in facts:
             if isinstance(fact, OffsetRecord):
                 self.offsets.apply(fact)
-        values = [value_of(fact) for fact in facts]
-        for value in values:
+            value = value_of(fact)
             if value is not None and _EXPIRY_CHECK not in self._deadlines:
                 self._deadlines.set(_EXPIRY_CHECK, self._next_expiry_check(value.at_ms / 1000))
-        return [(fact.key, value is not None) for fact, value in zip(facts, values, strict=True)]
+        return facts
 
     def apply_soft(self, change: SoftChange) -> None:
         """Applies a soft change of an accepted decision."""

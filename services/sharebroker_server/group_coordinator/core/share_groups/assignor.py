@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Set
 
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.group_coordinator.core.share_groups.model import Assignment, by_topic, partitions_of
+from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, by_topic, partitions_of
 
 _Owned = dict[str, set[TopicIdPartition]]
 

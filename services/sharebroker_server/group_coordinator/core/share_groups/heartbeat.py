@@ -14,28 +14,26 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.group_coordinator.core.commands import (
+from sharebroker_server.group_coordinator.core.share_groups import share_state
+from sharebroker_server.group_coordinator.core.share_groups.assignor import assign
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
     LEAVE,
     Heartbeat,
     HeartbeatReply,
     InitializeState,
 )
-from sharebroker_server.group_coordinator.core.records import (
-    CurrentRecord,
-    MemberRecord,
-    TargetEpochRecord,
-    TargetRecord,
-)
-from sharebroker_server.group_coordinator.core.share_groups import share_state
-from sharebroker_server.group_coordinator.core.share_groups.assignor import assign
-from sharebroker_server.group_coordinator.core.share_groups.model import (
+from sharebroker_server.group_coordinator.core.share_groups.group import (
     Assignment,
+    CurrentRecord,
     Member,
+    MemberRecord,
+    PendingGroup,
     Profile,
     ShareGroup,
+    TargetEpochRecord,
+    TargetRecord,
     TopicState,
 )
-from sharebroker_server.group_coordinator.core.share_groups.pending_group import PendingGroup
 from sharebroker_server.group_coordinator.core.validation import (
     check_group_count,
     check_heartbeat,

@@ -40,16 +40,10 @@ from typing import Any, Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
-from sharebroker_server.group_coordinator.core import commands as c
-from sharebroker_server.group_coordinator.core.records import (
-    FloorRecord,
-    GroupRecord,
-    MemberRecord,
-    ShareGroupRecord,
-)
-from sharebroker_server.group_coordinator.core.session_clocks import Session, Sessions, StateChangesInProgress
-from sharebroker_server.group_coordinator.core.share_groups import heartbeat, offsets, share_state
-from sharebroker_server.group_coordinator.core.share_groups.effects import (
+from sharebroker_server.group_coordinator.core.deadlines import Session, Sessions, StateChangesInProgress
+from sharebroker_server.group_coordinator.core.share_groups import commands as c
+from sharebroker_server.group_coordinator.core.share_groups import heartbeat, share_state
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
     HeartbeatStamp,
     HeartbeatStamped,
     MemberFenced,
@@ -59,9 +53,15 @@ from sharebroker_server.group_coordinator.core.share_groups.effects import (
     TargetAssigned,
     rebalanced,
 )
-from sharebroker_server.group_coordinator.core.share_groups.model import ShareGroup
-from sharebroker_server.group_coordinator.core.share_groups.pending_group import PendingGroup
-from sharebroker_server.group_coordinator.core.share_groups.replay import apply_to
+from sharebroker_server.group_coordinator.core.share_groups.group import (
+    FloorRecord,
+    GroupRecord,
+    MemberRecord,
+    PendingGroup,
+    ShareGroup,
+    ShareGroupRecord,
+    apply_to,
+)
 from sharebroker_server.group_coordinator.core.validation import (
     check_group_count,
     check_group_epoch,
@@ -225,18 +225,18 @@ class ShareGroups:
             check_group_count(command.group_id, len(self.groups), self._view.broker)
         self._check_no_change(command.group_id, now)
         pending = PendingGroup(group or ShareGroup(command.group_id, self.floor))
-        plan = offsets.alter(pending, command, self._view, int(now * 1000))
+        plan = share_state.alter(pending, command, self._view, int(now * 1000))
         begun = self._begun(command.group_id, plan.initialize.start_offsets, now)
         return Decision(tuple(pending.records), plan, begun)
 
     def _delete_offsets(self, command: c.DeleteOffsets, now: float) -> _Decision:
         pending = self._administered(command, now)
-        plan = offsets.forget_topics(pending, command, self._view)
+        plan = share_state.forget_topics(pending, command, self._view)
         return Decision(tuple(pending.records), plan, self._begun(command.group_id, plan.partitions, now))
 
     def _delete_group(self, command: c.DeleteGroup, now: float) -> _Decision:
         pending = self._administered(command, now)
-        plan = offsets.forget_group(pending, self._view)
+        plan = share_state.forget_group(pending, self._view)
         records = (*pending.records, *self._raised_floor(plan.state_epoch, not plan.partitions))
         return Decision(records, plan, self._begun(command.group_id, plan.partitions, now))
 
@@ -246,7 +246,7 @@ class ShareGroups:
         if group is None:
             return Decision((), True, ended)
         pending = PendingGroup(group)
-        deleted = offsets.finish_deletion(pending, command)
+        deleted = share_state.finish_deletion(pending, command)
         return Decision((*pending.records, *self._raised_floor(group.epoch, deleted)), deleted, ended)
 
     def _raised_floor(self, epoch: int, deleted: bool) -> Iterable[_Record]:

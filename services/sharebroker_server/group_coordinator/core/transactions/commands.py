@@ -1,10 +1,11 @@
-"""Commands to a shard of the transaction coordinator, and their replies."""
+"""Commands to a shard of the transaction coordinator, their replies, soft changes and effects."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.coordinator_runtime.machine import Effect, SoftChange
 from sharebroker_server.group_coordinator.core.transactions.model import (
     Staged,
     Transaction,
@@ -133,3 +134,26 @@ Command = OfTransaction | ListTransactions | NewProducer
 Reply = (
     Producer | Aborting | Transaction | Staged | frozenset[TopicIdPartition] | dict[str, Transaction] | None
 )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineMoved(SoftChange):
+    """The deadline of a transactional id, for its timeout or its expiry, moves; None removes it."""
+
+    expiry: bool
+    transactional_id: str
+    deadline: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionsRequested(SoftChange):
+    """The completion of these transactions was requested."""
+
+    transactional_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequested(Effect):
+    """The transaction is decided: the service must write its markers."""
+
+    transactional_id: str

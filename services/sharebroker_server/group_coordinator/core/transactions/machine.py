@@ -27,60 +27,40 @@ the block, the deadlines, and the completions to request; the latter two follow 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Set
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.compaction import LiveKeys
-from sharebroker_server.coordinator_runtime.machine import Decision, Effect, SoftChange
-from sharebroker_server.group_coordinator.core.session_clocks import Deadlines
+from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
+from sharebroker_server.group_coordinator.core.deadlines import Deadlines
 from sharebroker_server.group_coordinator.core.transactions import commands as c
-from sharebroker_server.group_coordinator.core.transactions import rules, staging
-from sharebroker_server.group_coordinator.core.transactions.ids import IdAllocation, IdsAssigned, ProducerIds
+from sharebroker_server.group_coordinator.core.transactions import rules
+from sharebroker_server.group_coordinator.core.transactions.commands import (
+    CompletionRequested,
+    CompletionsRequested,
+    DeadlineMoved,
+)
 from sharebroker_server.group_coordinator.core.transactions.model import (
     ENDING,
     IDLE,
-    ONGOING,
-    Transaction,
-    TransactionState,
-)
-from sharebroker_server.group_coordinator.core.transactions.records import (
     IDS,
+    ONGOING,
+    IdAllocation,
+    IdsAssigned,
     Key,
+    ProducerIds,
     ProducerIdsRecord,
     Record,
+    Transaction,
     TransactionRecord,
+    TransactionState,
 )
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
 DUE_PER_DEADLINE: Final = 100
 
 _Decision = Decision[Record, c.Reply]
-
-
-@dataclass(frozen=True, slots=True)
-class DeadlineMoved(SoftChange):
-    """The deadline of a transactional id, for its timeout or its expiry, moves; None removes it."""
-
-    expiry: bool
-    transactional_id: str
-    deadline: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionsRequested(SoftChange):
-    """The completion of these transactions was requested."""
-
-    transactional_ids: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionRequested(Effect):
-    """The transaction is decided: the service must write its markers."""
-
-    transactional_id: str
 
 
 class TransactionMachine:
@@ -94,30 +74,28 @@ class TransactionMachine:
         self._timeouts: Deadlines[str] = Deadlines()
         self._expiries: Deadlines[str] = Deadlines()
         self._to_complete: dict[str, None] = {}
-        self._deciders: Mapping[type, Callable[[Any, int, IdAllocation], _Decision]] = MappingProxyType(
-            {
-                c.Initialize: self._initialize,
-                c.AddPartitions: self._add_partitions,
-                c.VerifyPartitions: self._verify_partitions,
-                c.End: self._end,
-                c.ReadEnding: self._read_ending,
-                c.Ended: self._ended,
-                c.Describe: self._describe,
-                c.ListTransactions: self._list,
-                c.NewProducer: self._new_producer,
-                c.Stage: self._stage,
-                c.ReadStaged: self._read_staged,
-            }
-        )
 
     def decide(self, command: c.Command, now: float) -> _Decision:
         """Returns the decision about a command. Raises the errors that the commands and `rules` name."""
-        ids = IdAllocation(self.ids)
-        decision = self._deciders[type(command)](command, int(now * 1000), ids)
+        now_ms, ids = int(now * 1000), IdAllocation(self.ids)
+        changed: tuple[Record, ...] = ()
+        reply: c.Reply
+        match command:
+            case c.ListTransactions():
+                reply = self._listed(command, now_ms)
+            case c.NewProducer():
+                reply = c.Producer(ids.new_id(), 0)
+            case _:
+                name = command.transactional_id
+                if isinstance(command, c.Initialize):
+                    self._check_initialize(command)
+                step = rules.Step(ids.new_id, now_ms)
+                after, reply = rules.RULES[type(command)](self.transactions.get(name), command, step)
+                changed = (TransactionRecord(name, after),) if after is not None else ()
         new_block = () if ids.new_end is None else (ProducerIdsRecord(ids.new_end),)
-        records = (*new_block, *decision.records)
+        records = (*new_block, *changed)
         # Rewritten records state what was true before the decision, so they precede its records.
-        return Decision((*self._renewed(len(records)), *records), decision.reply, ids.soft)
+        return Decision((*self._renewed(len(records)), *records), reply, ids.soft)
 
     def apply(self, record: Record, position: int) -> None:
         """Applies the record at `position`."""
@@ -208,68 +186,25 @@ class TransactionMachine:
             moved.append(DeadlineMoved(expiry, name, again))
         return due, moved
 
-    def _initialize(self, command: c.Initialize, now_ms: int, ids: IdAllocation) -> _Decision:
-        longest = self._view.broker.transaction_max_timeout_ms
+    def _check_initialize(self, command: c.Initialize) -> None:
+        broker = self._view.broker
         if not command.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id must not be empty.")
-        if not 0 < command.timeout_ms <= longest:
+        if not 0 < command.timeout_ms <= broker.transaction_max_timeout_ms:
             raise KafkaError(
                 ErrorCode.INVALID_TRANSACTION_TIMEOUT,
-                f"{command.timeout_ms} ms is not within 1 and transaction.max.timeout.ms, {longest}.",
+                f"{command.timeout_ms} ms is not within 1 and transaction.max.timeout.ms, "
+                f"{broker.transaction_max_timeout_ms}.",
             )
-        before = self.transactions.get(command.transactional_id)
-        if before is None:
-            self._check_count()
-        after, reply = rules.initialize(before, command, ids.new_id, now_ms)
-        return _changed(command.transactional_id, after, reply)
-
-    def _check_count(self) -> None:
-        limit = self._view.broker.transaction_max_transactional_ids
-        if len(self.transactions) >= limit:
+        limit = broker.transaction_max_transactional_ids
+        if command.transactional_id not in self.transactions and len(self.transactions) >= limit:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
                 f"This shard of the coordinator has reached its maximum of {limit} transactional ids "
                 "(transaction.max.transactional.ids); unused ones expire.",
             )
 
-    def _add_partitions(self, command: c.AddPartitions, now_ms: int, _: IdAllocation) -> _Decision:
-        before = self.transactions.get(command.transactional_id)
-        after = rules.add_partitions(before, command, now_ms)
-        return _changed(command.transactional_id, after, command.partitions)
-
-    def _verify_partitions(self, command: c.VerifyPartitions, _: int, __: IdAllocation) -> _Decision:
-        transaction = self.transactions.get(command.transactional_id)
-        return Decision((), rules.verify_partitions(transaction, command))
-
-    def _end(self, command: c.End, now_ms: int, ids: IdAllocation) -> _Decision:
-        before = self.transactions.get(command.transactional_id)
-        after, reply = rules.end(before, command, ids.new_id, now_ms)
-        return _changed(command.transactional_id, after, reply)
-
-    def _read_ending(self, command: c.ReadEnding, _: int, __: IdAllocation) -> _Decision:
-        transaction = self.transactions.get(command.transactional_id)
-        return Decision((), transaction if transaction and transaction.state in ENDING else None)
-
-    def _ended(self, command: c.Ended, now_ms: int, _: IdAllocation) -> _Decision:
-        transaction = self.transactions.get(command.transactional_id)
-        if (
-            transaction is None
-            or transaction.state not in ENDING
-            or rules.producer_of(transaction) != command.producer
-        ):
-            return Decision((), None)  # it was completed before
-        return _changed(command.transactional_id, rules.ended(transaction, now_ms), None)
-
-    def _describe(self, command: c.Describe, _: int, __: IdAllocation) -> _Decision:
-        transaction = self.transactions.get(command.transactional_id)
-        if transaction is None:
-            raise KafkaError(
-                ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
-                f"There is no transactional id {command.transactional_id!r}.",
-            )
-        return Decision((), transaction)
-
-    def _list(self, command: c.ListTransactions, now_ms: int, _: IdAllocation) -> _Decision:
+    def _listed(self, command: c.ListTransactions, now_ms: int) -> dict[str, Transaction]:
         def matches(transaction: Transaction) -> bool:
             open_for = now_ms - transaction.start_ms if transaction.start_ms >= 0 else -1
             return (
@@ -278,27 +213,10 @@ class TransactionMachine:
                 and (command.longer_than_ms < 0 or open_for > command.longer_than_ms)
             )
 
-        found = self.transactions.items()
-        return Decision((), {name: transaction for name, transaction in found if matches(transaction)})
-
-    def _stage(self, command: c.Stage, now_ms: int, _: IdAllocation) -> _Decision:
-        before = self.transactions.get(command.transactional_id)
-        return _changed(command.transactional_id, staging.stage(before, command, now_ms), None)
-
-    def _read_staged(self, command: c.ReadStaged, now_ms: int, _: IdAllocation) -> _Decision:
-        before = self.transactions.get(command.transactional_id)
-        after, staged = staging.staged_of(before, command, now_ms)
-        return _changed(command.transactional_id, after, staged)
-
-    def _new_producer(self, _: c.NewProducer, __: int, ids: IdAllocation) -> _Decision:
-        return Decision((), c.Producer(ids.new_id(), 0))
+        return {name: found for name, found in self.transactions.items() if matches(found)}
 
     def _renewed(self, written: int) -> list[Record]:
         return [
             ProducerIdsRecord(self.ids.end) if key is None else TransactionRecord(key, self.transactions[key])
             for key in self._live.stale(written)
         ]
-
-
-def _changed(name: str, after: Transaction | None, reply: c.Reply) -> _Decision:
-    return Decision((TransactionRecord(name, after),) if after is not None else (), reply)

@@ -2,20 +2,32 @@
 
 Source: Kafka's TransactionCoordinator and TransactionMetadata. With transaction.version 2 a producer gets a
 new epoch with the end of each transaction, so that a delayed request of one cannot affect the next.
+
+A session of planned batches is a transactional id. It stores the staged verdicts of one batch, also after
+they were carried out: a repeated commit must not release records again that may be part of the next batch by
+then. See services/decisions/0044.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.transactions.commands import (
     Aborting,
     AddPartitions,
+    Describe,
     End,
+    Ended,
     Initialize,
     Producer,
+    ReadEnding,
+    ReadStaged,
+    Reply,
+    Stage,
     VerifyPartitions,
 )
 from sharebroker_server.group_coordinator.core.transactions.model import (
@@ -29,19 +41,30 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
     PREPARE_ABORT,
     PREPARE_COMMIT,
     RENEWS_EPOCH,
+    Staged,
     Transaction,
+    Verdict,
 )
+from sharebroker_server.offset_spans import split_by_spans
 
 NewId = Callable[[], int]
 
 
+class Step(NamedTuple):
+    """The input of a rule besides the transaction and the command."""
+
+    new_id: NewId
+    now_ms: int
+
+
 def initialize(
-    transaction: Transaction | None, command: Initialize, new_id: NewId, now_ms: int
+    transaction: Transaction | None, command: Initialize, step: Step
 ) -> tuple[Transaction, Producer | Aborting]:
     """Gives the transactional id to a new producer.
 
     Raises PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
+    new_id, now_ms = step
     if transaction is None:
         begun = Transaction(new_id(), 0, command.timeout_ms, updated_ms=now_ms)
         return begun, producer_of(begun)
@@ -56,38 +79,36 @@ def initialize(
 
 
 def add_partitions(
-    transaction: Transaction | None, command: AddPartitions, now_ms: int
-) -> Transaction | None:
-    """Returns the transaction with the partitions added; None if that changes nothing.
+    transaction: Transaction | None, command: AddPartitions, step: Step
+) -> tuple[Transaction | None, frozenset[TopicIdPartition]]:
+    """Returns the transaction with the partitions added, None if that changes nothing; and the partitions.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
     transaction = current(transaction, command.transactional_id, command.producer)
-    if command.partitions <= transaction.partitions:
-        return None
+    added, version, now_ms = command.partitions, command.version, step.now_ms
+    if added <= transaction.partitions:
+        return None, added
     if transaction.state is ONGOING:
-        return transaction.moved(
-            ONGOING, now_ms, partitions=transaction.partitions | command.partitions, version=command.version
-        )
-    return transaction.moved(
-        ONGOING, now_ms, partitions=command.partitions, start_ms=now_ms, version=command.version
-    )
+        partitions = transaction.partitions | added
+        return transaction.moved(ONGOING, now_ms, partitions=partitions, version=version), added
+    begun = transaction.moved(ONGOING, now_ms, partitions=added, start_ms=now_ms, version=version)
+    return begun, added
 
 
 def verify_partitions(
-    transaction: Transaction | None, command: VerifyPartitions
-) -> frozenset[TopicIdPartition]:
+    transaction: Transaction | None, command: VerifyPartitions, _: Step
+) -> tuple[None, frozenset[TopicIdPartition]]:
     """Returns the partitions that are part of the open transaction.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
     transaction = current(transaction, command.transactional_id, command.producer)
-    return command.partitions & transaction.partitions if transaction.state is ONGOING else frozenset()
+    added = transaction.partitions if transaction.state is ONGOING else frozenset[TopicIdPartition]()
+    return None, command.partitions & added
 
 
-def end(
-    transaction: Transaction | None, command: End, new_id: NewId, now_ms: int
-) -> tuple[Transaction | None, Producer]:
+def end(transaction: Transaction | None, command: End, step: Step) -> tuple[Transaction | None, Producer]:
     """Returns the decided transaction, None if it ended this way before; and the next transaction's producer.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -100,14 +121,37 @@ def end(
     if transaction.state is ONGOING:
         if repeated:  # the next transaction is open: another producer instance has replaced the caller
             raise fenced(command.transactional_id)
-        ending = _ending(transaction, command, new_id, now_ms)
+        ending = _ending(transaction, command, *step)
         return ending, _next_of(ending)
     if transaction.state in ENDING:
         of_the_next = not repeated and min(transaction.version, command.version) >= RENEWS_EPOCH
         if not of_the_next and (transaction.state is PREPARE_COMMIT) is not command.commit:
             raise _wrong_state(transaction, command)
         raise concurrent(command.transactional_id)
-    return _end_idle(transaction, command, new_id, now_ms, repeated=repeated)
+    return _end_idle(transaction, command, *step, repeated=repeated)
+
+
+def read_ending(transaction: Transaction | None, _: ReadEnding, __: Step) -> tuple[None, Transaction | None]:
+    """Returns the transaction if it is decided and not completed."""
+    return None, transaction if transaction and transaction.state in ENDING else None
+
+
+def complete(transaction: Transaction | None, command: Ended, step: Step) -> tuple[Transaction | None, None]:
+    """Returns the decided transaction as completed; None if it was completed before."""
+    decided = transaction is not None and transaction.state in ENDING
+    if transaction is None or not decided or producer_of(transaction) != command.producer:
+        return None, None
+    return ended(transaction, step.now_ms), None
+
+
+def describe(transaction: Transaction | None, command: Describe, _: Step) -> tuple[None, Transaction]:
+    """Returns the transaction. Raises TRANSACTIONAL_ID_NOT_FOUND."""
+    if transaction is None:
+        raise KafkaError(
+            ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+            f"There is no transactional id {command.transactional_id!r}.",
+        )
+    return None, transaction
 
 
 def fence(transaction: Transaction, now_ms: int) -> Transaction:
@@ -288,3 +332,83 @@ def _wrong_state(transaction: Transaction, command: End) -> KafkaError:
         ErrorCode.INVALID_TXN_STATE,
         f"The transaction of {command.transactional_id!r} is {transaction.state.value}: it cannot be {verb}.",
     )
+
+
+MOST: Final = 20_000
+"""The limit of offset spans staged for a batch."""
+
+
+def stage(transaction: Transaction | None, command: Stage, step: Step) -> tuple[Transaction | None, None]:
+    """Returns the session with the verdicts; None if that changes nothing.
+
+    Verdicts of an earlier epoch, and those of another batch, are dropped.
+    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_REQUEST.
+    """
+    transaction = current(transaction, command.transactional_id, command.producer)
+    epoch, before = transaction.producer_epoch, transaction.staged
+    verdicts = tuple(sorted(command.verdicts))
+    if before is not None and before.batch == command.batch:
+        if before.reconciled:
+            raise _rejection(
+                "batch", f"Batch {command.batch!r} is committed: no verdict can be staged for it."
+            )
+        if before.producer_epoch == epoch:
+            verdicts = laid_over(before.verdicts, verdicts)
+    if len(verdicts) > MOST:
+        raise _rejection(
+            "verdicts", f"{len(verdicts)} offset spans exceed the limit of {MOST} staged for a batch."
+        )
+    staged = Staged(command.batch, epoch, verdicts)
+    if staged == before:
+        return None, None
+    return replace(transaction, staged=staged, updated_ms=step.now_ms), None
+
+
+def staged_of(
+    transaction: Transaction | None, command: ReadStaged, step: Step
+) -> tuple[Transaction | None, Staged]:
+    """Returns the session if it changes, and the verdicts that were staged for the batch.
+
+    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    """
+    transaction = current(transaction, command.transactional_id, command.producer)
+    staged = transaction.staged
+    if staged is None or staged.batch != command.batch:
+        return None, Staged(command.batch, transaction.producer_epoch)
+    if command.reconciled and not staged.reconciled:
+        reconciled = replace(staged, reconciled=True)
+        return replace(transaction, staged=reconciled, updated_ms=step.now_ms), staged
+    return None, staged
+
+
+def laid_over(before: Iterable[Verdict], over: Iterable[Verdict]) -> tuple[Verdict, ...]:
+    """Returns the verdicts of both; those of `over` win where both cover an offset."""
+    spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    merged = sorted(over)
+    for new in merged:
+        spans.setdefault((new.topic, new.partition), []).append((new.first, new.last))
+    for old in before:
+        for first, last, index in split_by_spans(
+            old.first, old.last, spans.get((old.topic, old.partition), ())
+        ):
+            if index is None:
+                merged.append(old._replace(first=first, last=last))
+    return tuple(sorted(merged))
+
+
+def _rejection(field: str, text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, text, violations=[FieldViolation(field, text)])
+
+
+RULES: Final[Mapping[type, Callable[[Transaction | None, Any, Step], tuple[Transaction | None, Reply]]]] = {
+    Initialize: initialize,
+    AddPartitions: add_partitions,
+    VerifyPartitions: verify_partitions,
+    End: end,
+    ReadEnding: read_ending,
+    Ended: complete,
+    Describe: describe,
+    Stage: stage,
+    ReadStaged: staged_of,
+}
+"""The rule of each command about one transactional id."""

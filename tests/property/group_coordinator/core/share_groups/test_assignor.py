@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.share_groups.assignor import assign
-from sharebroker_server.group_coordinator.core.share_groups.model import Assignment, partitions_of
+from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, partitions_of
 
 topics = st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 12), min_size=1, max_size=4)
 members = st.lists(st.text("abcdef", min_size=1, max_size=3), unique=True, min_size=1, max_size=24)

@@ -28,8 +28,7 @@ from sharebroker_server.gateway.kafka.call import SUPPORTED, Call, Client, Kafka
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers
 from sharebroker_server.gateway.kafka.dispatch import decode, serve
 from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
-from sharebroker_server.kafka_wire.message_classes import Message
-from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.schema import Message, api_schema
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import GATEWAY, Router
 from tests.testkit.memory.leases import MemoryLeaseStore
@@ -110,7 +109,7 @@ class Harness:
         self.gateway.catalog.catalog.cluster_id = "the cluster"
         levels = {name: highest for name, (_, highest) in SUPPORTED.items()} if features is None else features
         brokers = Brokers(
-            LiveMembers(lambda: [LOCAL], _not_refused),
+            LiveMembers(Ownership(LOCAL), _not_refused),
             LOCAL,
             MemoryLeaseStore(),
             self.router.group_shard,

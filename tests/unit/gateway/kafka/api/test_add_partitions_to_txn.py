@@ -6,6 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
+from sharebroker_server.catalog.names import OFFSETS_TOPIC
 from sharebroker_server.kafka_wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
@@ -64,6 +65,23 @@ async def test_version_4_names_several_transactions(harness: Harness) -> None:
     }
     assert found == {"a": [0, 0], "b": [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2}
     assert harness.services.only("AddPartitionsToTxn").verify_only
+
+
+async def test_known_partitions_have_topic_ids(harness: Harness) -> None:
+    harness.services.reply_each("AddPartitionsToTxn", pb.AddPartitionsToTxnResponse)
+    request = one_transaction()
+    request.v3_and_below_topics = [Topic(name=TOPIC.name, partitions=[1, 0])]
+    await harness.call(3, request, AddPartitionsToTxnResponse)
+    sent = harness.services.only("AddPartitionsToTxn").partitions
+    assert [(one.topic_id, one.partition) for one in sent] == [(TOPIC.topic_id, 1), (TOPIC.topic_id, 0)]
+
+
+@pytest.mark.parametrize(("name", "index"), [("unknown", 0), (TOPIC.name, 2), (OFFSETS_TOPIC, 0)])
+async def test_unknown_and_internal_partitions_are_errors(harness: Harness, name: str, index: int) -> None:
+    request = one_transaction()
+    request.v3_and_below_topics = [Topic(name=name, partitions=[index])]
+    (code,) = results(await harness.call(3, request, AddPartitionsToTxnResponse))
+    assert code != ErrorCode.NONE
 
 
 async def test_one_unknown_topic_prevents_all_others(harness: Harness) -> None:

@@ -20,6 +20,14 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     Sync,
     Synced,
 )
+from sharebroker_server.group_coordinator.core.consumer_groups.group import (
+    Consumer,
+    ConsumerGroup,
+    DeferredReply,
+    Edit,
+    GroupReplaced,
+)
+from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet, Session
 from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import AT, REBALANCE, SESSION, ConsumerHarness
 
@@ -348,3 +356,58 @@ def described(group: ConsumerHarness) -> tuple[DescribedConsumer, ...]:
         return group.described().members
     except KafkaError:
         return ()
+
+
+def consumer(joining: int | None = None, syncing: int | None = None) -> Consumer:
+    protocols = (("range", b"first"), ("sticky", b"second"))
+    return Consumer("a", None, "c", "h", 10.0, 60.0, protocols, joining=joining, syncing=syncing)
+
+
+@pytest.mark.parametrize(
+    ("joining", "syncing", "waits"), [(None, None, False), (0, None, True), (None, 0, True), (1, 2, True)]
+)
+def test_member_waits_for_a_deferred_reply(joining: int | None, syncing: int | None, waits: bool) -> None:
+    assert consumer(joining, syncing).waits is waits
+
+
+@pytest.mark.parametrize(("protocol", "metadata"), [("range", b"first"), ("sticky", b"second"), ("x", b"")])
+def test_metadata_belongs_to_the_assignor(protocol: str, metadata: bytes) -> None:
+    assert consumer().metadata(protocol) == metadata
+
+
+MEMBER_SESSION = Session("g", "a")
+
+
+def test_original_group_does_not_change() -> None:
+    original = ConsumerGroup("g", 0.0)
+    edit = Edit()
+    edit.of(original).promise("a", 5.0)
+    assert "a" in edit.of(original).promised
+    assert "a" not in original.promised
+
+
+def test_group_is_copied_once_per_decision() -> None:
+    edit, original = Edit(), ConsumerGroup("g", 0.0)
+    assert edit.of(original) is edit.of(original)
+
+
+def test_group_without_members_is_removed() -> None:
+    edit = Edit()
+    edit.of(ConsumerGroup("g", 0.0))
+    assert edit.soft == (GroupReplaced("g", None),)
+
+
+def test_deadlines_follow_the_replaced_groups() -> None:
+    edit = Edit()
+    copied = edit.of(ConsumerGroup("g", 0.0))
+    copied.promise("a", 5.0)
+    replaced, deadline = edit.soft
+    assert replaced == GroupReplaced("g", copied)
+    assert deadline == DeadlineSet(MEMBER_SESSION, 5.0)
+
+
+def test_replies_keep_their_order() -> None:
+    edit = Edit()
+    replies = [Synced("consumer", "range", part) for part in (b"1", b"2")]
+    edit.replies += [(7, replies[0]), (3, replies[1])]
+    assert edit.effects == (DeferredReply(7, replies[0]), DeferredReply(3, replies[1]))

@@ -6,10 +6,6 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.group_coordinator.core.commands import (
-    DeleteGroup,
-    DeletePlan,
-)
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitOffsets,
     Committed,
@@ -22,6 +18,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     MemberIdentity,
     Sync,
 )
+from sharebroker_server.group_coordinator.core.share_groups.commands import DeleteGroup, DeletePlan
 from tests.unit.group_coordinator.consumer_harness import AT, REBALANCE, SESSION, ConsumerHarness
 
 DAY = 24 * 3600.0

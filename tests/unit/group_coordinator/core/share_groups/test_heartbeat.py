@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.group_coordinator.core.commands import (
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
     DescribeGroup,
     GroupDescription,
     Heartbeat,
@@ -17,7 +17,11 @@ from sharebroker_server.group_coordinator.core.commands import (
     ListGroups,
     StateInitialized,
 )
-from sharebroker_server.group_coordinator.core.records import GroupRecord, MemberRecord, StateRecord
+from sharebroker_server.group_coordinator.core.share_groups.group import (
+    GroupRecord,
+    MemberRecord,
+    StateRecord,
+)
 from tests.unit.group_coordinator.harness import FakeView, Harness, tp
 
 

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.group_coordinator.core.commands import Heartbeat, HeartbeatReply
+from sharebroker_server.group_coordinator.core.share_groups.commands import Heartbeat, HeartbeatReply
 from tests.unit.group_coordinator.harness import FakeView, Harness
 
 STATES = ("absent", "empty", "other member", "full", "member")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.group_coordinator.core.commands import Heartbeat
 from sharebroker_server.group_coordinator.core.share_groups import machine as machine_module
+from sharebroker_server.group_coordinator.core.share_groups.commands import Heartbeat
 from tests.unit.group_coordinator.harness import FakeView, Harness
 
 

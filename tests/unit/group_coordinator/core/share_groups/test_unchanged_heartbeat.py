@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sharebroker_server.group_coordinator.core.commands import AlterOffsets, StateInitialized
+from sharebroker_server.group_coordinator.core.share_groups.commands import AlterOffsets, StateInitialized
 from tests.unit.group_coordinator.harness import FakeView, Harness, tp
 
 EPOCH = 2

@@ -18,9 +18,11 @@ from sharebroker_server.group_coordinator.core.transactions.commands import (
     ReadEnding,
     VerifyPartitions,
 )
-from sharebroker_server.group_coordinator.core.transactions.ids import BLOCK, IdAllocation, ProducerIds
 from sharebroker_server.group_coordinator.core.transactions.model import (
+    BLOCK,
     LAST_EPOCH,
+    IdAllocation,
+    ProducerIds,
     Transaction,
     TransactionState,
 )

@@ -15,14 +15,19 @@ from sharebroker_server.group_coordinator.core.transactions.commands import (
     End,
     Initialize,
     Producer,
+    ReadStaged,
+    Stage,
     VerifyPartitions,
 )
 from sharebroker_server.group_coordinator.core.transactions.model import (
     LAST_EPOCH,
     NONE,
+    Staged,
     Transaction,
     TransactionState,
+    Verdict,
 )
+from tests.unit.group_coordinator.transaction_harness import TransactionHarness
 
 S = TransactionState
 P0, P1 = TopicIdPartition("t", 0), TopicIdPartition("t", 1)
@@ -36,32 +41,35 @@ def new_id() -> int:
     return 71
 
 
+AT_5 = rules.Step(new_id, 5)
+
+
 def code(caught: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
     return caught.value.code
 
 
 def ending(transaction: Transaction = OPEN, *, commit: bool = True, version: int = 2) -> Transaction:
     command = End("x", rules.producer_of(transaction), commit, version)
-    decided, _ = rules.end(transaction, command, new_id, 5)
+    decided, _ = rules.end(transaction, command, AT_5)
     assert decided is not None
     return decided
 
 
 def test_new_transactional_id_gets_a_new_producer() -> None:
-    assert rules.initialize(None, Initialize("x", 1000), new_id, 5) == (
+    assert rules.initialize(None, Initialize("x", 1000), AT_5) == (
         Transaction(71, 0, 1000, updated_ms=5),
         Producer(71, 0),
     )
 
 
 def test_known_transactional_id_gets_the_next_epoch() -> None:
-    renewed, reply = rules.initialize(IDLE, Initialize("x", 2000), new_id, 5)
+    renewed, reply = rules.initialize(IDLE, Initialize("x", 2000), AT_5)
     assert reply == Producer(70, 5)
     assert (renewed.timeout_ms, renewed.last_producer_epoch) == (2000, NONE)
 
 
 def test_open_transaction_is_aborted_and_its_producer_fenced() -> None:
-    fenced, reply = rules.initialize(OPEN, Initialize("x", 1000), new_id, 5)
+    fenced, reply = rules.initialize(OPEN, Initialize("x", 1000), AT_5)
     assert reply == Aborting()
     assert (fenced.state, fenced.producer_epoch) == (S.PREPARE_ABORT, 5)
 
@@ -78,42 +86,42 @@ def test_rejected_initialisations(
     transaction: Transaction, expected: Producer | None, refusal: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as caught:
-        rules.initialize(transaction, Initialize("x", 1000, expected), new_id, 5)
+        rules.initialize(transaction, Initialize("x", 1000, expected), AT_5)
     assert code(caught) is refusal
 
 
 def test_repeated_initialisation_raises_the_epoch_once() -> None:
     command = Initialize("x", 1000, MINE)
-    renewed, first = rules.initialize(IDLE, command, new_id, 5)
-    assert rules.initialize(renewed, command, new_id, 6)[1] == first == Producer(70, 5)
+    renewed, first = rules.initialize(IDLE, command, AT_5)
+    assert rules.initialize(renewed, command, rules.Step(new_id, 6))[1] == first == Producer(70, 5)
 
 
 def test_exhausted_epochs_need_a_new_producer_id() -> None:
     exhausted = replace(IDLE, producer_epoch=LAST_EPOCH)
-    renewed, reply = rules.initialize(exhausted, Initialize("x", 1000), new_id, 5)
+    renewed, reply = rules.initialize(exhausted, Initialize("x", 1000), AT_5)
     assert (reply, renewed.previous_producer_id) == (Producer(71, 0), 70)
 
 
 def test_first_partition_begins_the_transaction() -> None:
-    begun = rules.add_partitions(IDLE, AddPartitions("x", MINE, frozenset({P0}), 2), 5)
+    begun = rules.add_partitions(IDLE, AddPartitions("x", MINE, frozenset({P0}), 2), AT_5)[0]
     assert begun is not None
     assert (begun.state, begun.partitions, begun.start_ms) == (S.ONGOING, frozenset({P0}), 5)
 
 
 def test_further_partition_keeps_the_start_of_the_transaction() -> None:
-    longer = rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P1}), 2), 5)
+    longer = rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P1}), 2), AT_5)[0]
     assert longer is not None
     assert (longer.partitions, longer.start_ms, longer.updated_ms) == (frozenset({P0, P1}), 1, 5)
 
 
 def test_known_partitions_change_nothing() -> None:
-    assert rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P0}), 2), 5) is None
+    assert rules.add_partitions(OPEN, AddPartitions("x", MINE, frozenset({P0}), 2), AT_5)[0] is None
 
 
 def test_only_partitions_of_an_open_transaction_are_verified() -> None:
     command = VerifyPartitions("x", MINE, frozenset({P0, P1}))
-    assert rules.verify_partitions(OPEN, command) == {P0}
-    assert rules.verify_partitions(replace(OPEN, state=S.COMPLETE_COMMIT), command) == frozenset()
+    assert rules.verify_partitions(OPEN, command, AT_5)[1] == {P0}
+    assert rules.verify_partitions(replace(OPEN, state=S.COMPLETE_COMMIT), command, AT_5)[1] == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -169,16 +177,101 @@ def test_end_with_the_last_epoch_leads_to_the_next_producer_id() -> None:
 )
 def test_rejected_ends(transaction: Transaction | None, command: End, refusal: ErrorCode) -> None:
     with pytest.raises(KafkaError) as caught:
-        rules.end(transaction, command, new_id, 7)
+        rules.end(transaction, command, rules.Step(new_id, 7))
     assert code(caught) is refusal
 
 
 def test_repeated_end_changes_nothing() -> None:
     completed = rules.ended(ending(), 6)
-    assert rules.end(completed, End("x", MINE, True, 2), new_id, 7) == (None, Producer(70, 5))
+    assert rules.end(completed, End("x", MINE, True, 2), rules.Step(new_id, 7)) == (None, Producer(70, 5))
 
 
 def test_abort_without_partitions_needs_no_markers() -> None:
-    aborted, producer = rules.end(IDLE, End("x", MINE, False, 2), new_id, 7)
+    aborted, producer = rules.end(IDLE, End("x", MINE, False, 2), rules.Step(new_id, 7))
     assert aborted is not None
     assert (aborted.state, producer) == (S.COMPLETE_ABORT, Producer(70, 5))
+
+
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+
+
+@pytest.fixture
+def shard() -> TransactionHarness:
+    return TransactionHarness()
+
+
+def said(first: int, last: int, kind: int = REJECT, partition: int = 0) -> Verdict:
+    return Verdict("t", partition, first, last, kind)
+
+
+def stage(shard: TransactionHarness, producer: Producer, *verdicts: Verdict, batch: str = "1") -> None:
+    shard.request(Stage("x", producer, batch, verdicts), type(None))
+
+
+def staged(
+    shard: TransactionHarness, producer: Producer, batch: str = "1", *, reconciled: bool = False
+) -> Staged:
+    return shard.request(ReadStaged("x", producer, batch, reconciled), Staged)
+
+
+def test_what_is_staged_is_there_after_a_crash(shard: TransactionHarness) -> None:
+    producer = shard.initialize()
+    stage(shard, producer, said(5, 6), said(0, 1))
+    shard.reload()
+    assert staged(shard, producer) == Staged("1", 0, (said(0, 1), said(5, 6)))
+    assert staged(shard, producer, "2").verdicts == ()
+
+
+def test_later_verdicts_of_one_epoch_add_and_override(shard: TransactionHarness) -> None:
+    producer = shard.initialize()
+    stage(shard, producer, said(0, 9), said(0, 3, partition=1))
+    stage(shard, producer, said(4, 5, RELEASE))
+    stage(shard, producer, said(4, 5, RELEASE))
+    assert len(shard.log) == 4  # ids, session, two changes
+    assert staged(shard, producer).verdicts == (
+        said(0, 3), said(4, 5, RELEASE), said(6, 9), said(0, 3, partition=1),
+    )  # fmt: skip
+
+
+def test_newer_epoch_drops_earlier_verdicts_of_the_batch(shard: TransactionHarness) -> None:
+    first = shard.initialize()
+    stage(shard, first, said(0, 9))
+    second = shard.initialize()
+    assert staged(shard, second).verdicts == (said(0, 9),)
+    stage(shard, second, said(20, 21))
+    assert staged(shard, second).verdicts == (said(20, 21),)
+    assert shard.refuses(Stage("x", first, "1", ())) is ErrorCode.PRODUCER_FENCED
+    assert shard.refuses(ReadStaged("x", first, "1")) is ErrorCode.PRODUCER_FENCED
+
+
+def test_another_batch_replaces_the_staged_one(shard: TransactionHarness) -> None:
+    producer = shard.initialize()
+    stage(shard, producer, said(0, 9))
+    stage(shard, producer, said(10, 11), batch="2")
+    assert staged(shard, producer).verdicts == ()
+    assert staged(shard, producer, "2").verdicts == (said(10, 11),)
+
+
+def test_reconciled_verdicts_are_kept_and_cannot_change(shard: TransactionHarness) -> None:
+    producer = shard.initialize()
+    stage(shard, producer, said(0, 9, RELEASE))
+    assert not staged(shard, producer, reconciled=True).reconciled
+    entries = len(shard.log)
+    assert staged(shard, producer, reconciled=True).reconciled
+    assert len(shard.log) == entries
+    assert not staged(shard, producer, "2", reconciled=True).reconciled
+    assert shard.refuses(Stage("x", producer, "1", (said(0, 1),))) is ErrorCode.INVALID_REQUEST
+    shard.reload()
+    assert staged(shard, shard.initialize()).reconciled
+
+
+def test_staged_verdicts_are_limited(shard: TransactionHarness) -> None:
+    producer = shard.initialize()
+    most = [said(2 * n, 2 * n) for n in range(rules.MOST)]
+    stage(shard, producer, *most)
+    stage(shard, producer, said(0, 0, ACCEPT))
+    assert shard.refuses(Stage("x", producer, "1", (said(10**6, 10**6),))) is ErrorCode.INVALID_REQUEST
+
+
+def test_unknown_session_stages_nothing(shard: TransactionHarness) -> None:
+    assert shard.refuses(Stage("x", Producer(1, 0), "1", ())) is ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -1,0 +1,122 @@
+"""Converts between values (named tuples and dataclasses) and protobuf messages with equal fields.
+
+The definitions of both sides decide: fields of equal name are converted. A `Mapped` states what differs, the
+name of a field or its type. Fields that only one side has are left out; for those of a value the caller
+passes the content. A conversion is compiled to functions that name each field, so it costs no more than code
+that does.
+
+An optional field of a message that is not set is None in the value, or `absent` if given. A nested message
+that is not set is None, too. A repeated field is a tuple.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from sharebroker_server.kafka_wire.codegen import Source
+
+V = TypeVar("V")
+M = TypeVar("M", bound=Message)
+
+
+class Mapped(NamedTuple):
+    """A field of a value whose counterpart in the message has another type, and possibly another name.
+
+    `name` is its name there, "" if it is the same. `nested` converts it, or each of its items; otherwise
+    `encode` and `decode` convert its content.
+    """
+
+    name: str = ""
+    nested: Conversion[Any, Any] | None = None
+    encode: Callable[[Any], Any] | None = None
+    decode: Callable[[Any], Any] | None = None
+
+
+_EQUAL: Final = Mapped()
+_NONE: Final[Mapping[str, Mapped | str]] = MappingProxyType({})
+
+
+class Conversion(Generic[V, M]):
+    """Converts a `V` to an `M` and back.
+
+    `mapped` has the fields of `V` that differ, by name: a `Mapped`, or the name in `M` if only that differs.
+    """
+
+    def __init__(
+        self,
+        value: type[V],
+        message: type[M],
+        mapped: Mapping[str, Mapped | str] = _NONE,
+        absent: Any = None,
+    ) -> None:
+        self._value = value
+        self._message = message
+        self._mapped = mapped
+        self._absent = absent
+
+    @cached_property
+    def fields(self) -> Callable[[V], dict[str, Any]]:
+        """Returns the fields of the message for a value, as arguments of the message class."""
+        code = Source("fields", "value")
+        items = (
+            f"{proto.name!r}: {self._encoded(code, name, mapped, proto)}"
+            for name, mapped, proto in self._common()
+        )
+        code.add([f"return {{{', '.join(items)}}}"])
+        return code.function()
+
+    @cached_property
+    def value(self) -> Callable[..., V]:
+        """Returns the value of a message; keyword arguments are further fields of the value."""
+        code = Source("value", "message, **more")
+        items = [f"{name}={self._decoded(code, mapped, proto)}" for name, mapped, proto in self._common()]
+        code.add([f"return {code.refer(self._value, 'cls')}({', '.join([*items, '**more'])})"])
+        return code.function()
+
+    def message(self, value: V, **more: Any) -> M:
+        """Returns the message of a value; keyword arguments add fields of the message, or replace them."""
+        return self._message(**{**self.fields(value), **more})
+
+    def _common(self) -> Iterator[tuple[str, Mapped, FieldDescriptor]]:
+        """Yields the names of the fields that both sides have, with their counterparts."""
+        known: Mapping[str, Any] = self._message.DESCRIPTOR.fields_by_name
+        value: Any = self._value
+        names = getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
+        for name in names:
+            mapped = self._mapped.get(name, _EQUAL)
+            if isinstance(mapped, str):
+                mapped = Mapped(mapped)
+            if (proto := known.get(mapped.name or name)) is not None:
+                yield name, mapped, proto
+
+    def _encoded(self, code: Source, name: str, mapped: Mapped, proto: FieldDescriptor) -> str:
+        field = f"value.{name}"
+        function, absent = mapped.encode, self._absent
+        if mapped.nested is not None:
+            function = mapped.nested.fields
+            if proto.is_repeated:
+                return f"[{code.refer(function, f'fields_{name}')}(item) for item in {field}]"
+        encoded = field if function is None else f"{code.refer(function, f'encode_{name}')}({field})"
+        if proto.has_presence and (function is not None or absent is not None):
+            comparison = "is" if absent is None else "=="
+            return f"None if {field} {comparison} {absent!r} else {encoded}"
+        return encoded
+
+    def _decoded(self, code: Source, mapped: Mapped, proto: FieldDescriptor) -> str:
+        field = f"message.{proto.name}"
+        function = mapped.decode
+        if mapped.nested is not None:
+            function = mapped.nested.value
+            if proto.is_repeated:
+                return f"tuple([{code.refer(function, f'value_{proto.name}')}(item) for item in {field}])"
+        decoded = field if function is None else f"{code.refer(function, f'decode_{proto.name}')}({field})"
+        if proto.has_presence:
+            return f"{decoded} if message.HasField({proto.name!r}) else {self._absent!r}"
+        return decoded

@@ -1,1 +1,0 @@
-"""Outbound calls to leaders and coordinators: find the owner, call it, retry where it moved."""

@@ -1,0 +1,216 @@
+"""The catalog's gRPC service, served by the process that owns the catalog."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import structlog
+
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
+from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceServicer
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.machine import (
+    SHARD,
+    AlterConfigs,
+    CatalogCommand,
+    CatalogMachine,
+    CatalogReply,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ListEdit,
+    NameCluster,
+)
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.names import new_topic_id
+from sharebroker_server.catalog.records import (
+    CatalogCodec,
+    CatalogRecord,
+    ConfigResource,
+    ResourceType,
+    Topic,
+)
+from sharebroker_server.coordinator_runtime.host import ShardHost
+from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
+from sharebroker_server.rpc.errors import refusal
+from sharebroker_server.stream_log.port import StreamLog
+
+CatalogHost = ShardHost[CatalogCommand, CatalogRecord, CatalogReply]
+
+_log = structlog.get_logger()
+_NAMING_PAUSE: Final = 0.1
+
+_RESOURCE_TYPES: Final[Mapping[int, ResourceType]] = {int(kind): kind for kind in ResourceType}
+
+_EDITS: Final = frozenset({pb.CONFIG_OPERATION_APPEND, pb.CONFIG_OPERATION_SUBTRACT})
+
+_CALL_ERRORS: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Errors of the call as a whole; other errors are about one topic or resource."""
+
+
+def make_catalog_host(log: StreamLog, config: GroupCoordinatorConfig, follower: MetadataCache) -> CatalogHost:
+    """Returns the catalog's only shard; start it with the lease holder."""
+    return ShardHost(
+        SHARD, None, log, lambda _: CatalogMachine(follower.static), CatalogCodec(), config.runtime
+    )
+
+
+class CatalogServicer(ClusterServiceServicer):
+    """Kafka's RPCs that change topics and configs; each topic or resource has its own result."""
+
+    def __init__(self, host: CatalogHost, config: GroupCoordinatorConfig, follower: MetadataCache) -> None:
+        self._host = host
+        self._cluster_id = config.cluster_id
+        self._follower = follower
+
+    async def name_cluster(self) -> None:
+        """Returns once the cluster has an id; creates one if this process owns the catalog."""
+        while not self._follower.catalog.cluster_id:
+            try:
+                await self._write(NameCluster(self._cluster_id or new_topic_id()))
+            except KafkaError as error:
+                _log.debug("cluster has no id yet", error=str(error))
+            await asyncio.sleep(_NAMING_PAUSE)
+
+    async def CreateTopics(self, request: pb.CreateTopicsRequest, _context: Any) -> pb.CreateTopicsResponse:
+        """Kafka: CreateTopics (19)."""
+        topics = await asyncio.gather(
+            *(self._create(topic, request.validate_only) for topic in request.topics)
+        )
+        return pb.CreateTopicsResponse(topics=topics)
+
+    async def DeleteTopics(self, request: pb.DeleteTopicsRequest, _context: Any) -> pb.DeleteTopicsResponse:
+        """Kafka: DeleteTopics (20)."""
+        topics = await asyncio.gather(*map(self._delete, request.topics))
+        return pb.DeleteTopicsResponse(topics=topics)
+
+    async def CreatePartitions(
+        self, request: pb.CreatePartitionsRequest, _context: Any
+    ) -> pb.CreatePartitionsResponse:
+        """Kafka: CreatePartitions (37)."""
+        results = await asyncio.gather(
+            *(self._add_partitions(topic, request.validate_only) for topic in request.topics)
+        )
+        return pb.CreatePartitionsResponse(results=results)
+
+    async def IncrementalAlterConfigs(
+        self, request: pb.IncrementalAlterConfigsRequest, _context: Any
+    ) -> pb.IncrementalAlterConfigsResponse:
+        """Kafka: IncrementalAlterConfigs (44)."""
+        results = await asyncio.gather(
+            *(self._alter(resource, request.validate_only) for resource in request.resources)
+        )
+        return pb.IncrementalAlterConfigsResponse(responses=results)
+
+    async def _create(
+        self, requested: pb.CreateTopicsRequest.Topic, validate_only: bool
+    ) -> pb.CreateTopicsResponse.Topic:
+        topic = await self._write(
+            CreateTopic(
+                requested.name,
+                new_topic_id(),
+                requested.num_partitions,
+                dict(requested.configs),
+                validate_only,
+            )
+        )
+        if not isinstance(topic, Topic):
+            return pb.CreateTopicsResponse.Topic(name=requested.name, **_in_band(topic))
+        if not validate_only:
+            _log.info("topic created", topic=topic.name, id=topic.topic_id, partitions=topic.partitions)
+        return pb.CreateTopicsResponse.Topic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            num_partitions=topic.partitions,
+            configs=dict(topic.configs),
+        )
+
+    async def _delete(self, requested: pb.DeleteTopicsRequest.Topic) -> pb.DeleteTopicsResponse.Topic:
+        topic = await self._write(DeleteTopic(requested.name, requested.topic_id))
+        if not isinstance(topic, Topic):
+            return pb.DeleteTopicsResponse.Topic(
+                name=requested.name, topic_id=requested.topic_id, **_in_band(topic)
+            )
+        _log.info("topic deleted", topic=topic.name, id=topic.topic_id)
+        return pb.DeleteTopicsResponse.Topic(name=topic.name, topic_id=topic.topic_id)
+
+    async def _add_partitions(
+        self, requested: pb.CreatePartitionsRequest.Topic, validate_only: bool
+    ) -> pb.CreatePartitionsResponse.Topic:
+        outcome = await self._write(CreatePartitions(requested.name, requested.count, validate_only))
+        if not isinstance(outcome, KafkaError) and not validate_only:
+            _log.info("topic partitions added", topic=requested.name, partitions=requested.count)
+        return pb.CreatePartitionsResponse.Topic(name=requested.name, **_in_band(outcome))
+
+    async def _alter(
+        self, requested: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool
+    ) -> pb.IncrementalAlterConfigsResponse.Resource:
+        try:
+            command = _alteration(requested, validate_only)
+        except KafkaError as error:
+            return _altered(requested, error)
+        outcome = await self._write(command)
+        if isinstance(outcome, Mapping) and outcome and not validate_only:
+            kind, name = command.resource.type.name.lower(), command.resource.name
+            _log.info("configs changed", resource=kind, name=name, configs=dict(outcome))
+        return _altered(requested, outcome)
+
+    async def _write(self, command: CatalogCommand) -> CatalogReply | KafkaError:
+        try:
+            reply = await self._host.shard(0).submit(command)
+        except KafkaError as error:
+            if error.code in _CALL_ERRORS:
+                raise
+            return error
+        self._follower.poll_now()
+        return reply
+
+
+def _alteration(requested: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool) -> AlterConfigs:
+    kind = _RESOURCE_TYPES.get(requested.resource_type)
+    if kind is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A resource must be a topic, a broker or a group.")
+    changes = {config.name: _change(config) for config in requested.configs}
+    return AlterConfigs(
+        ConfigResource(kind, requested.resource_name), changes, validate_only, requested.replace
+    )
+
+
+def _change(requested: pb.IncrementalAlterConfigsRequest.Config) -> str | ListEdit | None:
+    value = requested.value if requested.HasField("value") else None
+    if requested.config_operation == pb.CONFIG_OPERATION_UNSPECIFIED:
+        return value
+    if requested.config_operation not in _EDITS or value is None:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Operation {requested.config_operation} cannot change {requested.name} to {value!r}.",
+        )
+    return ListEdit(value, subtract=requested.config_operation == pb.CONFIG_OPERATION_SUBTRACT)
+
+
+def _altered(
+    requested: pb.IncrementalAlterConfigsRequest.Resource, outcome: CatalogReply | KafkaError
+) -> pb.IncrementalAlterConfigsResponse.Resource:
+    changed = outcome if isinstance(outcome, Mapping) else {}
+    return pb.IncrementalAlterConfigsResponse.Resource(
+        resource_type=requested.resource_type,
+        resource_name=requested.resource_name,
+        configs=[
+            pb.IncrementalAlterConfigsResponse.Config(name=name, value=value)
+            for name, value in changed.items()
+        ],
+        **_in_band(outcome),
+    )
+
+
+def _in_band(outcome: CatalogReply | KafkaError) -> dict[str, Any]:
+    return refusal(outcome if isinstance(outcome, KafkaError) else None)

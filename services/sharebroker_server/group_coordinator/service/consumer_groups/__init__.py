@@ -1,1 +1,0 @@
-"""RPCs of consumer groups."""

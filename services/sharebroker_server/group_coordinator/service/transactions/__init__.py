@@ -1,1 +1,0 @@
-"""RPCs of the transaction coordinator."""

@@ -1,0 +1,29 @@
+"""Steps that tests of several commands share."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.integration.client.cli.conftest import Command
+
+LINES = b"".join(b"line %d\n" % number for number in range(10))
+
+MAIN = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
+
+
+def taken(
+    sharebroker: Command, topic: str, group: str, most: int, answer: str = "--accept"
+) -> list[dict[str, object]]:
+    """The next records of a group, `most` of them."""
+    options = ("--max", str(most), "--timeout", "20", "--from-beginning", "--json", answer)
+    ran = sharebroker("consume", topic, "-g", group, *options)
+    assert ran.code == 0, ran
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    assert len(records) == most
+    return records
+
+
+def lag(sharebroker: Command, group: str) -> int:
+    """Records a group has not finished, where it began."""
+    return sum(row["lag"] or 0 for row in sharebroker("groups", "offsets", group, "--json").data)

@@ -1,0 +1,47 @@
+"""Publishing from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sharebroker.cli.reading import BadInputError
+from tests.integration.client.cli.commands import LINES, lag, taken
+from tests.integration.client.cli.conftest import Command
+
+
+def test_produced_lines_are_consumed(sharebroker: Command, topic: str, group: str) -> None:
+    made = sharebroker("produce", topic, "--header", "source=test", "--json", stdin=LINES)
+    assert made.data == {"topic": topic, "records": 10}
+    records = taken(sharebroker, topic, group, 10)
+    assert sorted(str(record["value"]) for record in records) == LINES.decode().splitlines()
+    assert all(record["headers"] == {"source": "test"} for record in records)
+    assert lag(sharebroker, group) == 0
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_csv_with_keys_in_every_compression(
+    sharebroker: Command, topic: str, group: str, tmp_path: Path, compression: str
+) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text("id,name\n1,a\n2,b\n1,c\n")
+    made = sharebroker("produce", topic, str(file), "--key", "id", "--compression", compression)
+    assert made.code == 0, made
+    records = taken(sharebroker, topic, group, 3)
+    by_key = {str(record["key"]): record["partition"] for record in records}
+    assert sorted(by_key) == ["1", "2"]
+    assert [json.loads(str(r["value"]))["name"] for r in records if r["key"] == "1"] == ["a", "c"]
+
+
+def test_bad_line_is_named_and_earlier_lines_are_published(
+    sharebroker: Command, topic: str, group: str
+) -> None:
+    ran = sharebroker("produce", topic, "--format", "jsonl", stdin=b'{"a": 1}\nnonsense\n')
+    assert ran.code == 1
+    assert isinstance(ran.failure, BadInputError)
+    assert "Line 2 is not JSON" in str(ran.failure)
+    assert "Published 1 records" in ran.err
+    taken(sharebroker, topic, group, 1)
+    assert lag(sharebroker, group) == 0

@@ -1,0 +1,52 @@
+"""Metrics of share groups: states, members, rebalances and lag."""
+
+from __future__ import annotations
+
+from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
+from sharebroker_server.group_coordinator.service.metrics import Backlog, GroupMetrics
+from sharebroker_server.persister.port import StateSummary
+from tests.scenarios.group_coordinator.harness import Broker, Cluster
+
+
+def values(metrics: GroupMetrics, name: str) -> dict[tuple[str, ...], float]:
+    (family,) = (family for family in metrics.families() if family.name == f"sharebroker_{name}")
+    return {sample.labels: sample.value for sample in family.samples}
+
+
+async def lagging(cluster: Cluster, broker: Broker, group: str, *lags: int) -> None:
+    """Creates a group with a member, and a partition for each lag."""
+    topic = f"{group}-topic"
+    topic_id = await broker.create(topic, len(lags))
+    for partition, lag in enumerate(lags):
+        cluster.ends.ends[TopicIdPartition(topic_id, partition)] = 10 + lag
+    await broker.beat("m", 0, topic, group=group)
+    for partition in range(len(lags)):
+        cluster.states.states[SharePartitionKey(group, topic_id, partition)] = StateSummary(1, 1, 10, 0)
+
+
+async def test_metrics_show_the_last_refresh(cluster: Cluster, broker: Broker) -> None:
+    metrics = broker.groups.metrics(lambda: 10)
+    await lagging(cluster, broker, "g", 3, 0)
+    assert values(metrics, "share_group_members") == {}
+    await metrics.refresh()
+    assert values(metrics, "share_group_members") == {("group", "g"): 1}
+    assert values(metrics, "share_groups") == {("state", "empty"): 0, ("state", "stable"): 1}
+    assert values(metrics, "share_group_lag") == {
+        ("group", "g", "topic", "g-topic", "partition", "0"): 3,
+        ("group", "g", "topic", "g-topic", "partition", "1"): 0,
+    }
+
+
+async def test_groups_and_partitions_with_series_are_limited(cluster: Cluster, broker: Broker) -> None:
+    metrics = broker.groups.metrics(lambda: 1)
+    await lagging(cluster, broker, "g", 3, 4)
+    await lagging(cluster, broker, "h", 5)
+    await metrics.refresh()
+    assert list(values(metrics, "share_group_members")) == [("group", "g")]
+    assert sorted(values(metrics, "share_group_lag").values()) == [3, 9]
+
+
+def test_combined_backlog_has_the_oldest_known_time() -> None:
+    assert Backlog(3, 0).plus(Backlog(4, 7)) == Backlog(7, 7)
+    assert Backlog(3, 9).plus(Backlog(4, 7)) == Backlog(7, 7)
+    assert Backlog(0, 0).plus(Backlog(0, 0)) == Backlog(0, 0)

@@ -1,0 +1,95 @@
+"""Deadlines of sessions, and state changes in progress."""
+
+from __future__ import annotations
+
+from sharebroker_server.group_coordinator.core.deadlines import (
+    Deadlines,
+    DeadlineSet,
+    Session,
+    Sessions,
+    StateChangesInProgress,
+)
+from tests.unit.group_coordinator.harness import tp
+
+
+def test_due_keys_are_ordered_by_deadline_and_stay_due() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", 1.0)
+    deadlines.set("b", 2.0)
+    deadlines.set("a", 3.0)
+    assert [deadlines.due(5.0, 10), deadlines.due(5.0, 10)] == [["b", "a"], ["b", "a"]]
+    assert deadlines.due(5.0, 1) == ["b"]
+
+
+def test_soft_change_sets_or_removes_a_deadline() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.apply_soft(DeadlineSet("a", 1.0))
+    assert "a" in deadlines
+    deadlines.apply_soft(DeadlineSet("a", None))
+    assert "a" not in deadlines
+    assert deadlines.due(5.0, 10) == []
+
+
+def test_key_with_duplicate_heap_entries_is_due_once() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    for _ in range(2):
+        deadlines.drop("a")
+        deadlines.set("a", 1.0)
+    assert deadlines.due(5.0, 10) == ["a"]
+
+
+def test_earlier_deadline_applies_at_once() -> None:
+    sessions, session = Sessions(), Session("g", "m")
+    sessions.set(session, 100.0)
+    sessions.set(session, 50.0)
+    assert sessions.next_deadline() == 50.0
+    assert sessions.due(60.0, 10) == [session]
+    sessions.drop(session)
+    assert sessions.due(200.0, 10) == []
+    assert sessions.next_deadline() is None
+
+
+def test_later_deadline_is_checked_again() -> None:
+    sessions, session = Sessions(), Session("g", "m")
+    sessions.set(session, 50.0)
+    sessions.set(session, 100.0)
+    assert sessions.due(60.0, 10) == []
+    assert sessions.next_deadline() == 100.0
+
+
+def test_outdated_heap_entries_are_skipped() -> None:
+    sessions, session = Sessions(), Session("g", "m")
+    for _ in range(3):
+        sessions.set(session, 50.0)
+        sessions.drop(session)
+    sessions.set(session, 70.0)
+    assert sessions.due(60.0, 10) == []
+    assert sessions.due(70.0, 10) == [session]
+
+
+def test_tracking_a_member_with_a_deadline_changes_nothing() -> None:
+    sessions, session = Sessions(), Session("g", "m")
+    sessions.track(session)
+    assert (sessions.new(), sessions.next_deadline()) == ([session], 0.0)
+    sessions.set(session, 5.0)
+    sessions.track(session)
+    assert (sessions.new(), sessions.next_deadline()) == ([], 5.0)
+
+
+def test_state_changes_run_until_they_end_or_time_out() -> None:
+    attempts = StateChangesInProgress()
+    attempts.begin("g", tp("t", 0, 1), 10.0)
+    attempts.begin("g", tp("t", 2), 20.0)
+    assert attempts.running("g", 5.0) == tp("t", 0, 1, 2)
+    assert attempts.running("g", 10.0) == tp("t", 2)
+    attempts.end("g", tp("t", 2))
+    assert attempts.running("g", 5.0) == tp("t", 0, 1)
+    attempts.end("g", tp("t", 0, 1, 7))
+    attempts.end("other", tp("t", 0))
+    assert attempts.running("g", 5.0) == attempts.running("other", 5.0) == set()
+
+
+def test_state_change_without_partitions_is_not_stored() -> None:
+    attempts = StateChangesInProgress()
+    attempts.begin("g", (), 10.0)
+    assert attempts._until == {}

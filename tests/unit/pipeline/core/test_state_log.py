@@ -1,0 +1,243 @@
+"""The replay of a state log, KIP-932's worked examples, differences and outcomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_server.pipeline.core.state_log import (
+    Entry,
+    Piece,
+    State,
+    align,
+    check,
+    cover,
+    current_entries,
+    outcomes_of,
+    replay,
+)
+from tests.unit.pipeline.logs import (
+    ACCEPTED,
+    ARCHIVED,
+    AVAILABLE,
+    Told,
+    answer,
+    bare,
+    checkpoint,
+    delta,
+    runs,
+)
+
+START = checkpoint(at=130)
+
+
+BATCHED = delta(at=131, start=110)
+
+
+RELEASED = delta((110, 110, AVAILABLE, 1), at=132)
+
+
+ACKNOWLEDGED_119 = delta((111, 118, AVAILABLE, 0), (119, 119, ACCEPTED, 1), at=133)
+
+
+TIMED_OUT = delta((111, 112, AVAILABLE, 1), at=134)
+
+
+ACKNOWLEDGED_113 = delta((113, 118, ACCEPTED, 1), at=135)
+
+
+ACKNOWLEDGED_110 = delta((110, 110, ACCEPTED, 2), at=136, start=111)
+
+
+ACKNOWLEDGED_111 = delta((111, 112, ACCEPTED, 2), at=137, start=120)
+
+
+ANEW = checkpoint(at=137, epoch=2, start=120)
+
+
+LATE = delta((115, 116, AVAILABLE, 1), (118, 122, ACCEPTED, 3), at=138)
+
+
+STEPS: dict[str, tuple[Entry, int, list[Told]]] = {
+    "start": (START, 100, []),
+    "acknowledge 100-109": (BATCHED, 110, []),
+    "release 110": (RELEASED, 110, [(110, 110, AVAILABLE, 1)]),
+    "acknowledge 119": (
+        ACKNOWLEDGED_119,
+        110,
+        [(110, 110, AVAILABLE, 1), (111, 118, AVAILABLE, 0), (119, 119, ACCEPTED, 1)],
+    ),
+    "lock timeout of 111, 112": (
+        TIMED_OUT,
+        110,
+        [(110, 112, AVAILABLE, 1), (113, 118, AVAILABLE, 0), (119, 119, ACCEPTED, 1)],
+    ),
+    "acknowledge 113-118": (
+        ACKNOWLEDGED_113,
+        110,
+        [(110, 112, AVAILABLE, 1), (113, 119, ACCEPTED, 1)],
+    ),
+    "acknowledge 110": (ACKNOWLEDGED_110, 111, [(111, 112, AVAILABLE, 1), (113, 119, ACCEPTED, 1)]),
+    "acknowledge 111, 112": (ACKNOWLEDGED_111, 120, []),
+    "fewer deliveries and a lower state do not count": (LATE, 120, [(120, 122, ACCEPTED, 3)]),
+}
+
+
+@pytest.mark.parametrize("step", range(1, len(STEPS) + 1), ids=list(STEPS))
+def test_the_drafts_examples(step: int) -> None:
+    taken = list(STEPS.values())[:step]
+    _, start, told = taken[-1]
+    assert replay(reversed([entry for entry, _, _ in taken])) == State(2, 5, start, runs(*told))
+
+
+def test_checkpoint_replaces_earlier_records() -> None:
+    before = [START, RELEASED, ACKNOWLEDGED_119]
+    assert replay([*before, ANEW]) == State(2, 5, 120, ())
+    assert current_entries([*before, ANEW, delta((1, 2, 0, 1), at=138), delta(at=139, epoch=2)]) == [
+        ANEW,
+        delta(at=139, epoch=2),
+    ]
+
+
+def test_a_delta_may_raise_the_leader_epoch() -> None:
+    assert replay([START, delta(at=131, leader=7)]) == State(2, 7, 100, ())
+
+
+def test_deleted_state_is_absent_until_initialised() -> None:
+    assert replay([START, bare("tombstone", 131), delta(at=132)]) is None
+    assert replay([START, bare("tombstone", 131), ANEW]) == State(2, 5, 120, ())
+    assert replay([]) is None
+
+
+def test_unset_start_offset_keeps_all_runs() -> None:
+    log = [checkpoint((0, 3, ARCHIVED, 1), start=-1), delta((2, 5, ACCEPTED, 2), at=2)]
+    assert replay(log) == State(2, 5, -1, runs((0, 1, ARCHIVED, 1), (2, 5, ACCEPTED, 2)))
+
+
+def test_a_run_that_straddles_the_start_is_clipped() -> None:
+    log = [checkpoint((100, 120, ACCEPTED, 1)), delta(at=2, start=110)]
+    assert replay(log) == State(2, 5, 110, runs((110, 120, ACCEPTED, 1)))
+
+
+def test_the_first_piece_covers() -> None:
+    pieces = [Piece(3, 5, "a"), Piece(0, 9, "b"), Piece(4, 12, "c"), Piece(13, 13, "c"), Piece(20, 20, "b")]
+    assert cover(pieces) == [
+        Piece(0, 2, "b"),
+        Piece(3, 5, "a"),
+        Piece(6, 9, "b"),
+        Piece(10, 13, "c"),
+        Piece(20, 20, "b"),
+    ]
+    assert cover([]) == []
+
+
+def test_two_sides_are_aligned() -> None:
+    assert align([Piece(0, 4, "a")], [Piece(3, 6, 1), Piece(9, 9, 2)]) == [
+        Piece(0, 2, ("a", None)),
+        Piece(3, 4, ("a", 1)),
+        Piece(5, 6, (None, 1)),
+        Piece(9, 9, (None, 2)),
+    ]
+
+
+LOG = [checkpoint((102, 103, ACCEPTED, 1)), delta((105, 109, AVAILABLE, 2), at=2)]
+ANSWER = answer((105, 109, AVAILABLE, 2), (102, 103, ACCEPTED, 1))
+
+CASES: dict[str, tuple[list[Entry], list[tuple[int | None, int | None, str]]]] = {
+    "nothing": ([], []),
+    "the same": ([*LOG, ANSWER], []),
+    "deleted": ([checkpoint(), bare("tombstone")], []),
+    "no answer": (LOG, [(None, None, "The log has a state, but the coordinator has none.")]),
+    "no log": ([ANSWER], [(None, None, "The coordinator has a state, but the log has none.")]),
+    "unreadable": ([ANSWER, bare("unreadable")], [(None, None, "The log contains an invalid record.")]),
+    "another start": (
+        [checkpoint(), answer(start=101)],
+        [(None, None, "The start is 100 in the log, but 101 in the coordinator.")],
+    ),
+    "other epochs": (
+        [checkpoint(), answer(leader=4, state=1)],
+        [
+            (None, None, "The state epoch is 2 in the log, but 1 in the coordinator."),
+            (None, None, "The leader epoch is 5 in the log, but 4 in the coordinator."),
+        ],
+    ),
+    "a delta that the answer does not have": (
+        [*LOG, delta((102, 105, ARCHIVED, 3), at=3), ANSWER],
+        [
+            (
+                102,
+                103,
+                "In the log: archived, delivered 3 times; in the coordinator: acknowledged, delivered once.",
+            ),
+            (104, 104, "In the log: archived, delivered 3 times; in the coordinator: no state."),
+            (
+                105,
+                105,
+                "In the log: archived, delivered 3 times; in the coordinator: available, delivered 2 times.",
+            ),
+        ],
+    ),
+    "a state that there is not": (
+        [checkpoint((100, 100, 7, 1)), answer()],
+        [(100, 100, "In the log: 7, delivered once; in the coordinator: no state.")],
+    ),
+    "back again": (
+        [checkpoint(), delta(at=2, start=110, leader=6), delta(at=3, start=105, leader=5), answer(start=105)],
+        [
+            (None, None, "The start decreases from 110 to 105 at position 3."),
+            (None, None, "The leader epoch decreases from 6 to 5 at position 3."),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_differences(case: str) -> None:
+    entries, expected = CASES[case]
+    checked = check(entries)
+    assert [tuple(one) for one in checked.differences] == expected
+    assert checked.records == sum(entry.kind not in ("answer", "unreadable") for entry in entries)
+
+
+OUTCOMES: dict[str, tuple[list[Entry], list[tuple[int, int, str, int | None, int | None]]]] = {
+    "nothing": ([checkpoint()], []),
+    "before the checkpoint: ended, nobody knows when": (
+        [checkpoint((100, 100, AVAILABLE, 1), (101, 102, ACCEPTED, 1), (103, 103, ARCHIVED, 5))],
+        [(100, 100, "available", 1, None), (101, 102, "accepted", 1, None), (103, 103, "archived", 5, None)],
+    ),
+    "ended by a delta": (
+        [
+            checkpoint((100, 109, AVAILABLE, 1)),
+            delta((101, 102, ACCEPTED, 2), (104, 104, 3, 1), at=7),
+            answer((101, 102, ACCEPTED, 2)),  # which tells nothing of when
+        ],
+        [
+            (100, 100, "available", 1, None),
+            (101, 102, "accepted", 2, 7000),
+            (103, 103, "available", 1, None),
+            (104, 104, "archived", 1, 7000),
+            (105, 109, "available", 1, None),
+        ],
+    ),
+    "passed: ended, nobody knows how": (
+        [
+            checkpoint((101, 101, AVAILABLE, 1), (103, 103, ACCEPTED, 1)),
+            delta((104, 104, ACCEPTED, 2), at=5),
+            delta(at=8, start=106),
+            delta(at=9, start=107),
+        ],
+        [
+            (100, 102, "passed", None, 8000),
+            (103, 103, "accepted", 1, None),
+            (104, 104, "accepted", 2, 5000),
+            (105, 105, "passed", None, 8000),
+            (106, 106, "passed", None, 9000),
+        ],
+    ),
+    "a first start passes nothing": ([checkpoint(start=-1), delta(at=2, start=50)], []),
+}
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_outcomes(case: str) -> None:
+    entries, expected = OUTCOMES[case]
+    assert [tuple(one) for one in outcomes_of(entries)] == expected

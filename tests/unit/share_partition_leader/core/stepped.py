@@ -1,0 +1,121 @@
+"""A share-partition whose single steps a test makes in any order, such as several writes at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
+from sharebroker_server.leader_calls.values import Left
+from sharebroker_server.share_partition_leader.core.durability import build_write
+from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
+    Acquire,
+    AcquireRequest,
+    Completed,
+    Effects,
+    LogBatch,
+    LostLock,
+    MembersLeft,
+    Reconcile,
+    RenewAll,
+    TimerFired,
+    UndoAcquire,
+)
+from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+
+
+class Expired(NamedTuple):
+    """Locks that timed out, and the transition that stores it."""
+
+    lost: tuple[LostLock, ...]
+    transition: Transition | None
+
+
+class Reconciled(NamedTuple):
+    """The transition to write (None: nothing), and the offsets that were left unchanged."""
+
+    transition: Transition | None
+    left: tuple[Left, ...]
+
+
+def _ignore(_: KafkaError | None) -> None:
+    pass
+
+
+def _queued(effects: Effects) -> Transition | None:
+    """The transition that an event queued; None for one that only writes the start offset."""
+    return next((item for item in effects.transitions if item.runs or item.batches), None)
+
+
+class SteppedPartition(SharePartition):
+    """Applies events through `handle`, but leaves it to the test which transitions are written together."""
+
+    @property
+    def end_offset(self) -> int:
+        return self.in_flight.end
+
+    @property
+    def in_flight_count(self) -> int:
+        return self.in_flight.count
+
+    @property
+    def delivery_complete_count(self) -> int:
+        return self.in_flight.complete_count
+
+    def next_fetch_offset(self) -> int:
+        return self.in_flight.next_fetch_offset
+
+    def acquirable_offset(self) -> int | None:
+        return self.in_flight.acquirable_offset(self.settings.max_record_locks)
+
+    def next_is_throttled(self) -> bool:
+        return self.in_flight.next_is_throttled(self.settings.throttle_limit)
+
+    def acquire(
+        self, request: AcquireRequest, offset: int, log_batches: Sequence[LogBatch], now: float
+    ) -> list[AcquiredRange]:
+        return list(self.handle(Acquire(request, offset, log_batches), now).acquired)
+
+    def archive_aborted(
+        self, acquired: Sequence[AcquiredRange], aborted: Sequence[LogBatch]
+    ) -> list[AcquiredRange]:
+        return self._archive_hidden(acquired, aborted)
+
+    def acknowledge(
+        self, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
+    ) -> Transition | None:
+        return _queued(self.handle(Acknowledge(member, batches, _ignore, delay), now))
+
+    def reconcile(self, member: str, batches: Sequence[AckBatch], end: int, now: float) -> Reconciled:
+        effects = self.handle(Reconcile(member, batches, 0, end, _ignore), now)
+        return Reconciled(_queued(effects), tuple(effects.left))
+
+    def renew_all(self, member: str, now: float) -> None:
+        self.handle(RenewAll(member), now)
+
+    def undo_acquire(self, member: str, batches: Sequence[AckBatch]) -> None:
+        self.handle(UndoAcquire(member, batches), 0.0)
+
+    def undo_all(self, member: str) -> None:
+        self.handle(MembersLeft((member,), undo=True), 0.0)
+
+    def release_member(self, member: str, session: str = "") -> Transition | None:
+        return _queued(self.handle(MembersLeft((member,), session), 0.0))
+
+    def expire(self, now: float) -> Expired:
+        effects = self.handle(TimerFired(), now)
+        return Expired(tuple(effects.lost), _queued(effects))
+
+    def write(self, transitions: Collection[Transition] = ()) -> StateWrite:
+        return build_write(self.in_flight, self._loaded_state, transitions)
+
+    def complete(self, transitions: Sequence[Transition], error: ErrorCode | None = None) -> Completed:
+        return self._complete(transitions, KafkaError(error) if error else None)
+
+    def move_log_start(self, offset: int) -> bool:
+        before = self.start_offset
+        self.in_flight.drop_before(offset)
+        return self.start_offset > before
