@@ -47,7 +47,7 @@ class Publisher:
                     value = f"{self.name}-{self.sent}"
                     self.sent += 1
                     sent = await producer.send(self._topic, value.encode(), partition=partition)
-                    task = asyncio.create_task(self._hear(sent, value))
+                    task = asyncio.create_task(self._record_outcome(sent, value))
                     self._waiting.add(task)
                     task.add_done_callback(self._waiting.discard)
                 with contextlib.suppress(TimeoutError):
@@ -55,7 +55,7 @@ class Publisher:
         if self._waiting:
             await asyncio.wait(self._waiting)
 
-    async def _hear(self, sent: Publication, value: str) -> None:
+    async def _record_outcome(self, sent: Publication, value: str) -> None:
         try:
             where = await sent
         except KafkaError as failure:

@@ -23,10 +23,10 @@ listed: true
 internal: false
 TOPIC set: 7 DYNAMIC_TOPIC_CONFIG
 TOPIC put back: 604800000 DEFAULT_CONFIG
-TOPIC refused: InvalidConfigurationException
+TOPIC rejected: InvalidConfigurationException
 GROUP set: read_committed DYNAMIC_GROUP_CONFIG
 GROUP put back: read_uncommitted DEFAULT_CONFIG
-GROUP refused: InvalidConfigurationException
+GROUP rejected: InvalidConfigurationException
 controller: true
 operations: 7
 features: {share.version=1, transaction.version=2}

@@ -49,16 +49,16 @@ def test_null_value_equals_an_empty_one(tmp_path: Path) -> None:
     values["roles"] = {}  # a role's null would remove the values of roleDefaults
     assert values["settings"] is None
     assert values["roleDefaults"]["settings"] is None
-    said = tmp_path / "values.yaml"
-    said.write_text(yaml.safe_dump(values))
-    assert made(f"--values={said}") == manifests(DEFAULTS.read_text())
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    assert made(f"--values={file}") == manifests(DEFAULTS.read_text())
 
 
 def cluster_ids(objects: list[Manifest]) -> Iterator[str]:
     for name, pod in pods(objects):
         if name.endswith("gateway"):
-            (said,) = (one for one in pod["containers"][0]["args"] if one.startswith("--set=cluster.id="))
-            yield said.removeprefix("--set=cluster.id=")
+            (option,) = (one for one in pod["containers"][0]["args"] if one.startswith("--set=cluster.id="))
+            yield option.removeprefix("--set=cluster.id=")
 
 
 def test_releases_in_a_namespace_with_a_long_name_do_not_share_a_cluster() -> None:

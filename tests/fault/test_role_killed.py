@@ -13,7 +13,7 @@ import redis
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
 from tests.fault.probes import Probes
-from tests.support.client import TIMEOUT, Client, connected, refusal_of
+from tests.support.client import TIMEOUT, Client, connected, rejection_of
 from tests.support.traffic import Traffic
 from tests.testkit.brokers import Cluster, Serve, four_processes
 from tests.testkit.waiting import eventually
@@ -131,7 +131,7 @@ async def _published(client: Client, topic: str, partition: int) -> None:
         try:
             await client.publish(topic, ["to each"], partition=partition, timeout=2.0)
         except grpc.aio.AioRpcError as failure:
-            if refusal_of(failure).retriable:
+            if rejection_of(failure).retriable:
                 return False
             raise
         return True

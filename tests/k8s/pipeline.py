@@ -67,14 +67,14 @@ async def _ended(kubectl: Kubectl, job: str) -> None:
         (found,) = await asyncio.to_thread(kubectl.get, job)
         kinds = {one["type"] for one in found["status"].get("conditions", ()) if one["status"] == "True"}
         if "Failed" in kinds:
-            failed.append(await asyncio.to_thread(_said, kubectl, job))
+            failed.append(await asyncio.to_thread(_output, kubectl, job))
         return bool(failed) or "Complete" in kinds
 
     await eventually(over, _TIME)
     assert not failed, failed[0]
 
 
-def _said(kubectl: Kubectl, job: str) -> str:
+def _output(kubectl: Kubectl, job: str) -> str:
     try:
         return kubectl("logs", job, "--tail=40")
     except Failed as failure:

@@ -34,9 +34,9 @@ def test_topic_configs_are_set_and_deleted(tools: Tools) -> None:
     alter(tools, *entity, "--delete-config", "retention.bytes", "--add-config", "cleanup.policy=[delete]")
     everything = set_on(tools, *entity, "--all")
     assert {"cleanup.policy=delete", "retention.bytes=-1", "segment.bytes=1073741824"} <= everything.keys()
-    refused = tools.attempt("kafka-configs", "--alter", *entity, "--add-config", "nonsense=1")
-    assert refused.code == 1
-    assert "InvalidConfigurationException: Unknown topic config name: nonsense\n" in refused.err
+    rejected = tools.attempt("kafka-configs", "--alter", *entity, "--add-config", "nonsense=1")
+    assert rejected.code == 1
+    assert "InvalidConfigurationException: Unknown topic config name: nonsense\n" in rejected.err
 
 
 def test_group_configs_are_set_and_deleted(tools: Tools) -> None:
@@ -56,11 +56,11 @@ def test_group_configs_are_set_and_deleted(tools: Tools) -> None:
     assert everything["share.record.lock.duration.ms=30000"] == (
         "{DEFAULT_CONFIG:group.share.record.lock.duration.ms=30000}"
     )
-    refused = tools.attempt(
+    rejected = tools.attempt(
         "kafka-configs", "--alter", *entity, "--add-config", "share.record.lock.duration.ms=1"
     )
-    assert refused.code == 1
-    assert "InvalidConfigurationException" in refused.err
+    assert rejected.code == 1
+    assert "InvalidConfigurationException" in rejected.err
     alter(tools, *entity, "--delete-config", "share.auto.offset.reset")
     nothing = f"The group '{group}' doesn't exist and doesn't have dynamic config."
     assert tools("kafka-configs", "--describe", *entity).lines == [nothing]

@@ -77,8 +77,8 @@ def test_offsets_are_reset_and_deleted_with_their_group(tools: Tools, topic: str
     assert table(tools("kafka-groups", "--list").lines).count(
         {"GROUP": group, "TYPE": "Share", "PROTOCOL": "share"}
     )
-    forgotten = tools("kafka-share-groups", "--delete-offsets", "--group", group, "--topic", topic)
-    assert table(forgotten.lines) == [{"TOPIC": topic, "STATUS": "Successful"}]
+    deleted = tools("kafka-share-groups", "--delete-offsets", "--group", group, "--topic", topic)
+    assert table(deleted.lines) == [{"TOPIC": topic, "STATUS": "Successful"}]
     nothing = tools("kafka-share-groups", "--describe", "--group", group)
     assert nothing.lines == [f"Share group '{group}' has no offset information."]
     deleted = tools("kafka-share-groups", "--delete", "--group", group)
@@ -90,8 +90,8 @@ def test_a_group_with_members_is_not_deleted(tools: Tools, topic: str) -> None:
     group = tools.group()
     with tools.running("kafka-console-share-consumer", "--topic", topic, "--group", group) as output:
         assert output.readline()
-        refused = tools("kafka-share-groups", "--delete", "--group", group).out
-        assert "GroupNotEmptyException" in refused
+        rejected = tools("kafka-share-groups", "--delete", "--group", group).out
+        assert "GroupNotEmptyException" in rejected
         moved = tools.attempt(
             "kafka-share-groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest",
             "--execute",

@@ -336,9 +336,9 @@ async def test_leader_survives_a_redis_crash(server: Server, link: RedisLink) ->
     log = await PartitionLog.open(NAME, await lease.reclaim(), RedisRecordStore(link), lease)
     assert (await log.append(batch(3))).base_offset == 0
     server.kill()
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         await log.append(batch(3))
-    assert refused.value.retriable
+    assert rejected.value.retriable
     assert [b.base_offset for b in await log.read(0, 1)] == [0]
     server.restart()
     await eventually(lambda: link.connected and log.phase is LogPhase.OPEN)
@@ -465,9 +465,9 @@ async def test_server_that_lost_the_log_end_rejects_a_gap(server: Server, link: 
     server.kill()
     server.restart()
     await eventually(lambda: link.server_incarnation == 1)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         await log.append(batch(3))
-    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert rejected.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     await eventually(lambda: log.phase is LogPhase.OPEN)
     assert (await log.append(batch(3))).base_offset == 9
     assert [b.base_offset for b in await records.read(NAME, 0, 10**9)] == [0, 3, 6, 9]

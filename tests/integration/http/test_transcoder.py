@@ -162,16 +162,16 @@ def test_errors_have_a_status_and_a_reason(
 def test_oversized_body_is_rejected_and_not_buffered(address: str, tmp_path: Path, header: str) -> None:
     body = tmp_path / "body"
     body.write_text(json.dumps({"records": [{"text": "x" * 1_000_000}] * 20}))
-    status, refusal = curl(f"{address}/v1/topics/a/records", "-H", header, "--data-binary", f"@{body}")
-    assert (status, refusal["code"], reason_of(refusal)) == (413, 3, "MESSAGE_TOO_LARGE")
-    assert "16777216" in refusal["message"]
+    status, rejection = curl(f"{address}/v1/topics/a/records", "-H", header, "--data-binary", f"@{body}")
+    assert (status, rejection["code"], reason_of(rejection)) == (413, 3, "MESSAGE_TOO_LARGE")
+    assert "16777216" in rejection["message"]
 
 
 @needs_envoy
 def test_unavailable_server_is_reported_as_other_errors(tmp_path: Path) -> None:
     with envoy(f"127.0.0.1:{free_port()}", tmp_path) as address:
-        status, refusal = curl(f"{address}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
-    assert (status, refusal["code"], reason_of(refusal)) == (503, 14, "NETWORK_EXCEPTION")
+        status, rejection = curl(f"{address}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
+    assert (status, rejection["code"], reason_of(rejection)) == (503, 14, "NETWORK_EXCEPTION")
 
 
 @needs_envoy
@@ -189,9 +189,9 @@ def test_tls_server_is_reached_with_the_documented_settings(tmp_path: Path) -> N
         until(lambda: curl(f"{address}/v1/metadata")[0] == 200, SECONDS)
 
 
-def reason_of(refusal: dict[str, Any]) -> str:
+def reason_of(rejection: dict[str, Any]) -> str:
     """Returns the reason in an error's ErrorInfo."""
-    info = refusal["details"][0]
+    info = rejection["details"][0]
     assert (info["@type"], info["domain"]) == ("type.googleapis.com/google.rpc.ErrorInfo", "sharebroker")
     assert info["metadata"]["kafka_error_code"] == str(ErrorCode[info["reason"]].value)
     return str(info["reason"])

@@ -149,8 +149,8 @@ def test_kafka_python_admin_alters_configs(kafka_python: KafkaAdminClient) -> No
     assert own()["segment.ms"] == "7"
     kafka_python.reset_configs([python.ConfigResource("topic", name, ["retention.ms"])])
     assert "retention.ms" not in own()
-    refused = kafka_python.alter_configs(changed(retention_ms="soon"))
-    assert "Invalid value 'soon' for retention.ms" in str(refused["topic"][name])
+    rejected = kafka_python.alter_configs(changed(retention_ms="soon"))
+    assert "Invalid value 'soon' for retention.ms" in str(rejected["topic"][name])
 
 
 def test_kafka_python_admin_describes_the_cluster(kafka_python: KafkaAdminClient) -> None:

@@ -96,7 +96,7 @@ async def _ask(address: str, key: int, version: int, request: Any) -> int:
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         async with asyncio.timeout(SECONDS):
-            writer.write(request_frame(7, "anybody", how, request))
+            writer.write(request_frame(7, "any", how, request))
             size = int.from_bytes(await reader.readexactly(4))
             number, _ = read_response(await reader.readexactly(size), how)
             return number

@@ -188,8 +188,8 @@ async def test_replacement_resets_unnamed_configs(harness: Harness, kafka: Kafka
     await change(kafka, TOPIC, topic, ("retention.ms", "1", SET), ("segment.ms", "2", SET))
     assert await replace(kafka, TOPIC, topic, ("segment.ms", "3"), ("flush.ms", "4"), version=version) == 0
     assert await values(kafka, TOPIC, topic) == {"segment.ms": "3", "flush.ms": "4"}
-    refused = await replace(kafka, TOPIC, topic, ("nonsense", "1"), version=version)
-    assert refused == ErrorCode.INVALID_CONFIG
+    rejected = await replace(kafka, TOPIC, topic, ("nonsense", "1"), version=version)
+    assert rejected == ErrorCode.INVALID_CONFIG
     assert (
         await replace(kafka, TOPIC, topic, ("flush.ms", None), version=version) == ErrorCode.INVALID_REQUEST
     )

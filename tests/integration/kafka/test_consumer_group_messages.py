@@ -12,7 +12,18 @@ from tests.support.client import TIMEOUT, unique
 from tests.support.kafka_client import KafkaClient, part
 from tests.testkit.waiting import eventually
 
-COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, FORGET = 8, 9, 11, 12, 13, 14, 15, 16, 42, 47
+COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, DELETE_OFFSETS = (
+    8,
+    9,
+    11,
+    12,
+    13,
+    14,
+    15,
+    16,
+    42,
+    47,
+)
 CONSUMER_GROUP_HEARTBEAT = 68
 ALL_OF_A_GROUP, NOT_ASKED = 0b1101_0100_1000, -(1 << 31)
 LONG = 3 * TIMEOUT
@@ -38,9 +49,9 @@ async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
 @pytest.mark.parametrize("version", range(10))
 async def test_join_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
-    refused = await kafka.ask(JOIN, version, **joining(group, "absent"))
-    assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert refused.protocol_name == (None if version >= 7 else "")
+    rejected = await kafka.ask(JOIN, version, **joining(group, "absent"))
+    assert rejected.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert rejected.protocol_name == (None if version >= 7 else "")
     first = await kafka.ask(JOIN, version, **joining(group))
     assert first.error_code == (ErrorCode.MEMBER_ID_REQUIRED if version >= 4 else 0)
     assert first.member_id.startswith("test-")
@@ -145,9 +156,9 @@ async def test_fetch_without_commits_returns_no_offset(kafka: KafkaClient, versi
         all_of_it = part(FETCH, "OffsetFetchRequestGroup", group_id="other", topics=None)
         illegal = part(FETCH, "OffsetFetchRequestGroup", group_id="", topics=None)
         answer = await kafka.ask(FETCH, version, groups=[group, all_of_it, illegal])
-        found, everything, refused = answer.groups
+        found, everything, rejected = answer.groups
         assert (everything.group_id, everything.topics) == ("other", [])
-        assert refused.error_code == ErrorCode.INVALID_GROUP_ID
+        assert rejected.error_code == ErrorCode.INVALID_GROUP_ID
     (given,) = found.topics
     assert found.error_code == 0
     assert [(one.partition_index, one.committed_offset, one.error_code) for one in given.partitions] == [
@@ -196,9 +207,9 @@ async def test_a_group_with_members_is_not_deleted(harness: Harness, kafka: Kafk
     await joined(kafka, group, 9)
     [outcome] = (await kafka.ask(DELETE, 2, groups_names=[group])).results
     assert outcome.error_code == ErrorCode.NON_EMPTY_GROUP
-    row = part(FORGET, "OffsetDeleteRequestPartition", partition_index=0)
-    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
-    assert (await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])).error_code == (
+    row = part(DELETE_OFFSETS, "OffsetDeleteRequestPartition", partition_index=0)
+    of_topic = part(DELETE_OFFSETS, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
+    assert (await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=[of_topic])).error_code == (
         ErrorCode.NON_EMPTY_GROUP
     )
 
@@ -209,9 +220,9 @@ async def test_delete_offsets_of_unknown_partitions_is_rejected(harness: Harness
     row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
     of_topic = part(COMMIT, "OffsetCommitRequestTopic", name=topic, partitions=[row])
     await kafka.ask(COMMIT, 8, group_id=group, member_id="", topics=[of_topic])
-    rows = [part(FORGET, "OffsetDeleteRequestPartition", partition_index=number) for number in (0, 9)]
-    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=rows)
-    [found] = (await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])).topics
+    rows = [part(DELETE_OFFSETS, "OffsetDeleteRequestPartition", partition_index=number) for number in (0, 9)]
+    of_topic = part(DELETE_OFFSETS, "OffsetDeleteRequestTopic", name=topic, partitions=rows)
+    [found] = (await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=[of_topic])).topics
     assert [one.error_code for one in found.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     [gone] = (await kafka.ask(DESCRIBE, 6, groups=[group])).groups
     assert gone.error_code == ErrorCode.GROUP_ID_NOT_FOUND

@@ -123,9 +123,9 @@ async def test_successor_of_a_crashed_worker_repeats_its_open_work(
             while done < RECORDS:
                 done += heir.work(9)
                 heir.producer.commit_transaction(LONG)
-        with pytest.raises(confluent_kafka.KafkaException) as refused:
+        with pytest.raises(confluent_kafka.KafkaException) as rejected:
             crashed.producer.commit_transaction(LONG)
-        assert refused.value.args[0].fatal()
+        assert rejected.value.args[0].fatal()
         return read(names[0], names[2], RECORDS)
 
     assert sorted(await asyncio.to_thread(run)) == list(range(RECORDS))

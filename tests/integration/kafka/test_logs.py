@@ -177,8 +177,8 @@ async def test_timestamps_of_tiered_storage_are_answered(kafka: KafkaClient, at:
 async def test_timestamp_of_a_later_version_is_rejected(
     kafka: KafkaClient, at: Readable, time: int, version: int
 ) -> None:
-    refused = await list_offset(kafka, at.topic, time, version)
-    assert (refused.error_code, refused.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+    rejected = await list_offset(kafka, at.topic, time, version)
+    assert (rejected.error_code, rejected.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
 
 
 async def test_offsets_of_unknown_partitions_are_errors(kafka: KafkaClient, at: Readable) -> None:
@@ -239,8 +239,8 @@ async def test_invalid_delete_records_is_rejected(kafka: KafkaClient, at: Readab
     beyond = await delete(kafka, 2, at.topic, 11)
     assert (beyond.error_code, beyond.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     for topic, partition in ((at.topic, 1), ("no-such-topic", 0)):
-        refused = await delete(kafka, 2, topic, 0, partition)
-        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        rejected = await delete(kafka, 2, topic, 0, partition)
+        assert rejected.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # DescribeLogDirs
@@ -296,11 +296,11 @@ async def _ask_both(addresses: dict[int, str]) -> None:
         topic = fetch_topic(state.name, state.topic_id, 18, partition=at, fetch_offset=0)
         served = await fetch(left, 18, topic)
         assert served.responses[0].partitions[0].error_code == 0
-        refused = await fetch(right, 18, topic)
-        answer = refused.responses[0].partitions[0]
+        rejected = await fetch(right, 18, topic)
+        answer = rejected.responses[0].partitions[0]
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert answer.current_leader.leader_id == 0
-        [endpoint] = refused.node_endpoints
+        [endpoint] = rejected.node_endpoints
         assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (0, addresses[0])
         offset = await list_offset(right, state.name, -1, partition=at)
         assert offset.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -25,7 +25,7 @@ from tests.support.kafka_offsets import Record, fold, read_batches
 from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.waiting import eventually
 
-COMMIT, OFFSET_FETCH, FORGET, DESCRIBE_CONFIGS = 8, 9, 47, 32
+COMMIT, OFFSET_FETCH, DELETE_OFFSETS, DESCRIBE_CONFIGS = 8, 9, 47, 32
 SHARDS = 50
 
 
@@ -42,10 +42,10 @@ async def commit(kafka: KafkaClient, group: str, topic: str, offset: int) -> Non
     assert answer.topics[0].partitions[0].error_code == 0
 
 
-async def forget(kafka: KafkaClient, group: str, topic: str) -> None:
-    row = part(FORGET, "OffsetDeleteRequestPartition", partition_index=0)
-    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
-    answer = await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])
+async def delete_offsets(kafka: KafkaClient, group: str, topic: str) -> None:
+    row = part(DELETE_OFFSETS, "OffsetDeleteRequestPartition", partition_index=0)
+    of_topic = part(DELETE_OFFSETS, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
+    answer = await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=[of_topic])
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -75,7 +75,7 @@ async def test_topic_replays_to_the_committed_offsets(
     await commit(kafka, group, kept, 3)
     await commit(kafka, group, gone, 4)
     await commit(kafka, group, kept, 5)
-    await forget(kafka, group, gone)
+    await delete_offsets(kafka, group, gone)
     records = await records_of(kafka, group, version)
     assert [record.key for record in records] == [(group, name, 0) for name in (kept, gone, kept, gone)]
     (folded,) = fold(records).values()
@@ -104,8 +104,8 @@ async def test_list_offsets_returns_its_start_and_end(kafka: KafkaClient, harnes
     assert (await list_offset(kafka, OFFSETS_TOPIC, -3, partition=shard)).timestamp >= record.timestamp
     assert (await read(kafka, shard, 10**9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     for none in (SHARDS, -1):
-        refused = await list_offset(kafka, OFFSETS_TOPIC, -1, partition=none)
-        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        rejected = await list_offset(kafka, OFFSETS_TOPIC, -1, partition=none)
+        assert rejected.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     asked = part(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderPartition", partition=shard, leader_epoch=0)
     topics = [part(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderTopic", topic=OFFSETS_TOPIC, partitions=[asked])]
     reach = (await kafka.ask(OFFSET_FOR_LEADER_EPOCH, 4, topics=topics)).topics[0].partitions[0]

@@ -65,8 +65,8 @@ async def test_zstd_is_rejected_in_old_produce_versions(
     topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
     answer = await kafka.ask(PRODUCE, version, acks=-1, timeout_ms=5000, topic_data=topics)
     (written,) = answer.responses[0].partition_responses
-    refused = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1
-    assert (written.error_code, written.base_offset) == (refused if version < 7 else (0, 0))
+    rejected = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1
+    assert (written.error_code, written.base_offset) == (rejected if version < 7 else (0, 0))
 
 
 @pytest.mark.parametrize("version", range(1, 7))

@@ -41,7 +41,7 @@ RECORDS: Final = (
     Sent(b"no key"),
     Sent(None, b"tombstone"),
     Sent(b"", b""),
-    Sent(b"the time is told", b"key", (), 1_234_567_890_123),
+    Sent(b"with a timestamp", b"key", (), 1_234_567_890_123),
     Sent(b"much " * 2000, b"key"),
 )
 

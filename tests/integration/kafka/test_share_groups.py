@@ -12,7 +12,7 @@ from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
 
 HEARTBEAT, DESCRIBE, LIST, DESCRIBE_CLASSIC, DELETE = 76, 77, 16, 15, 42
-OFFSETS, ALTER, FORGET = 90, 91, 92
+OFFSETS, ALTER, DELETE_OFFSETS = 90, 91, 92
 LATEST_DESCRIBE_CLASSIC = 6
 FIND_COORDINATOR = 10
 ALL_OF_A_GROUP = 0b1101_0100_1000
@@ -63,7 +63,7 @@ async def test_member_joins_stays_and_leaves(kafka: KafkaClient, harness: Harnes
     assert assigned(back) == {topic_id: {0, 1}}
 
 
-REFUSED_HEARTBEATS: list[tuple[dict[str, Any], ErrorCode]] = [
+INVALID_HEARTBEATS: list[tuple[dict[str, Any], ErrorCode]] = [
     ({"group_id": ""}, ErrorCode.INVALID_REQUEST),
     ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
     ({"member_id": "x" * 37}, ErrorCode.INVALID_REQUEST),
@@ -76,7 +76,7 @@ REFUSED_HEARTBEATS: list[tuple[dict[str, Any], ErrorCode]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "code"), REFUSED_HEARTBEATS)
+@pytest.mark.parametrize(("fields", "code"), INVALID_HEARTBEATS)
 async def test_invalid_heartbeats_are_rejected(
     kafka: KafkaClient, fields: dict[str, Any], code: ErrorCode
 ) -> None:
@@ -228,17 +228,19 @@ async def test_topics_are_removed_from_a_group_and_it_is_deleted(
 ) -> None:
     at = await harness.readable()
 
-    async def forget(group: str, *names: str) -> Any:
-        topics = [part(FORGET, "DeleteShareGroupOffsetsRequestTopic", topic_name=name) for name in names]
-        return await kafka.ask(FORGET, 0, group_id=group, topics=topics)
+    async def delete_offsets(group: str, *names: str) -> Any:
+        topics = [
+            part(DELETE_OFFSETS, "DeleteShareGroupOffsetsRequestTopic", topic_name=name) for name in names
+        ]
+        return await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=topics)
 
-    answer = await forget(at.group, at.topic, "nothing")
+    answer = await delete_offsets(at.group, at.topic, "nothing")
     assert [(one.topic_name, one.error_code) for one in answer.responses] == [
         (at.topic, 0),
         ("nothing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert (await offsets(kafka, at.group)).topics == []
-    assert (await forget(unique("nothing"), at.topic)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await delete_offsets(unique("nothing"), at.topic)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     for version, code in ((0, 0), (1, ErrorCode.GROUP_ID_NOT_FOUND), (2, ErrorCode.GROUP_ID_NOT_FOUND)):
         (result,) = (await kafka.ask(DELETE, version, groups_names=[at.group])).results
         assert (result.group_id, result.error_code) == (at.group, code)
@@ -252,9 +254,9 @@ async def test_group_with_members_cannot_be_altered(
     await kafka.heartbeat(group, member, 0, subscribed_topic_names=[topic])
     moved = await kafka.ask(ALTER, 0, group_id=group, topics=altered(topic, (0, 0)))
     assert moved.error_code == ErrorCode.NON_EMPTY_GROUP
-    topics = [part(FORGET, "DeleteShareGroupOffsetsRequestTopic", topic_name=topic)]
-    forgot = await kafka.ask(FORGET, 0, group_id=group, topics=topics)
-    assert (forgot.error_code, forgot.responses) == (ErrorCode.NON_EMPTY_GROUP, [])
+    topics = [part(DELETE_OFFSETS, "DeleteShareGroupOffsetsRequestTopic", topic_name=topic)]
+    deleted = await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=topics)
+    assert (deleted.error_code, deleted.responses) == (ErrorCode.NON_EMPTY_GROUP, [])
     (deleted,) = (await kafka.ask(DELETE, 2, groups_names=[group])).results
     assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
 

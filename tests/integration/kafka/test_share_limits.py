@@ -69,8 +69,8 @@ async def test_share_requests_are_rejected_as_unsupported(
     off: KafkaClient, key: int, version: int, fields: dict[str, Any], answers: str
 ) -> None:
     answer = await off.ask(key, version, **fields)
-    refused = getattr(answer, answers) if answers else [answer]
-    assert [one.error_code for one in refused] == [ErrorCode.UNSUPPORTED_VERSION]
+    rejected = getattr(answer, answers) if answers else [answer]
+    assert [one.error_code for one in rejected] == [ErrorCode.UNSUPPORTED_VERSION]
 
 
 async def test_librdkafka_receives_the_heartbeat_key_it_requires(off: KafkaClient) -> None:
@@ -105,9 +105,9 @@ async def test_sessions_are_limited_until_a_connection_closes(two_sessions: Clus
             for member in ("first", "second"):
                 opened = await one.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=0)
                 assert opened.error_code == 0
-            refused = await another.share_fetch(at.group, "third", 0, {at.topic_id: [0]}, max_wait_ms=1)
-            assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-            assert (refused.responses, refused.acquisition_lock_timeout_ms) == ([], 0)
+            rejected = await another.share_fetch(at.group, "third", 0, {at.topic_id: [0]}, max_wait_ms=1)
+            assert rejected.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            assert (rejected.responses, rejected.acquisition_lock_timeout_ms) == ([], 0)
             await one.close()
 
             async def has_room() -> bool:

@@ -164,10 +164,10 @@ async def test_wrong_epoch_is_rejected_and_the_session_continues(
 ) -> None:
     await acquire(kafka, at, member)
     ask: Any = kafka.share_fetch if how == "fetch" else kafka.share_acknowledge
-    refused = await ask(at.group, member, epoch, version=version)
-    assert (refused.error_code, refused.acquisition_lock_timeout_ms) == (code, 0)
-    assert refused.responses == []
-    assert refused.error_message
+    rejected = await ask(at.group, member, epoch, version=version)
+    assert (rejected.error_code, rejected.acquisition_lock_timeout_ms) == (code, 0)
+    assert rejected.responses == []
+    assert rejected.error_message
     acks = {(at.topic_id, 0): [(0, 9, ACCEPT)]}
     assert (await kafka.share_acknowledge(at.group, member, 1, acks, version=version)).error_code == 0
 
@@ -189,10 +189,10 @@ async def test_acknowledgements_cannot_open_a_session(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     acks = {(at.topic_id, 0): [(0, 0, ACCEPT)]}
-    refused = await kafka.share_fetch(at.group, member, 0, acks=acks, version=version)
-    assert (refused.error_code, refused.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
-    refused = await kafka.share_acknowledge(at.group, member, 0, acks, version=version)
-    assert refused.error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    rejected = await kafka.share_fetch(at.group, member, 0, acks=acks, version=version)
+    assert (rejected.error_code, rejected.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
+    rejected = await kafka.share_acknowledge(at.group, member, 0, acks, version=version)
+    assert rejected.error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert await acquire(kafka, at, member) == [(0, 9, 1)]
 
 

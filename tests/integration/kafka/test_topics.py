@@ -93,9 +93,9 @@ async def test_rejected_topics_do_not_affect_others(
     kafka: KafkaClient, fields: dict[str, Any], code: ErrorCode
 ) -> None:
     good, bad = unique("good"), unique("bad")
-    refused, made = await create(kafka, topic(bad, **fields), topic(good))
-    assert (refused.error_code, made.error_code) == (code, 0)
-    assert refused.error_message
+    rejected, made = await create(kafka, topic(bad, **fields), topic(good))
+    assert (rejected.error_code, made.error_code) == (code, 0)
+    assert rejected.error_message
     shown = (await describe(kafka, bad, good)).topics
     assert [one.error_code for one in shown] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
 
@@ -109,14 +109,14 @@ async def test_invalid_assignments_are_rejected(
     (node, *_) = await brokers(kafka)
     known = {index: [node if one == "me" else one for one in some] for index, some in assignments.items()}
     given = {"num_partitions": -1, "replication_factor": -1}
-    (refused,) = await create(kafka, topic(unique("topic"), assignments=known, **given))
-    assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    (rejected,) = await create(kafka, topic(unique("topic"), assignments=known, **given))
+    assert rejected.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 @pytest.mark.parametrize("name", ["", ".", "not legal", "x" * 250])
 async def test_illegal_names_are_rejected(kafka: KafkaClient, name: str) -> None:
-    (refused,) = await create(kafka, topic(name))
-    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    (rejected,) = await create(kafka, topic(name))
+    assert rejected.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 async def test_existing_and_duplicate_topics_are_rejected(kafka: KafkaClient) -> None:
@@ -307,8 +307,8 @@ async def test_cluster_is_described(kafka: KafkaClient, version: int) -> None:
     plain = await kafka.ask(CLUSTER, version)
     assert plain.cluster_authorized_operations == -(2**31)
     if version >= 1:
-        refused = [await kafka.ask(CLUSTER, version, endpoint_type=kind) for kind in (2, 3)]
-        assert [one.error_code for one in refused] == [
+        rejected = [await kafka.ask(CLUSTER, version, endpoint_type=kind) for kind in (2, 3)]
+        assert [one.error_code for one in rejected] == [
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         ]
@@ -326,10 +326,10 @@ async def test_feature_levels_cannot_change(kafka: KafkaClient, version: int) ->
     fine = await update(share_version=1, transaction_version=2)
     assert fine.error_code == 0
     for levels in ({"share_version": 0}, {"share_version": 9}, {"nonsense_version": 1}):
-        refused = await update(**levels)
-        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        rejected = await update(**levels)
+        assert rejected.error_code == ErrorCode.INVALID_UPDATE_VERSION
         if version < 2:
-            assert [one.error_code for one in refused.results] == [ErrorCode.INVALID_UPDATE_VERSION]
+            assert [one.error_code for one in rejected.results] == [ErrorCode.INVALID_UPDATE_VERSION]
 
 
 async def test_topics_created_by_kafka_clients_exist_over_grpc(harness: Harness, kafka: KafkaClient) -> None:

@@ -78,9 +78,9 @@ async def test_second_producer_with_the_same_id_fences_the_first(harness: Harnes
         zombie = producer(harness.address, name)
         write(zombie, topic, "lost")
         heir = producer(harness.address, name)
-        with pytest.raises(confluent_kafka.KafkaException) as refused:
+        with pytest.raises(confluent_kafka.KafkaException) as rejected:
             zombie.commit_transaction(TIMEOUT)
-        assert refused.value.args[0].fatal()
+        assert rejected.value.args[0].fatal()
         write(heir, topic, "kept")
         heir.commit_transaction(TIMEOUT)
         return read(harness.address, topic, "read_committed", 1)

@@ -49,7 +49,7 @@ async def link(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
 
 @pytest.fixture
 async def patient(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
-    """A link whose silence ends when a test says so, whatever the machine does meanwhile."""
+    """Provides a link whose silence timeout is under the test's control, whatever the machine's speed."""
     link = await RedisLink.connect(proxy.url, settings=PATIENT)
     yield link
     await link.close()
@@ -158,9 +158,9 @@ async def test_scripts_are_reloaded_after_a_restart(server: Server) -> None:
 async def test_the_queue_of_one_turn_is_bounded(redis_url: str) -> None:
     link = await RedisLink.connect(redis_url, settings=LinkSettings(queue_bytes=1000))
     replies = await asyncio.gather(*[link.send("ECHO", "x" * 100) for _ in range(20)], return_exceptions=True)
-    refused = [reply for reply in replies if isinstance(reply, RedisUnavailable)]
-    assert refused
-    assert replies[: 20 - len(refused)] == [b"x" * 100] * (20 - len(refused))
+    rejected = [reply for reply in replies if isinstance(reply, RedisUnavailable)]
+    assert rejected
+    assert replies[: 20 - len(rejected)] == [b"x" * 100] * (20 - len(rejected))
     assert await link.call("ECHO", "y" * 5000, timeout=5.0) == b"y" * 5000  # alone, anything goes
     await link.close()
 

@@ -136,7 +136,7 @@ async def test_socket_of_a_long_path_is_placed_elsewhere(tmp_path: Path) -> None
     assert not socket.parent.exists()
 
 
-# A process that starts a server, says so, and waits for its end.
+# A process that starts a server, prints a line, and waits for its end.
 STARTER = """
     import asyncio, sys
     from pathlib import Path

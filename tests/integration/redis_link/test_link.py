@@ -50,10 +50,10 @@ async def test_error_reply_carries_code_and_text_and_affects_one_command(redis_l
         redis_link.send("LPUSH", "k", 1),
         redis_link.send("GET", "k"),
     )
-    with pytest.raises(RedisRefused) as refusal:
+    with pytest.raises(RedisRefused) as rejection:
         await bad
-    assert refusal.value.code == "WRONGTYPE"
-    assert refusal.value.text.startswith("Operation against a key")
+    assert rejection.value.code == "WRONGTYPE"
+    assert rejection.value.text.startswith("Operation against a key")
     assert await good == b"OK"
     assert await late == b"1"
 
@@ -93,9 +93,9 @@ async def test_wrong_password_is_rejected_at_once(server: Server) -> None:
     assert b"db=3" in await link.call("CLIENT", "INFO", timeout=5.0)
     await link.close()
     for url in (f"redis://:wrong@127.0.0.1:{server.port}", server.url):
-        with pytest.raises(RedisRefused) as refusal:
+        with pytest.raises(RedisRefused) as rejection:
             await RedisLink.connect(url)
-        assert refusal.value.code in ("WRONGPASS", "NOAUTH")
+        assert rejection.value.code in ("WRONGPASS", "NOAUTH")
 
 
 @pytest.mark.parametrize("kind", sorted(binaries()))

@@ -1,4 +1,4 @@
-"""The link to a primary that sentinels tell of: real ones, and what they may answer."""
+"""The link to a primary that sentinels name: real sentinels, and all their possible replies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def counted(link: Link) -> int | None:
 
 
 async def resolved(sentinels: Sentinels) -> Target:
-    """What they say, as soon as one does so in time."""
+    """Returns the sentinels' target, as soon as one of them replies in time."""
     found: list[Target] = []
 
     async def done() -> bool:
@@ -161,7 +161,7 @@ async def test_a_planned_change_of_the_primary_is_followed(servers: Monitored) -
     try:
         until(servers.is_healthy, 90.0)
         old = servers.primary()
-        await eventually(lambda: _told_to_fail_over(servers), 60.0)
+        await eventually(lambda: _fail_over_requested(servers), 60.0)
         await eventually(lambda: servers.primary() is not old, 90.0)
 
         async def written() -> bool:
@@ -172,7 +172,7 @@ async def test_a_planned_change_of_the_primary_is_followed(servers: Monitored) -
         await link.close()
 
 
-def _told_to_fail_over(servers: Monitored) -> bool:
+def _fail_over_requested(servers: Monitored) -> bool:
     with redis.Redis.from_url(servers.sentinels[0].url) as sentinel, suppress(redis.ResponseError):
         sentinel.execute_command("SENTINEL", "FAILOVER", NAME)
         return True

@@ -59,19 +59,19 @@ async def test_acknowledgement_commit_callback_invalid_record_state_exception(ha
 
 
 async def test_acknowledgement_commit_callback_calls_share_consumer_disallowed(harness: Harness) -> None:
-    refused: list[IllegalStateError] = []
+    rejected: list[IllegalStateError] = []
     consumers: list[ShareConsumer] = []
 
     def call_back(_: AcknowledgementOutcome) -> None:
         with pytest.raises(IllegalStateError, match="callback") as caught:
             consumers[0].commit_async()
-        refused.append(caught.value)
+        rejected.append(caught.value)
 
     consumers.append(await harness.consumer(acknowledgement_commit_callback=call_back))
     await harness.produce(1)
     accept_all(await poll(consumers[0]))
     await consumers[0].commit()
-    assert len(refused) == 1
+    assert len(rejected) == 1
 
 
 async def test_acknowledgement_commit_callback_calls_share_consumer_wakeup(harness: Harness) -> None:

@@ -58,7 +58,7 @@ class Place:
             settings |= {"ssl.key.location": str(shown.key)}
         return settings
 
-    def gateway_says(self, text: str) -> None:
+    def wait_for_log(self, text: str) -> None:
         """Waits until the gateway's log contains the text."""
         until(lambda: text in self.cluster.process("gateway").log, SECONDS)
 
@@ -148,7 +148,7 @@ def test_java_over_tls(place: Place, topic: str, tmp_path: Path) -> None:
         assert [one.value for one in consumer.poll(1, SECONDS)] == ["over TLS"]
 
 
-def refused(address: str) -> str:
+def rejected(address: str) -> str:
     """Returns the error that a client receives."""
     with Admin(address) as admin, pytest.raises(KafkaError) as caught:
         admin.list_topics()
@@ -156,13 +156,13 @@ def refused(address: str) -> str:
 
 
 def test_broker_with_an_unknown_authority_is_rejected(place: Place) -> None:
-    error = refused(place.address(trusted=place.others, shown=place.someone))
+    error = rejected(place.address(trusted=place.others, shown=place.someone))
     assert "CERTIFICATE_VERIFY_FAILED" in error
 
 
 def test_client_without_a_certificate_is_rejected(place: Place) -> None:
-    assert refused(place.address())
-    assert refused(place.cluster.address)  # not even TLS
+    assert rejected(place.address())
+    assert rejected(place.cluster.address)  # not even TLS
     # Connection attempts without TLS write no log lines of another format.
     assert all(json.loads(line) for line in place.cluster.process("gateway").log.splitlines())
 
@@ -178,11 +178,11 @@ def first_error(place: Place, settings: dict[str, str]) -> LibrdError:
 def test_kafka_clients_receive_a_reason_for_rejection(place: Place) -> None:
     error = first_error(place, place.kafka(place.someone, trusted=place.others))
     assert "certificate verify failed" in error.str()
-    place.gateway_says("unknown ca")
+    place.wait_for_log("unknown ca")
     first_error(place, place.kafka())
-    place.gateway_says("peer did not return a certificate")
+    place.wait_for_log("peer did not return a certificate")
     first_error(place, {"bootstrap.servers": place.cluster.kafka, "log_level": "2"})
-    place.gateway_says("TLS: wrong version number")
+    place.wait_for_log("TLS: wrong version number")
 
 
 async def test_grpcio_over_tls(place: Place) -> None:

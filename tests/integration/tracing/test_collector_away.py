@@ -59,11 +59,11 @@ async def test_unavailable_collector_does_not_stop_work(away: object, protocol: 
                 records = await client.acquire_all(group, topic, 50, "worker")
                 assert not any(await client.acknowledge(group, "worker", records))
 
-            async def worked_and_told() -> bool:
+            async def warned_while_working() -> bool:
                 await work()
                 return WARNING in serve.log
 
-            await eventually(worked_and_told, 60)
+            await eventually(warned_while_working, 60)
             for _ in range(5):
                 await work()
     output = [json.loads(line) for line in serve.log.splitlines()]

@@ -129,7 +129,7 @@ async def test_lost_lock_appears_in_the_trace(traced: Traced) -> None:
     async with connected(traced.cluster.address) as client, Producer(traced.cluster.address) as producer:
         topic, _ = await client.create()
         group = await client.group(share_record_lock_duration_ms=LOCK)
-        sent = await producer.publish(topic, b"never told", key=b"nor this", partition=0)
+        sent = await producer.publish(topic, b"unsampled", key=b"nor this", partition=0)
         await lose_a_lock_then_accept(client, topic, group)
     twice = ("acquire", "write state", "append state")
     whole = ("create", "send", "append", "lock lost", "accept", *twice, *twice)
@@ -144,8 +144,8 @@ async def test_lost_lock_appears_in_the_trace(traced: Traced) -> None:
     assert {span.parent for span in (send, append, first, second)} == {create.name.span}
     assert (lost.parent, accepted.parent) == (first.name.span, second.name.span)
     assert {span.parent for span in written} == {lost.name.span, accepted.name.span}
-    story_told = [create, append, first, lost, second, accepted]
-    assert story_told == sorted(story_told, key=lambda span: span.begun)
+    path = [create, append, first, lost, second, accepted]
+    assert path == sorted(path, key=lambda span: span.begun)
     assert create.service == CLIENT
     for span in (append, first, lost, second, accepted):
         assert span.attributes["messaging.system"] == "sharebroker"

@@ -57,9 +57,9 @@ def _ask(url: str) -> tuple[int, str]:
     try:
         with urlopen(url, timeout=TIMEOUT) as answer:
             return answer.status, answer.read().decode()
-    except HTTPError as refusal:
-        with refusal:
-            return refusal.code, refusal.read().decode()
+    except HTTPError as rejection:
+        with rejection:
+            return rejection.code, rejection.read().decode()
 
 
 class Metrics:

@@ -94,7 +94,7 @@ def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
 
 
 async def test_all_parts_export_metrics(redis: Server, start: Start) -> None:
-    process = await start(of_cluster("told", redis=redis.url, metrics="127.0.0.1:0"))
+    process = await start(of_cluster("exported", redis=redis.url, metrics="127.0.0.1:0"))
     status, text = await ask(f"http://{process.metrics_address}/metrics")
     assert status == 200
     for expected in (

@@ -26,7 +26,7 @@ pauses = st.sampled_from([0.0, 0.0, 1.0, 299.0, 301.0])
 histories = st.lists(st.tuples(commands, pauses), max_size=25)
 
 
-def said(value: int) -> int | None:
+def known(value: int) -> int | None:
     return None if value == -1 else value
 
 
@@ -40,9 +40,9 @@ def entry(position: int, record: ShareRecord) -> Entry:
         rest = (record.leader_epoch, record.start_offset, record.write_timestamp_ms)
         return Entry(position, *whole, *rest, runs(record.state_batches))
     if isinstance(record, ShareDelta):
-        leader, start = said(record.leader_epoch), said(record.start_offset)
-        told = runs(record.state_batches)
-        return Entry(position, "delta", record.checkpoint_epoch, None, leader, start, 0, told)
+        leader, start = known(record.leader_epoch), known(record.start_offset)
+        runs_of_delta = runs(record.state_batches)
+        return Entry(position, "delta", record.checkpoint_epoch, None, leader, start, 0, runs_of_delta)
     return Entry(position, "tombstone", 0)
 
 

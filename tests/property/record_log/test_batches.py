@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import assign, parse_headers
 from tests.unit.record_log.batches import LIMIT, batch
 
-REFUSALS = {
+ERRORS = {
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.INVALID_RECORD,
@@ -50,7 +50,7 @@ def test_request_is_split_at_batch_boundaries(request: list[bytes]) -> None:
 
 @given(st.binary(max_size=300))
 def test_random_bytes_are_rejected(data: bytes) -> None:
-    assert assigned(data) in REFUSALS
+    assert assigned(data) in ERRORS
 
 
 @given(requests, st.data())
@@ -63,7 +63,7 @@ def test_truncated_request_is_rejected(request: list[bytes], draw: st.DataObject
         assert isinstance(result, list)
         assert len(result) < len(request)
     else:
-        assert result in REFUSALS
+        assert result in ERRORS
 
 
 @given(requests, st.data())
@@ -72,7 +72,7 @@ def test_changed_byte_is_rejected_or_harmless(request: list[bytes], draw: st.Dat
     position = draw.draw(st.integers(0, len(data) - 1))
     data[position] ^= draw.draw(st.integers(1, 255))
     result = assigned(bytes(data))
-    assert result in REFUSALS if isinstance(result, ErrorCode) else result == assigned(b"".join(request))
+    assert result in ERRORS if isinstance(result, ErrorCode) else result == assigned(b"".join(request))
 
 
 @given(batches, st.integers(0, 2000))

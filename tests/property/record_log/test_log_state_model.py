@@ -60,9 +60,9 @@ def test_hot_reads(
     view = view_of(batches, bounds)
     view.move_log_start(min(start, view.log_end_offset))
     if not view.log_start_offset <= offset <= view.log_end_offset:
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             view.read_hot(offset, max_bytes)
-        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert rejected.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         return
     hot = view.read_hot(offset, max_bytes)
     assert hot in (None, expected(batches, offset, max_bytes))

@@ -20,7 +20,7 @@ from sharebroker_server.share_coordinator.core.commands import (
 )
 from sharebroker_server.share_coordinator.core.state import DeltaTombstone
 from tests.property.share_coordinator.commands import KEYS, batches, commands
-from tests.property.share_coordinator.model import Model, RefusedError
+from tests.property.share_coordinator.model import Model, Rejected
 from tests.unit.share_coordinator.harness import KEY, Shard, batch, same, write
 
 rules = st.builds(CheckpointRules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
@@ -49,11 +49,11 @@ def test_replies_equal_the_naive_model(rules: CheckpointRules, history: list[tup
         shard.tick(pause)
         try:
             expected = model.run(command)
-        except RefusedError as refused:
+        except Rejected as rejected:
             before = len(shard.log)
             with pytest.raises(KafkaError) as error:
                 shard.run(command)
-            assert (error.value.code, len(shard.log)) == (refused.code, before)  # noqa: PT017
+            assert (error.value.code, len(shard.log)) == (rejected.code, before)  # noqa: PT017
         else:
             assert shard.run(command) == expected
     for key in KEYS:

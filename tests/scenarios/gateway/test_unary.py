@@ -52,7 +52,7 @@ async def decide(topic: Topic, group_id: str, member_id: str, *decisions: Any) -
     return [result.error_code for result in (await topic.connection.share.Acknowledge(request)).results]
 
 
-async def refusal(call: Any) -> KafkaError:
+async def rejection(call: Any) -> KafkaError:
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await call
     return from_rpc_error(failure.value)
@@ -160,13 +160,13 @@ async def test_invalid_requests_are_rejected(
     connection: Connection, changed: dict[str, Any], field: str
 ) -> None:
     fields = {"group_id": "group", "topics": ["topic"]} | changed
-    error = await refusal(connection.share.Acquire(pb.AcquireRequest(**fields)))
+    error = await rejection(connection.share.Acquire(pb.AcquireRequest(**fields)))
     assert error.code is ErrorCode.INVALID_REQUEST
     assert [violation.field for violation in error.violations] == [field]
 
 
 async def test_unknown_topic_is_an_error(connection: Connection) -> None:
-    error = await refusal(connection.share.Acquire(pb.AcquireRequest(group_id="group", topics=["nowhere"])))
+    error = await rejection(connection.share.Acquire(pb.AcquireRequest(group_id="group", topics=["nowhere"])))
     assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert error.metadata["topic"] == "nowhere"
 
@@ -185,6 +185,6 @@ async def test_invalid_decisions_are_rejected_whole(
     group_id = await connection.group(topic)
     await topic.publish(1)
     got = await acquire(topic, group_id)
-    error = await refusal(decide(topic, group_id, got.member_id, (ACCEPT, got.records[0], changed)))
+    error = await rejection(decide(topic, group_id, got.member_id, (ACCEPT, got.records[0], changed)))
     assert [violation.field for violation in error.violations] == [field]
     assert await decide(topic, group_id, got.member_id, (ACCEPT, got.records[0])) == [0]

@@ -25,7 +25,7 @@ ARROW = {"value.format": "arrow", "value.schema": "id INT, name STRING"}
 spark = session()
 
 
-def refusal(work: Any) -> str:
+def rejection(work: Any) -> str:
     """Returns the text of the exception that `work` raises."""
     try:
         work()
@@ -110,7 +110,7 @@ def show_verdicts() -> None:
             rows.withColumn("offset", lit(1_000_000).cast("bigint")).selectExpr("*", "'accept' verdict"),
             rows.withColumn("topic", lit("another")).selectExpr("*", "'accept' verdict"),
         )
-        report(unsayable=[refusal(lambda rows=rows: sharebroker_spark.verdicts(rows)) for rows in wrong])
+        report(unsayable=[rejection(lambda rows=rows: sharebroker_spark.verdicts(rows)) for rows in wrong])
 
     def fail(frame: Any, number: int) -> None:
         readme(2)["work"](frame, number)
@@ -127,7 +127,7 @@ def show_verdicts() -> None:
         ]
         report(counts=counts)
 
-    report(failed=refusal(lambda: run(judged, fail, "judged")))
+    report(failed=rejection(lambda: run(judged, fail, "judged")))
     run(judged, judge, "judged")
     report(judged=seen)
 
@@ -150,7 +150,7 @@ def show_formats() -> None:
     )
     rejecting = {"onMalformed": "reject", "verdicts": "true", **JSON}
     run(stream(SETUP["json"], SETUP["rejecters"], **rejecting), take, "rejected")
-    report(strict=refusal(lambda: table(SETUP["json"], onMalformed="fail", **JSON).collect()))
+    report(strict=rejection(lambda: table(SETUP["json"], onMalformed="fail", **JSON).collect()))
     streams = [ipc(id=[1, 2], name=["a", None]), b"no stream", ipc(id=[], name=[]), ipc(other=[1]), None]
     values = spark.createDataFrame([(value, 0) for value in streams], "value binary, partition int").coalesce(
         1
@@ -247,20 +247,22 @@ def show_refusals() -> None:
     nameless = expr("array(named_struct('key', CAST(NULL AS STRING), 'value', CAST('x' AS BINARY)))")
     report(
         refusals=[
-            refusal(lambda: stream(TOPIC, "g", maxRecordsPerTrigger="0").writeStream.format("noop").start()),
-            refusal(lambda: spark.read.format("sharegroup").options(topics=TOPIC).load()),
-            refusal(save(spark.range(3), topic=TARGET)),
-            refusal(start),
-            refusal(
+            rejection(
+                lambda: stream(TOPIC, "g", maxRecordsPerTrigger="0").writeStream.format("noop").start()
+            ),
+            rejection(lambda: spark.read.format("sharegroup").options(topics=TOPIC).load()),
+            rejection(save(spark.range(3), topic=TARGET)),
+            rejection(start),
+            rejection(
                 lambda: table(
                     TOPIC, **{"value.format": "json", "value.schema": "m MAP<STRING, INT>"}
                 ).collect()
             ),
-            refusal(
+            rejection(
                 lambda: table(TOPIC, **{"value.format": "json", "value.schema": "id INT NOT NULL"}).collect()
             ),
-            refusal(lambda: table(TOPIC, **{"value.format": "json", "value.schema": "id BIGGINT"})),
-            refusal(
+            rejection(lambda: table(TOPIC, **{"value.format": "json", "value.schema": "id BIGGINT"})),
+            rejection(
                 lambda: (
                     spark.read.format("sharegroup")
                     .schema("value STRING")
@@ -269,8 +271,10 @@ def show_refusals() -> None:
                     .collect()
                 )
             ),
-            refusal(texts.write.format("sharegroup").options(**SERVER, topic=TARGET).mode("overwrite").save),
-            refusal(save(texts.withColumn("headers", nameless), topic=TARGET)),
+            rejection(
+                texts.write.format("sharegroup").options(**SERVER, topic=TARGET).mode("overwrite").save
+            ),
+            rejection(save(texts.withColumn("headers", nameless), topic=TARGET)),
         ]
     )
 
@@ -286,14 +290,14 @@ def show_refused_streams() -> None:
     begin, group = {"startingOffsets": "earliest"}, {"group": SETUP["group"]}
     report(
         streams=[
-            refusal(lambda: start({}, {"availableNow": True})),
-            refusal(lambda: start({**begin, **group}, {"availableNow": True})),
-            refusal(lambda: start({**begin, **group}, {"processingTime": "0 seconds"})),
+            rejection(lambda: start({}, {"availableNow": True})),
+            rejection(lambda: start({**begin, **group}, {"availableNow": True})),
+            rejection(lambda: start({**begin, **group}, {"processingTime": "0 seconds"})),
         ],
-        absent=refusal(
+        absent=rejection(
             lambda: spark.read.format("sharegroup-state").options(**SERVER, groups="absent").load().collect()
         ),
-        behind=refusal(lambda: table(TOPIC, endingOffsets=json.dumps({TOPIC: {"0": 401}})).collect()),
+        behind=rejection(lambda: table(TOPIC, endingOffsets=json.dumps({TOPIC: {"0": 401}})).collect()),
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.keda import externalscaler_pb2 as pb
 from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from tests.support.client import TIMEOUT, Client, connected, refusal
+from tests.support.client import TIMEOUT, Client, connected, rejection
 from tests.testkit.brokers import one_process
 from tests.testkit.waiting import eventually
 
@@ -140,16 +140,16 @@ async def test_trigger_without_a_group_is_rejected(channel: grpc.aio.Channel) ->
         keda.stub.GetMetrics(request, timeout=TIMEOUT),
         keda.stub.StreamIsActive(keda.ref, timeout=TIMEOUT).read(),
     ):
-        refused = await refusal(call)
-        assert refused.code is ErrorCode.INVALID_REQUEST
-        assert refused.fields == ("scalerMetadata.group",)
+        rejected = await rejection(call)
+        assert rejected.code is ErrorCode.INVALID_REQUEST
+        assert rejected.fields == ("scalerMetadata.group",)
 
 
 async def test_invalid_names_are_rejected(channel: grpc.aio.Channel) -> None:
     for metadata, field in (({"group": "g" * 2**15}, "group"), ({"group": "g", "topic": "a topic"}, "topic")):
         keda = Keda(channel, metadata)
-        refused = await refusal(keda.stub.IsActive(keda.ref, timeout=TIMEOUT))
-        assert refused.fields == (f"scalerMetadata.{field}",)
+        rejected = await rejection(keda.stub.IsActive(keda.ref, timeout=TIMEOUT))
+        assert rejected.fields == (f"scalerMetadata.{field}",)
 
 
 async def test_stopping_gateway_ends_a_stream_cleanly() -> None:

@@ -130,9 +130,9 @@ def play(cache: SessionCache, naive: Naive, kind: str, who: str, *more: Any) -> 
 def acknowledge(cache: SessionCache, naive: Naive, member: str, epoch: int) -> None:
     expected = ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == 0 else naive.admit(member, epoch)
     if isinstance(expected, ErrorCode):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             begin_acknowledge(cache, SessionKey("group", member), epoch, 0.0)
-        assert refused.value.code is expected
+        assert rejected.value.code is expected
         return
     context = begin_acknowledge(cache, SessionKey("group", member), epoch, 0.0)
     if context.final:
@@ -154,9 +154,9 @@ def fetch(cache: SessionCache, naive: Naive, member: str, epoch: int, lists: tup
         0.0,
     )
     if isinstance(expected, ErrorCode):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             begin()
-        assert refused.value.code is expected
+        assert rejected.value.code is expected
         return
     context = begin()
     kind, session = expected

@@ -24,8 +24,8 @@ async def test_topics_are_auto_created_only_if_enabled(
 ) -> None:
     name = f"{(await connection.topic()).name}-on-demand"
     request = pb.MetadataRequest(topics=[name], allow_auto_topic_creation=True)
-    (refused,) = (await connection.admin.Metadata(request)).topics
-    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (rejected,) = (await connection.admin.Metadata(request)).topics
+    assert rejected.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await allow_creation(connection, "true")
     try:
         (made,) = (await connection.admin.Metadata(request)).topics

@@ -53,10 +53,10 @@ async def test_groups_and_their_offsets(connection: Connection) -> None:
     assert inspected.consistent
     assert inspected.folded.start_offset == 4
 
-    forgotten = await connection.admin.DeleteShareGroupOffsets(
+    deleted = await connection.admin.DeleteShareGroupOffsets(
         group_pb.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=[topic.name])
     )
-    assert forgotten.responses[0].error_code == 0
+    assert deleted.responses[0].error_code == 0
     gone = await connection.admin.DeleteGroups(group_pb.DeleteGroupsRequest(group_ids=[group_id, "absent"]))
     assert [result.error_code for result in gone.results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
 

@@ -33,7 +33,7 @@ async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
         yield connection
 
 
-async def refusal(call: Any) -> ErrorCode:
+async def rejection(call: Any) -> ErrorCode:
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await call
     return from_rpc_error(failure.value).code
@@ -84,7 +84,7 @@ async def test_fetch_returns_before_its_callers_deadline(
     assert acquired(await connection.share.ShareFetch(asked, timeout=1.0)) == []
 
 
-# What is said of the first ten records, and what the next fetch gives then: offsets and delivery counts.
+# Acknowledgements of the first ten records, and the next fetch: offsets and delivery counts.
 DECISIONS = [
     (ACCEPT, [(10, 19)], [1]),
     (RELEASE, [(0, 9), (10, 19)], [2, 1]),
@@ -126,7 +126,7 @@ async def test_records_never_acquired_cannot_be_acknowledged(connection: Connect
     await topic.publish(10)
     await session.first_fetch(0)
     assert (await session.acknowledge(ACCEPT, 5, 14)).error_code == ErrorCode.INVALID_REQUEST
-    assert (await session.acknowledge(ACCEPT, 0, 9)).error_code == 0  # all or nothing: nothing was done
+    assert (await session.acknowledge(ACCEPT, 0, 9)).error_code == 0  # all or nothing: no batch was applied
     other = Session(topic, session.group_id)
     await topic.publish(1)
     assert acquired(await other.first_fetch(0)) == [(10, 10)]
@@ -167,7 +167,7 @@ async def test_closed_session_releases_its_records(connection: Connection, by_ac
     else:
         response = await session.fetch(0, epoch=-1, acks=[(ACCEPT, 0, 3)])
         assert parts_of(response)[0].acknowledge_error_code == 0
-    assert await refusal(session.fetch(0, epoch=2)) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert await rejection(session.fetch(0, epoch=2)) is ErrorCode.SHARE_SESSION_NOT_FOUND
     other = Session(topic, group_id)
     response = await other.first_fetch(0, max_wait_ms=5_000)
     assert (acquired(response), counts(response)) == ([(4, 9)], [2])
@@ -176,20 +176,20 @@ async def test_closed_session_releases_its_records(connection: Connection, by_ac
 async def test_acknowledgements_do_not_open_a_session(connection: Connection) -> None:
     topic = await connection.topic()
     session = Session(topic, await connection.group(topic))
-    assert await refusal(session.fetch(0, epoch=0, acks=[(ACCEPT, 0, 0)])) is ErrorCode.INVALID_REQUEST
+    assert await rejection(session.fetch(0, epoch=0, acks=[(ACCEPT, 0, 0)])) is ErrorCode.INVALID_REQUEST
     call = session.acknowledge(ACCEPT, 0, 0, epoch=0)
-    assert await refusal(call) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert await rejection(call) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
 async def test_wrong_epochs_and_unknown_sessions_are_rejected(connection: Connection) -> None:
     topic = await connection.topic()
     session = Session(topic, await connection.group(topic))
-    assert await refusal(session.fetch(0, epoch=1)) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert await refusal(session.acknowledge(ACCEPT, 0, 0, epoch=-1)) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert await rejection(session.fetch(0, epoch=1)) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert await rejection(session.acknowledge(ACCEPT, 0, 0, epoch=-1)) is ErrorCode.SHARE_SESSION_NOT_FOUND
     await session.first_fetch(0, max_wait_ms=0)
-    assert await refusal(session.fetch(0, epoch=5)) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert await rejection(session.fetch(0, epoch=5)) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     call = session.acknowledge(ACCEPT, 0, 0, epoch=5)
-    assert await refusal(call) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert await rejection(call) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
 async def test_forgotten_partitions_are_absent(connection: Connection) -> None:
@@ -220,10 +220,10 @@ async def test_fenced_member_joins_again(connection: Connection) -> None:
     group_id = await connection.group(topic)
     joined = await connection.heartbeat(group_id, "member", 0, topic.name)
     assert (
-        await refusal(connection.heartbeat(group_id, "member", joined.member_epoch + 7))
+        await rejection(connection.heartbeat(group_id, "member", joined.member_epoch + 7))
         is ErrorCode.FENCED_MEMBER_EPOCH
     )
-    assert await refusal(connection.heartbeat(group_id, "stranger", 3)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert await rejection(connection.heartbeat(group_id, "stranger", 3)) is ErrorCode.UNKNOWN_MEMBER_ID
     again = await connection.heartbeat(group_id, "member", 0, topic.name)
     assert [list(part.partitions) for part in again.assignment.topic_partitions] == [[0]]
     assert (await connection.heartbeat(group_id, "member", -1)).member_epoch == -1

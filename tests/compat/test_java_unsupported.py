@@ -14,7 +14,7 @@ from tests.support.kafka_jars import CLIENTS
 from tests.support.kafka_tools import needs_kafka, run_tool
 from tests.testkit.brokers import Cluster, one_process
 
-TOUR = Path(__file__).with_name("RefusalTour.java")
+TOUR = Path(__file__).with_name("UnsupportedTour.java")
 EXPECTED = {
     "consumer": "The cluster does not support the new CONSUMER group protocol. ",
     "share": "The cluster does not support the share group protocol ",
@@ -23,7 +23,7 @@ EXPECTED = {
 message.
 """
 
-pytestmark = [needs_kafka, pytest.mark.xdist_group("java refusals")]
+pytestmark = [needs_kafka, pytest.mark.xdist_group("java unsupported")]
 
 
 @pytest.fixture(scope="module")
