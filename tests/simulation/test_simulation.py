@@ -6,10 +6,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-
 import pytest
-
 from tests.perf.checkout import HERE
+import os
+from tests.support.paths import python_path
+
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,6 +80,6 @@ def test_mutants_run_with_the_requested_seeds() -> None:
 
 def test_invalid_seed_options_are_rejected() -> None:
     for options in (("--seeds", "0"), ("--mutants", "", "--seeds", "0"), ("--seed", "1", "--first", "1")):
-        refused = simulate(*options)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert refused.stderr.count("\n") == 1
+        rejected = simulate(*options)
+        assert (rejected.returncode, rejected.stdout) == (2, "")
+        assert rejected.stderr.count("\n") == 1
