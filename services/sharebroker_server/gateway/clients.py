@@ -21,6 +21,8 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import doubling
+from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.leader_calls.messages import release_request
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
@@ -50,6 +52,10 @@ if TYPE_CHECKING:
     from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
         TransactionCoordinatorServiceAsyncStub,
     )
+
+REQUEST_TIMEOUT: Final = 30.0
+"""Time limit of a call without a deadline (Kafka: request.timeout.ms)."""
+
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -263,6 +269,25 @@ class Leaders:
             return peer.calls.append(call._replace(parts=parts), seconds)
 
         return self._each(call.parts, send, AppendResult, deadline)
+
+    async def release(
+        self,
+        key: SessionKey,
+        partitions: Iterable[TopicIdPartition],
+        session_id: str = "",
+        timeout: float = REQUEST_TIMEOUT,
+    ) -> None:
+        """Releases the records that a member holds, or those that one share session acquired.
+
+        Raises KafkaError.
+        """
+        peers, _ = await self.by_leader(partitions)
+        await asyncio.gather(
+            *(
+                peer.stub.ReleaseMember(release_request(*key, parts, session_id), timeout=timeout)
+                for peer, parts in peers
+            )
+        )
 
     def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
         """A watch of partitions without records; None if some have records, or a leader is not known."""

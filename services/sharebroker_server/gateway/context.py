@@ -16,10 +16,13 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.clients import Coordinators, Leaders
-from sharebroker_server.gateway.config import CLOSE_TIMEOUT
 from sharebroker_server.gateway.core.share_sessions import SessionCache
 from sharebroker_server.routing.router import Router
 from sharebroker_server.telemetry.metrics import Histogram
+
+CLOSE_TIMEOUT: Final = 10.0
+"""Limit of the time in which leaders complete pending acknowledgements after a client's last message."""
+
 
 _log = structlog.get_logger()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
@@ -16,13 +17,15 @@ from sharebroker_server.catalog.config_views import describe
 from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.catalog.records import ConfigResource, ResourceType, Topic
 from sharebroker_server.gateway.admin.topics import create_on_demand
-from sharebroker_server.gateway.config import NAMED_WITHIN
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import GROUP_COORDINATOR, SHARE_COORDINATOR
 from sharebroker_server.rpc.errors import refusal, wire
+
+NAMED_WITHIN: Final = 2.0
+"""Limit of the wait of Metadata for the id of a new cluster."""
 
 
 async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
@@ -12,8 +13,14 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.names import check_not_internal
 from sharebroker_server.catalog.records import ConfigResource, ResourceType, Topic
-from sharebroker_server.gateway.config import OTHERS_SEE_WITHIN, VISIBLE_WITHIN
 from sharebroker_server.gateway.context import Gateway
+
+VISIBLE_WITHIN: Final = 5.0
+"""Limit of the wait until this process's metadata cache has a change."""
+
+OTHERS_SEE_WITHIN: Final = 0.1
+"""Time within which the metadata caches of other processes have a change."""
+
 
 _CREATED = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 

@@ -35,7 +35,7 @@ from sharebroker_server.gateway.admin.topics import (
     create_topics,
     delete_topics,
 )
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.log_fetch import read_range
 from sharebroker_server.gateway.plan.planner import Planner

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer

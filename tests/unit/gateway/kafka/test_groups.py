@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.groups import (
     LONGEST_REBALANCE_MS,

@@ -13,7 +13,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.config import MAX_WAIT
+from sharebroker_server.gateway.core.validation import MAX_WAIT
 from sharebroker_server.gateway.kafka.call import Api, Call, for_version
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.topics import (
