@@ -21,7 +21,6 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import doubling
-from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.leader_calls.messages import release_request
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
@@ -272,7 +271,8 @@ class Leaders:
 
     async def release(
         self,
-        key: SessionKey,
+        group_id: str,
+        member_id: str,
         partitions: Iterable[TopicIdPartition],
         session_id: str = "",
         timeout: float = REQUEST_TIMEOUT,
@@ -282,12 +282,11 @@ class Leaders:
         Raises KafkaError.
         """
         peers, _ = await self.by_leader(partitions)
-        await asyncio.gather(
-            *(
-                peer.stub.ReleaseMember(release_request(*key, parts, session_id), timeout=timeout)
-                for peer, parts in peers
-            )
+        calls = (
+            peer.stub.ReleaseMember(release_request(group_id, member_id, parts, session_id), timeout=timeout)
+            for peer, parts in peers
         )
+        await asyncio.gather(*calls)
 
     def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
         """A watch of partitions without records; None if some have records, or a leader is not known."""

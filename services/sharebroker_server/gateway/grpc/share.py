@@ -16,10 +16,9 @@ from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.consume.stream import consume
 from sharebroker_server.gateway.consume.unary import UnaryConsumer
-from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import acquire_mode, check_member_id, check_topic_names
-from sharebroker_server.gateway.grpc.servicers import deadline_of
 from sharebroker_server.gateway.share.acknowledge import (
     AckResults,
     Caller,

@@ -11,7 +11,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.admin.cluster import list_offsets
+from sharebroker_server.gateway.admin.partitions import list_offsets
 from sharebroker_server.gateway.kafka.call import Call, Refusal
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
 from sharebroker_server.kafka_wire.schema import Message

@@ -130,7 +130,7 @@ class Planner:
         topics = self._topics([(name, ()) for name in request.topics])
         key = await session_key(self._gateway, request.session, deadline)
         timeout = min(deadline.remaining(), REQUEST_TIMEOUT)
-        await self._gateway.leaders.release(key, parts_of(topics), timeout=timeout)
+        await self._gateway.leaders.release(*key, parts_of(topics), timeout=timeout)
         return pb.ReleaseResponse()
 
     def _topics(self, filters: Sequence[tuple[str, Sequence[int]]]) -> TopicFilter:

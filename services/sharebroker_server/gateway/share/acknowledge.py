@@ -94,7 +94,7 @@ def close_session(gateway: Gateway, session: Session) -> None:
 def end_session(gateway: Gateway, session: Session) -> None:
     """Releases the records of a removed session, in the background."""
     partitions = session.forgotten.union(session.partitions)
-    release = gateway.leaders.release(session.key, partitions, session.id)
+    release = gateway.leaders.release(*session.key, partitions, session.id)
     gateway.background(release, "share session release failed")
 
 
