@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
+from typing import Final
+from typing import Generic
+from typing import NamedTuple
+from typing import Protocol
+from typing import TypeVar
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_NAMES
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.admin.partitions import list_offsets
-from sharebroker_server.gateway.kafka.call import Call, Refusal
+from sharebroker_server.gateway.kafka.call import Call
+from sharebroker_server.gateway.kafka.call import Refusal
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
 from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.rpc.errors import wire
+from sharebroker_server.gateway.admin.cluster import list_offsets
+
 
 Offset = pb.ListOffsetsResponse.Partition
 
@@ -96,16 +108,18 @@ def locate(
     topic = None
     try:
         topic = topic_of(call, name, topic_id)
-        if not 0 <= index < topic.partitions:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        check_leadership(call, topic, index, leader_epoch)
+        check_partition(call, topic, index, leader_epoch)
     except KafkaError as error:
         return Rejected(item, error, topic)
     return Located(topic, item)
 
 
-def check_leadership(call: Call, topic: Topic, index: int, leader_epoch: int = -1) -> None:
-    """Raises FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER."""
+def check_partition(call: Call, topic: Topic, index: int, leader_epoch: int = -1) -> None:
+    """Raises UNKNOWN_TOPIC_OR_PARTITION, and if this broker does not lead the partition in this epoch
+    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
+    """
+    if not 0 <= index < topic.partitions:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if 0 <= leader_epoch < call.view.epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if leader_epoch > call.view.epoch:
