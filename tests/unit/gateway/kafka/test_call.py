@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from typing import Any
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.api.fetch import failed
 from sharebroker_server.gateway.kafka.api_table import APIS
-from sharebroker_server.gateway.kafka.call import FETCH_MEMORY
-from sharebroker_server.gateway.kafka.call import SUPPORTED
-from sharebroker_server.gateway.kafka.call import Client
-from sharebroker_server.gateway.kafka.call import Refusal
-from sharebroker_server.gateway.kafka.call import for_version
-from sharebroker_server.gateway.kafka.call import parse_features
-from sharebroker_server.kafka_wire.messages import ApiVersionsRequest
-from sharebroker_server.kafka_wire.messages import ConsumerGroupHeartbeatRequest
-from sharebroker_server.kafka_wire.messages import ConsumerGroupHeartbeatResponse
-from sharebroker_server.kafka_wire.messages import DeleteGroupsRequest
-from sharebroker_server.kafka_wire.messages import DeleteGroupsResponse
-from sharebroker_server.kafka_wire.messages import DeleteRecordsRequest
-from sharebroker_server.kafka_wire.messages import DeleteRecordsResponse
-from sharebroker_server.kafka_wire.messages import HeartbeatRequest
-from sharebroker_server.kafka_wire.messages import HeartbeatResponse
+from sharebroker_server.gateway.kafka.call import (
+    FETCH_MEMORY,
+    SUPPORTED,
+    Client,
+    Refusal,
+    for_version,
+    parse_features,
+)
+from sharebroker_server.kafka_wire.messages import (
+    ApiVersionsRequest,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
 from tests.unit.gateway.kafka.api.harness import Harness
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 
 
 @pytest.fixture

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.gateway.admin.partitions import Producers
-from sharebroker_server.gateway.admin.partitions import describe_producers
-from sharebroker_server.gateway.kafka.call import Api
-from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.call import Refusal
+from sharebroker_server.gateway.admin.partitions import Producers, describe_producers
+from sharebroker_server.gateway.kafka.call import Api, Call, Echo, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
-from sharebroker_server.gateway.kafka.topics import Rejected
-from sharebroker_server.gateway.kafka.topics import is_internal
-from sharebroker_server.gateway.kafka.topics import locate
-from sharebroker_server.kafka_wire.messages import DescribeProducersRequest
-from sharebroker_server.kafka_wire.messages import DescribeProducersResponse
-from sharebroker_server.gateway.kafka.call import Echo
-from sharebroker_server.gateway.kafka.topics import check_partition
-from sharebroker_server.gateway.kafka.topics import topic_of
-from sharebroker_server.gateway.produce.transactions import Producers
-from sharebroker_server.gateway.produce.transactions import describe_producers
-
+from sharebroker_server.gateway.kafka.topics import check_partition, is_internal, topic_of
+from sharebroker_server.kafka_wire.messages import DescribeProducersRequest, DescribeProducersResponse
 
 _Partition = DescribeProducersResponse.PartitionResponse
 _partition = to_kafka(Producers, _Partition, {"partition_index": "partition"})
