@@ -103,26 +103,23 @@ async def alter_offsets(
     gateway: Gateway, request: pb.AlterShareGroupOffsetsRequest, deadline: Deadline
 ) -> pb.AlterShareGroupOffsetsResponse:
     """Moves start offsets of a group. Raises KafkaError."""
-
-    async def send(stub: Stub, left: float) -> pb.AlterShareGroupOffsetsResponse:
-        fenced = await _fenced(stub, request, left)
-        answer = await stub.AlterShareGroupOffsets(fenced, timeout=left)
-        raise_moved(answer.error_code, answer.error_message)
-        return answer
-
-    return await gateway.coordinators.of_group(request.group_id, send, deadline)
+    return await _change(gateway, lambda stub: stub.AlterShareGroupOffsets, request, deadline)
 
 
 async def delete_offsets(
     gateway: Gateway, request: pb.DeleteShareGroupOffsetsRequest, deadline: Deadline
 ) -> pb.DeleteShareGroupOffsetsResponse:
     """Deletes the state of topics of a group. Raises KafkaError."""
+    return await _change(gateway, lambda stub: stub.DeleteShareGroupOffsets, request, deadline)
 
-    async def send(stub: Stub, left: float) -> pb.DeleteShareGroupOffsetsResponse:
-        fenced = await _fenced(stub, request, left)
-        answer = await stub.DeleteShareGroupOffsets(fenced, timeout=left)
-        raise_moved(answer.error_code, answer.error_message)
-        return answer
+
+async def _change(
+    gateway: Gateway, rpc: Callable[[Stub], Callable[..., Awaitable[R]]], request: C, deadline: Deadline
+) -> R:
+    async def send(stub: Stub, left: float) -> R:
+        response = await rpc(stub)(await _fenced(stub, request, left), timeout=left)
+        raise_moved(response.error_code, response.error_message)
+        return response
 
     return await gateway.coordinators.of_group(request.group_id, send, deadline)
 
