@@ -2,36 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from typing import Any
-from typing import Final
-from typing import Generic
-from typing import Protocol
-from typing_extensions import TypeVar
-from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
-from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.kafka.cluster_view import Brokers
-from sharebroker_server.gateway.kafka.cluster_view import ClusterView
-from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
-from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog
-from sharebroker_server.gateway.kafka.telemetry import RequestMetrics
-from sharebroker_server.kafka_wire.schema import Field
-from sharebroker_server.kafka_wire.schema import Message
-from sharebroker_server.kafka_wire.schema import Struct
-from sharebroker_server.kafka_wire.schema import message_class
-from sharebroker_server.telemetry.metrics import Family
-from sharebroker_server.telemetry.metrics import gauge
-from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol
 
+from typing_extensions import TypeVar
+
+from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
+from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
+from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog, RequestMetrics
+from sharebroker_server.kafka_wire.schema import Field, Message, Struct, message_class
+from sharebroker_server.telemetry.metrics import Family, gauge
 
 SHARE: Final = "share.version"
 TRANSACTION: Final = "transaction.version"

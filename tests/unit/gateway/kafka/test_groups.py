@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.groups import LONGEST_REBALANCE_MS
-from sharebroker_server.gateway.kafka.groups import call_coordinator
-from sharebroker_server.gateway.kafka.groups import commit_offsets
-from sharebroker_server.gateway.kafka.groups import coordinates
-from sharebroker_server.gateway.kafka.groups import each_group
-from sharebroker_server.gateway.kafka.groups import known_partitions
-from sharebroker_server.gateway.kafka.groups import rebalance_deadline
-from sharebroker_server.kafka_wire.messages import ApiVersionsRequest
-from sharebroker_server.kafka_wire.messages import OffsetCommitRequest
+from sharebroker_server.gateway.kafka.groups import (
+    LONGEST_REBALANCE_MS,
+    call_coordinator,
+    commit_offsets,
+    coordinates,
+    each_group,
+    known_partitions,
+    rebalance_deadline,
+)
+from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, OffsetCommitRequest
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
-from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 
 
 def test_the_wait_for_a_rebalance_is_bounded() -> None:

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from typing import Final
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.gateway.admin.cluster import delete_records
-from sharebroker_server.gateway.kafka.call import Api
-from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.call import Refusal
-from sharebroker_server.gateway.kafka.convert import to_kafka
-from sharebroker_server.gateway.kafka.convert import to_proto
-from sharebroker_server.gateway.kafka.topics import Located
-from sharebroker_server.gateway.kafka.topics import Rejected
-from sharebroker_server.gateway.kafka.topics import by_topic
-from sharebroker_server.gateway.kafka.topics import each_partition
-from sharebroker_server.gateway.kafka.topics import locate
-from sharebroker_server.kafka_wire.messages import DeleteRecordsRequest
-from sharebroker_server.kafka_wire.messages import DeleteRecordsResponse
-from sharebroker_server.gateway.admin.partitions import delete_records
-from sharebroker_server.gateway.kafka.topics import with_results
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.gateway.admin.partitions import delete_records
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
+from sharebroker_server.gateway.kafka.topics import (
+    Located,
+    Rejected,
+    by_topic,
+    each_partition,
+    locate,
+)
+from sharebroker_server.kafka_wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
 _NONE: Final = -1
 _NAMES: Final = {"partition_index": "partition"}

@@ -8,31 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.config import MAX_WAIT
-from sharebroker_server.gateway.kafka.call import Api
-from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.call import for_version
-from sharebroker_server.gateway.kafka.convert import to_kafka
-from sharebroker_server.gateway.kafka.convert import to_proto
-from sharebroker_server.gateway.kafka.topics import Located
-from sharebroker_server.gateway.kafka.topics import Rejected
-from sharebroker_server.gateway.kafka.topics import by_topic
-from sharebroker_server.gateway.kafka.topics import each_partition
-from sharebroker_server.gateway.kafka.topics import is_internal
-from sharebroker_server.gateway.kafka.topics import locate
-from sharebroker_server.gateway.log_fetch import LogFetchLimits
-from sharebroker_server.gateway.log_fetch import Result
-from sharebroker_server.gateway.log_fetch import fetch_log
-from sharebroker_server.kafka_wire.messages import FetchRequest
-from sharebroker_server.kafka_wire.messages import FetchResponse
-from collections.abc import Iterable
 from sharebroker_server.gateway.core.validation import MAX_WAIT
-
+from sharebroker_server.gateway.kafka.call import Api, Call, for_version
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
+from sharebroker_server.gateway.kafka.topics import (
+    Located,
+    Rejected,
+    by_topic,
+    each_partition,
+    is_internal,
+    locate,
+)
+from sharebroker_server.gateway.log_fetch import LogFetchLimits, Result, fetch_log
+from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
 
 _FULL: Final = (0, -1)
 """Session epochs of full fetches: one requests a session, the other one closes it."""
