@@ -54,7 +54,6 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
 )
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
-    Surroundings,
 )
 from sharebroker_server.stream_log.port import LogError
 from sharebroker_server.telemetry.metrics import Histogram
@@ -172,12 +171,7 @@ class Leadership:
             if len(self.ended_sessions) >= MOST_ENDED_SESSIONS:
                 del self.ended_sessions[next(iter(self.ended_sessions))]
             self.ended_sessions[session_id] = None
-        found = [
-            loaded
-            for led in self._named(partitions)
-            for loaded in led.loaded()
-            if loaded.group_id == group_id
-        ]
+        found = [led.ready[group_id] for led in self._named(partitions) if group_id in led.ready]
         for share_partition in found:
             share_partition.release_member(member_id, session_id)
         return len(found)
@@ -207,8 +201,7 @@ class Leadership:
             task = asyncio.create_task(self._remove(record))
             self._removals.add(task)
             task.add_done_callback(self._removals.discard)
-            return
-        if isinstance(record, TopicRecord):
+        elif isinstance(record, TopicRecord):
             self._topic_changed(record.topic)
         elif isinstance(record, PartitionsRecord):
             self._topic_changed(self._ports.catalog.topic_by_id(record.topic_id))
@@ -379,25 +372,14 @@ class Leadership:
         except Exception as error:
             _log.exception("stored share state is invalid", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        surroundings = Surroundings(
-            led.log,
-            self._writes,
-            partial(self._forget, led),
-            persister.shard(share_key(group_id, led.log)),
-            None if led.traces is None else led.traces.observer(group_id),
-        )
-        made = ShareGroupPartition(group_id, led.topic.name, core, surroundings)
-        led.ready[group_id] = made
+        shard = persister.shard(share_key(group_id, led.log))
+        made = led.ready[group_id] = ShareGroupPartition(led, group_id, core, self._writes, shard)
         self.load_time.add_seconds(monotonic() - started)
         return made
 
     def _loaded(self, led: LedPartition, group_id: str, task: asyncio.Task[ShareGroupPartition]) -> None:
         if not _succeeded(task) and led.groups.get(group_id) is task:
             del led.groups[group_id]
-
-    def _forget(self, led: LedPartition, share_partition: ShareGroupPartition) -> None:
-        led.groups.pop(share_partition.group_id, None)
-        led.ready.pop(share_partition.group_id, None)
 
 
 def share_partition_settings(config: GroupConfig) -> SharePartitionSettings:
@@ -447,6 +429,11 @@ class LedPartition:
     def partition(self) -> int:
         """The partition number."""
         return names.topic_partition(self.log.partition)[1]
+
+    def forget(self, share_partition: ShareGroupPartition) -> None:
+        """Removes a share-partition that retires."""
+        self.groups.pop(share_partition.group_id, None)
+        self.ready.pop(share_partition.group_id, None)
 
     def loaded(self) -> list[ShareGroupPartition]:
         """The share-partitions that are ready."""
