@@ -141,17 +141,11 @@ class Fetch:
         try:
             while True:
                 self._available.clear()
-                for part in self._due():
-                    try:
-                        share_partition = self._found.pop(part, None) or await self._share_partition(part)
-                        fetched = share_partition.acquire(self._request, self._room)
-                        if fetched is NotFetched.NOT_CACHED:
-                            self._found = {}
-                            fetched = await share_partition.acquire_uncached(self._request, self._room)
-                    except KafkaError as error:
-                        self._failed[part] = error
-                    else:
-                        self._add(part, share_partition, fetched)
+                for part in self._call.partitions:
+                    if self._is_full():
+                        break
+                    if part not in self._failed:
+                        await self._serve(part)
                 if self._is_complete() or self._call.max_wait <= 0:
                     break
                 async with asyncio.timeout_at(deadline):
@@ -194,13 +188,22 @@ class Fetch:
             elif not isinstance(outcome, BaseException):
                 outcome.core.counts.fetches += 1
 
-    def _due(self) -> Iterator[TopicIdPartition]:
-        """The partitions to serve in this round; ends when a limit is reached."""
-        for part in self._call.partitions:
-            if self._is_full():
-                return
-            if part not in self._failed:
-                yield part
+    async def _serve(self, part: TopicIdPartition) -> None:
+        """Acquires from a partition; only its load or a read from the store suspends the fetch."""
+        group_id = self._call.group_id
+        try:
+            share_partition = self._found.pop(part, None) or self._leadership.loaded(group_id, *part)
+            if share_partition is None:
+                self._found = {}
+                share_partition = await self._leadership.share_partition(group_id, *part)
+            fetched = share_partition.acquire(self._request, self._room)
+            if fetched is NotFetched.NOT_CACHED:
+                self._found = {}
+                fetched = await share_partition.acquire_uncached(self._request, self._room)
+        except KafkaError as error:
+            self._failed[part] = error
+        else:
+            self._add(part, share_partition, fetched)
 
     def _is_full(self) -> bool:
         call = self._call
@@ -214,14 +217,6 @@ class Fetch:
     def _is_complete(self) -> bool:
         enough = bool(self._fetched) and self._bytes >= self._call.min_bytes
         return enough or bool(self._failed) or self._is_full()
-
-    async def _share_partition(self, part: TopicIdPartition) -> ShareGroupPartition:
-        group_id = self._call.group_id
-        loaded = self._leadership.loaded(group_id, *part)
-        if loaded is None:
-            self._found = {}
-            loaded = await self._leadership.share_partition(group_id, *part)
-        return loaded
 
     @property
     def _room(self) -> int:

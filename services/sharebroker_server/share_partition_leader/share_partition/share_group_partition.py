@@ -152,10 +152,6 @@ class ShareGroupPartition:
         end = visible_end(self._log, committed=self.core.settings.read_committed)
         return self.handle(events.Reconcile(holder, batches, self._log.log_start_offset, end, reply)).left
 
-    def is_throttled(self, fetched: Fetched) -> bool:
-        """Whether acquired records failed so often that their member gets no others beside them."""
-        return fetched.acquired[0].delivery_count > self.core.settings.throttle_limit
-
     def renewed_deadline(self) -> float:
         """The deadline of a lock that is renewed now."""
         return now() + self.core.settings.lock_duration
