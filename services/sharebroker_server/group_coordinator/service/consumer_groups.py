@@ -53,6 +53,14 @@ _CHECK_INTERVAL: Final = 1.0
 T = TypeVar("T", Joined, Synced)
 
 
+_TRIES: Final = 3
+"""A transaction that ends between confirmation and commit must be confirmed again."""
+
+_Rejected = dict[TopicIdPartition, KafkaError]
+
+_NO_OFFSET: Final = Committed(-1)
+
+
 class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
     """The part of the service that is about consumer groups."""
 
@@ -178,12 +186,6 @@ def _seconds(milliseconds: int) -> float:
     return milliseconds / 1000
 
 
-_TRIES: Final = 3
-"""A transaction that ends between confirmation and commit must be confirmed again."""
-
-_Rejected = dict[TopicIdPartition, KafkaError]
-
-
 @dataclass(eq=False, slots=True)
 class _Confirmation:
     """A confirmation in flight; `ended`: a transaction of the producer has ended in the shard meanwhile."""
@@ -281,8 +283,6 @@ class DeferredReplies:
         if waiting is not None and waiting.done() and not waiting.cancelled():
             waiting.exception()  # marks the error as retrieved: it may have arrived after the caller left
 
-
-_NO_OFFSET: Final = Committed(-1)
 
 _NAMES: Final[dict[str, Mapped | str]] = {
     "generation": "generation_id",

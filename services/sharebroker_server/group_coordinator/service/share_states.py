@@ -25,6 +25,9 @@ _log = structlog.get_logger()
 Failures = Mapping[TopicIdPartition, KafkaError]
 
 
+T = TypeVar("T")
+
+
 class ShareStates:
     """Changes share state; `timeout` bounds in seconds all attempts at the change of one partition."""
 
@@ -124,9 +127,6 @@ class ShareStates:
         running.discard(task)
         if not running:
             del self._running[group_id]
-
-
-T = TypeVar("T")
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:

@@ -92,6 +92,12 @@ MAX_RECORDS_PER_DEADLINE: Final = 256
 _Decision = Decision[ShareRecord, Reply]
 
 
+DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
+"""Available, acknowledged, archiving (before a dead letter) and archived. Acquired (1) is never stored."""
+
+_INT16_MAX: Final = 2**15 - 1
+
+
 class ShareCoordinatorMachine(WithoutSoftState):
     """The share-partitions of one shard."""
 
@@ -268,12 +274,6 @@ def _is_repetition(command: Initialize, state: ShareState) -> bool:
     """
     same = command.keeps(state) or command.start_has_epoch or command.start_offset == state.start_offset
     return same and state.state_epoch == command.state_epoch
-
-
-DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
-"""Available, acknowledged, archiving (before a dead letter) and archived. Acquired (1) is never stored."""
-
-_INT16_MAX: Final = 2**15 - 1
 
 
 def check_initialize(command: Initialize, state: ShareState | None) -> None:

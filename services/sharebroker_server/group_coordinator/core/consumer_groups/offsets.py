@@ -21,6 +21,14 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
 )
 from sharebroker_server.group_coordinator.core.validation import group_error
 
+MOST_OF_A_PRODUCER: Final = 10_000
+"""The limit of offsets of one transaction in a shard: its end is one record."""
+
+MOST_TEXT: Final = 1 << 20
+"""The limit of the bytes of their metadata."""
+
+MOST_OF_A_GROUP: Final = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
@@ -58,15 +66,6 @@ class CommittedOffsets:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)
-
-
-MOST_OF_A_PRODUCER: Final = 10_000
-"""The limit of offsets of one transaction in a shard: its end is one record."""
-
-MOST_TEXT: Final = 1 << 20
-"""The limit of the bytes of their metadata."""
-
-MOST_OF_A_GROUP: Final = 100_000
 
 
 class UnverifiedError(KafkaError):

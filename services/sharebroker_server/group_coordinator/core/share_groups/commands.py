@@ -15,6 +15,10 @@ LEAVE = -1
 """The member epoch of a member that leaves."""
 
 
+HeartbeatStamp = tuple[int, int, int]
+"""Member epoch, group revision, view revision: while it is unchanged, so is the reply to a heartbeat."""
+
+
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """A share group member's heartbeat; the reply is a `HeartbeatReply`.
@@ -193,10 +197,6 @@ ShareGroupCommand = (
 ShareGroupReply = (
     HeartbeatReply | GroupDescription | Mapping[str, str] | Assignment | AlterPlan | DeletePlan | bool | None
 )
-
-
-HeartbeatStamp = tuple[int, int, int]
-"""Member epoch, group revision, view revision: while it is unchanged, so is the reply to a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
 from sharebroker_server.group_coordinator.core.validation import check_empty
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
+Rejections = dict[tuple[str, int], KafkaError]
+
 
 def put_topics(pending: PendingGroup, changed: Mapping[str, TopicState]) -> None:
     """Records changed states by topic id, if any differs; a state without partitions is dropped."""
@@ -154,9 +156,6 @@ def initialized(group: ShareGroup, topics: Iterable[Topic]) -> Assignment:
         if topic.topic_id in group.topics
     }
     return {topic_id: partitions for topic_id, partitions in found.items() if partitions}
-
-
-Rejections = dict[tuple[str, int], KafkaError]
 
 
 def alter(pending: PendingGroup, command: AlterOffsets, view: ClusterView, now_ms: int) -> AlterPlan:

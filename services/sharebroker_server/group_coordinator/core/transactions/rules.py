@@ -50,6 +50,10 @@ from sharebroker_server.offset_spans import split_by_spans
 NewId = Callable[[], int]
 
 
+MOST_STAGED: Final = 20_000
+"""The limit of offset spans staged for a batch."""
+
+
 class Step(NamedTuple):
     """The input of a rule besides the transaction and the command."""
 
@@ -334,10 +338,6 @@ def _wrong_state(transaction: Transaction, command: End) -> KafkaError:
     )
 
 
-MOST: Final = 20_000
-"""The limit of offset spans staged for a batch."""
-
-
 def stage(transaction: Transaction | None, command: Stage, step: Step) -> tuple[Transaction | None, None]:
     """Returns the session with the verdicts; None if that changes nothing.
 
@@ -354,9 +354,9 @@ def stage(transaction: Transaction | None, command: Stage, step: Step) -> tuple[
             )
         if before.producer_epoch == epoch:
             verdicts = laid_over(before.verdicts, verdicts)
-    if len(verdicts) > MOST:
+    if len(verdicts) > MOST_STAGED:
         raise _rejection(
-            "verdicts", f"{len(verdicts)} offset spans exceed the limit of {MOST} staged for a batch."
+            "verdicts", f"{len(verdicts)} offset spans exceed the limit of {MOST_STAGED} staged for a batch."
         )
     staged = Staged(command.batch, epoch, verdicts)
     if staged == before:
