@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,7 +201,7 @@ async def test_the_server_may_be_away_for_a_while(cluster: Cluster) -> None:
 
 
 async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(cluster: Cluster) -> None:
-    with cluster.driver() as driver, PlanClient.closing(cluster.serve.address) as client:
+    with cluster.driver() as driver, closing(PlanClient(cluster.serve.address, waits=True)) as client:
         planned = await call(driver.plan, Batch("s"), None, 0)
         token = driver.token(planned)
         await call(
@@ -212,7 +212,7 @@ async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(cluster
         )
         assert await cluster.finished() == set()
     await cluster.restart()
-    with cluster.driver() as driver, PlanClient.closing(cluster.serve.address) as client:
+    with cluster.driver() as driver, closing(PlanClient(cluster.serve.address, waits=True)) as client:
         await call(driver.resume, planned)
         following = await call(driver.plan, planned, None, 0)
         assert spans(following) == [(0, 3), (8, 11)]
@@ -234,7 +234,7 @@ async def test_what_is_published_is_there_once_though_the_server_dies_under_it(c
         ends = await call(log_spans, client, [cluster.topic])
         return bool(sum(end for _, end in ends.values()) > RECORDS)
 
-    with PlanClient.closing(cluster.serve.address) as client:
+    with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         publishing = asyncio.create_task(call(publish, client))
         await eventually(some, TIMEOUT)
         await cluster.restart()
@@ -268,7 +268,7 @@ async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Clu
         assert aborted.transaction
         end(client, aborted.transaction, committed=False)
 
-    with PlanClient.closing(cluster.serve.address) as client:
+    with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         await call(attempts, client)
     read = await cluster.client.acquire_all(readers, topic, 50, "reader")
     assert sorted(int(record.text) for record in read) == list(range(50))
@@ -277,7 +277,7 @@ async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Clu
 
 
 async def test_what_cannot_be_published_is_said(cluster: Cluster) -> None:
-    with PlanClient.closing(cluster.serve.address) as client:
+    with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         publisher = await call(Publisher, client)
         for topic, partition, text in (
             ("nowhere", None, "does not exist"),
