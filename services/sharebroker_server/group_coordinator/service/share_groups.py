@@ -31,12 +31,11 @@ from sharebroker_server.group_coordinator.core.share_groups.commands import (
     DeleteOffsets,
     DeletePlan,
     DescribeGroup,
-    GroupDescription,
     Heartbeat,
     HeartbeatReply,
     UnchangedHeartbeat,
 )
-from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, Profile
+from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, Profile, ShareGroup
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.service.lag import Lags
 from sharebroker_server.group_coordinator.service.shards import Host
@@ -163,7 +162,7 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
 
     async def _describe(self, group_id: str) -> _Described:
         try:
-            group = await self._host.request(group_id, DescribeGroup(group_id), GroupDescription)
+            group = await self._host.request(group_id, DescribeGroup(group_id), ShareGroup)
         except KafkaError as error:
             return not_described(group_id, error)
         return described(group, self._ports.view)
@@ -244,7 +243,7 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
         return topic.topic_id if topic else ""
 
 
-def described(group: GroupDescription, view: ClusterView) -> _Described:
+def described(group: ShareGroup, view: ClusterView) -> _Described:
     """Returns the description of a group; deleted topics are left out."""
     members = [
         _Member(
@@ -256,7 +255,11 @@ def described(group: GroupDescription, view: ClusterView) -> _Described:
         for member_id, member in sorted(group.members.items())
     ]
     return _DESCRIPTION.message(
-        group, assignor_name="simple", members=members, authorized_operations=NO_OPERATIONS
+        group,
+        group_state=group.state.value,
+        assignor_name="simple",
+        members=members,
+        authorized_operations=NO_OPERATIONS,
     )
 
 
@@ -307,7 +310,7 @@ _PROFILE: Final = Conversion(
     Profile, _Member, {"subscribed": Mapped("subscribed_topic_names", encode=sorted)}
 )
 _DESCRIPTION: Final = Conversion(
-    GroupDescription,
+    ShareGroup,
     _Described,
-    {"state": "group_state", "epoch": "group_epoch"},
+    {"epoch": "group_epoch"},
 )

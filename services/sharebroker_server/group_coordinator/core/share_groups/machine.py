@@ -198,12 +198,7 @@ class ShareGroups:
         return Decision(tuple(pending.records), None, ended)
 
     def _describe(self, command: c.DescribeGroup, now: float) -> _Decision:
-        check_group_id(command.group_id)
-        group = group_or_raise(self.groups.get(command.group_id), command.group_id)
-        description = c.GroupDescription(
-            group.group_id, group.state.value, group.epoch, group.assignment_epoch, dict(group.members)
-        )
-        return Decision((), description)
+        return Decision((), self._group(command.group_id).copy())
 
     def _list(self, _: c.ListGroups, _now: float) -> _Decision:
         return Decision((), {group.group_id: group.state.value for group in self.groups.values()})
@@ -250,9 +245,12 @@ class ShareGroups:
         """Returns the record after which new groups start above the epoch of a deleted group."""
         return (FloorRecord(epoch),) if deleted and epoch > self.floor else ()
 
+    def _group(self, group_id: str) -> ShareGroup:
+        check_group_id(group_id)
+        return group_or_raise(self.groups.get(group_id), group_id)
+
     def _administered(self, command: c.DeleteOffsets | c.DeleteGroup, now: float) -> PendingGroup:
-        check_group_id(command.group_id)
-        group = group_or_raise(self.groups.get(command.group_id), command.group_id)
+        group = self._group(command.group_id)
         check_group_epoch(group, command.group_id, command.group_epoch)
         self._check_no_change(command.group_id, now)
         return PendingGroup(group)
