@@ -59,7 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield place
 
 
-def test_what_was_written_is_planned_judged_and_done(place: Place) -> None:
+def test_written_records_are_planned_judged_and_committed(place: Place) -> None:
     given = {"bootstrap": place.address, "group": GROUP, "topics": TOPIC}
     with closing(Client(place.address, waits=True)) as client:
         driver = Driver(read_options(given, streaming=True), client)
@@ -75,14 +75,14 @@ def test_what_was_written_is_planned_judged_and_done(place: Place) -> None:
 
 
 @needs_spark
-async def test_tasks_read(place: Place, tmp_path: Path) -> None:
+async def test_tasks_read_over_tls(place: Place, tmp_path: Path) -> None:
     with running("ranges", tmp_path / "ranges", place.address, f"{TOPIC}:2:4") as program:
-        (read,) = await asyncio.to_thread(program.says, "read")
+        (read,) = await asyncio.to_thread(program.wait_for_value, "read")
     assert read["strict"] == [[2, "2"], [3, "3"], [4, "4"]]
 
 
-@pytest.mark.parametrize("who", ["a stranger", "nobody"])
-def test_who_is_not_trusted_is_not_served(place: Place, who: str) -> None:
+@pytest.mark.parametrize("who", ["a stranger", "absent"])
+def test_untrusted_client_is_rejected(place: Place, who: str) -> None:
     address = place.stranger if who == "a stranger" else place.address.partition("&")[0]
     client = Client(address, waits=False)
     try:

@@ -54,7 +54,7 @@ class KafkaClient:
         await self._writer.drain()
 
     async def is_closed(self) -> bool:
-        """Wait until the server closes the connection; False if it says something instead."""
+        """Waits until the server closes the connection; returns False if it sends a response instead."""
         async with asyncio.timeout(TIMEOUT):
             try:
                 return await self._reader.read(1) == b""

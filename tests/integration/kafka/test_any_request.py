@@ -81,7 +81,7 @@ async def _values(cluster: Cluster) -> Values:
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_whatever_is_asked_is_answered(harness: Harness, api: Any, data: st.DataObject) -> None:
+def test_every_request_gets_a_response(harness: Harness, api: Any, data: st.DataObject) -> None:
     version = data.draw(st.integers(*api.versions))
     request = data.draw(requests(api.key, version, harness.values))
     if hasattr(request, "max_wait_ms"):
@@ -97,7 +97,7 @@ async def _ask(address: str, key: int, version: int, request: Any) -> int:
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         async with asyncio.timeout(SECONDS):
-            writer.write(request_frame(7, "anybody", how, request))
+            writer.write(request_frame(7, "any", how, request))
             size = int.from_bytes(await reader.readexactly(4))
             number, _ = read_response(await reader.readexactly(size), how)
             return number

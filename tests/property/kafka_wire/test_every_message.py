@@ -26,7 +26,7 @@ from tests.support.kafka_messages import VERSIONS, requests, responses
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 @given(data=st.data())
 @settings(max_examples=6)
-def test_requests_and_answers_are_as_kio_has_them(key: int, version: int, data: st.DataObject) -> None:
+def test_requests_and_responses_equal_kios(key: int, version: int, data: st.DataObject) -> None:
     how = codec_of(key, version)
     for messages, write, read, load in (
         (requests(key, version), how.write_request, how.read_request, load_request_schema),
@@ -41,7 +41,7 @@ def test_requests_and_answers_are_as_kio_has_them(key: int, version: int, data: 
         assert read_message(read, bytes(written), 0) == message
 
 
-def test_the_table_has_the_versions_that_kio_knows() -> None:
+def test_table_has_kios_versions() -> None:
     for key, version in VERSIONS:
         kind = load_request_schema(key, version)
         assert kind.__flexible__ == codec_of(key, version).flexible

@@ -22,7 +22,7 @@ from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import read_options
 from sharebroker_spark.reading import DataLossError, read_ranges
-from tests.spark.programs.session import say
+from tests.spark.programs.session import report
 
 ADDRESS, *ASKED = sys.argv[1:]
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -68,7 +68,7 @@ def read_all(client: Client, asked: str) -> dict[str, Any]:
 
 def main() -> None:
     client = Client(ADDRESS, waits=True)
-    say(read=[read_all(client, asked) for asked in ASKED])
+    report(read=[read_all(client, asked) for asked in ASKED])
     client.close()
 
 
