@@ -13,10 +13,7 @@ from typing import Final, NamedTuple
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    DescribeGroup,
-    ListGroups,
-)
+from sharebroker_server.group_coordinator.core.share_groups.commands import DescribeGroup, ListGroups
 from sharebroker_server.group_coordinator.core.share_groups.group import GroupState, ShareGroup
 from sharebroker_server.group_coordinator.service.lag import UNKNOWN, Lags
 from sharebroker_server.group_coordinator.service.shards import Host

@@ -6,10 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    Heartbeat,
-    HeartbeatReply,
-)
+from sharebroker_server.group_coordinator.core.share_groups.commands import Heartbeat, HeartbeatReply
 from sharebroker_server.group_coordinator.core.share_groups.group import (
     Assignment,
     Member,
