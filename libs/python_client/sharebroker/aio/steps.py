@@ -1,4 +1,22 @@
-"""Rules between one poll and the next (Kafka: share.acknowledgement.mode)."""
+"""The calls of a share consumer as generators, shared by the asyncio and the blocking consumer.
+
+Theory of operation
+-------------------
+Every call that can wait is a generator of type `Steps`. It yields a coroutine of the engine and receives
+the `Turn` that the coroutine returned. The asyncio consumer awaits the coroutine in the running task; the
+blocking consumer runs it on the client's event loop thread and waits for the result.
+
+Everything between two yields runs in the application's thread or task: callbacks, deserialization, and the
+rules of the acknowledgement mode (`PollBatch`). The order within a call matters:
+
+1. `enter` rejects calls on a closed consumer and from within a callback.
+2. `finish_previous` acknowledges the records of the last poll by default: it releases a record that failed
+   to deserialize and, in implicit mode, accepts the rest.
+3. The call waits. Callbacks in the returned turn run before its records are returned.
+
+`_prefetched` is shared with the engine's thread. A record belongs to the side that pops it from the deque:
+the application receives it, or the engine undoes its acquisition.
+"""
 
 from __future__ import annotations
 
