@@ -140,20 +140,16 @@ class ConsumerSteps:
         self._failed: Record | None = None  # the last record that failed to deserialize
         self._due: deque[Callback] = deque()
         self._in_callback = False
-        self._closed = False
+        self.closed = False
+        """Whether `close` was called."""
         self.topics: frozenset[str] = frozenset()
 
     def enter(self) -> None:
         """Checks that a call is permitted. Raises IllegalStateError in a callback or after `close`."""
         if self._in_callback:
             raise IllegalStateError("a callback of the consumer must not call the consumer")
-        if self._closed:
+        if self.closed:
             raise IllegalStateError("the consumer is closed")
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
 
     def check_topics(self, topics: Iterable[str]) -> frozenset[str]:
         """Returns the topics as a set. Raises KafkaError INVALID_TOPIC_EXCEPTION."""
@@ -187,7 +183,7 @@ class ConsumerSteps:
 
     def fetch(self) -> Steps[bool]:
         """Waits without limit until `next_record` has records; returns False once the consumer is closed."""
-        while not self._closed:
+        while not self.closed:
             self.enter()
             self._check_subscribed()
             turn = yield self._engine.next_turn(None, poll=False)
@@ -223,13 +219,13 @@ class ConsumerSteps:
 
     def close(self, timeout: float) -> Steps[None]:
         """Does the same as `unsubscribe` and closes the consumer. A second call has no effect."""
-        if self._closed:
+        if self.closed:
             return
         self.enter()
         try:
             yield from self._leave(timeout)
         finally:
-            self._closed = True
+            self.closed = True
 
     def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
         """Acknowledges the record that failed to deserialize last.
