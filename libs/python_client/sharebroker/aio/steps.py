@@ -390,11 +390,11 @@ class ConsumerCalls:
 
 def pop_all(records: deque[Record]) -> list[Record]:
     """Removes and returns all records of a deque that another thread empties as well."""
-    records_taken = []
+    popped = []
     with suppress(IndexError):
         while True:
-            records_taken.append(records.popleft())
-    return records_taken
+            popped.append(records.popleft())
+    return popped
 
 
 def _timed_out(ack: Pending) -> Iterable[RecordResult]:
