@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.architecture.sources import ROOT
 
 DISTRIBUTIONS = {
     "sharebroker_server": ROOT,

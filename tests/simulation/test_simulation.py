@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-
 import pytest
-
+from tests.perf.checkout import HERE
+import os
 from tests.support.paths import python_path
+
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,7 @@ def simulate(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *options],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": python_path()},
+        env=HERE.environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -80,6 +80,6 @@ def test_mutants_run_with_the_requested_seeds() -> None:
 
 def test_invalid_seed_options_are_rejected() -> None:
     for options in (("--seeds", "0"), ("--mutants", "", "--seeds", "0"), ("--seed", "1", "--first", "1")):
-        refused = simulate(*options)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert refused.stderr.count("\n") == 1
+        rejected = simulate(*options)
+        assert (rejected.returncode, rejected.stdout) == (2, "")
+        assert rejected.stderr.count("\n") == 1

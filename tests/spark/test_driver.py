@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import AsyncIterator
+from collections.abc import Iterator
+from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
 import pytest
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.client import log_spans
-from sharebroker_spark.core.offsets import Batch, Range
+from sharebroker_spark.core.offsets import Batch
+from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import read_options
 from sharebroker_spark.core.verdicts import VerdictRange
-from sharebroker_spark.driver import Driver, FencedError, LeaseLostError
-from sharebroker_spark.publishing import Publisher, end
+from sharebroker_spark.driver import Driver
+from sharebroker_spark.driver import FencedError
+from sharebroker_spark.driver import LeaseLostError
+from sharebroker_spark.publishing import Publisher
+from sharebroker_spark.publishing import end
 from sharebroker_spark.staging import stage
-from tests.support.client import TIMEOUT, Client, connected
+from tests.support.client import TIMEOUT
+from tests.support.client import Client
+from tests.support.client import connected
 from tests.testkit.brokers import Serve
 from tests.testkit.waiting import eventually
+
 
 RECORDS, PUBLISHED = 20, 60_000
 
@@ -156,7 +164,7 @@ async def test_a_batch_that_was_just_planned_is_not_renewed(cluster: Cluster) ->
         assert driver.renewals == 0
 
 
-async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(cluster: Cluster) -> None:
+async def test_too_slow_batch_fails_the_query_or_continues(cluster: Cluster) -> None:
     cluster.group = await cluster.client.group(share_record_lock_duration_ms="1000")
     with (
         cluster.driver(maxBatchDurationMs="1000") as driver,
@@ -180,7 +188,7 @@ async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(cluster: Cl
         await call(second.plan, planned, None, 0)
 
 
-async def test_what_retention_removed_is_no_lost_lock(cluster: Cluster) -> None:
+async def test_record_removed_by_retention_is_no_lost_lock(cluster: Cluster) -> None:
     with cluster.driver() as driver:
         batch = await call(driver.plan, Batch("s"), None, 0)
         batch = await call(driver.plan, batch, None, 0)  # from here on its commits are certain
@@ -191,7 +199,7 @@ async def test_what_retention_removed_is_no_lost_lock(cluster: Cluster) -> None:
         assert (driver.lost, driver.taken) == (3, 0)
 
 
-async def test_the_server_may_be_away_for_a_while(cluster: Cluster) -> None:
+async def test_query_survives_a_server_outage(cluster: Cluster) -> None:
     with cluster.driver() as driver:
         planned = await call(driver.plan, Batch("s"), None, 0)
         await asyncio.to_thread(cluster.serve.kill)
@@ -200,7 +208,7 @@ async def test_the_server_may_be_away_for_a_while(cluster: Cluster) -> None:
         assert spans(await waiting) == [(8, 15)]
 
 
-async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(cluster: Cluster) -> None:
+async def test_staged_verdicts_are_committed_after_sparks_commit(cluster: Cluster) -> None:
     with cluster.driver() as driver, closing(PlanClient(cluster.serve.address, waits=True)) as client:
         planned = await call(driver.plan, Batch("s"), None, 0)
         token = driver.token(planned)
@@ -222,7 +230,7 @@ async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(cluster
             await call(stage, client, token, [])
 
 
-async def test_what_is_published_is_there_once_though_the_server_dies_under_it(cluster: Cluster) -> None:
+async def test_published_rows_are_stored_once_despite_a_server_death(cluster: Cluster) -> None:
     def publish(client: PlanClient) -> tuple[int, int]:
         publisher = Publisher(client)
         for number in range(PUBLISHED):
@@ -244,7 +252,7 @@ async def test_what_is_published_is_there_once_though_the_server_dies_under_it(c
         assert sum(end for _, end in ends.values()) == RECORDS + PUBLISHED
 
 
-async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Cluster) -> None:
+async def test_rows_of_a_retried_attempt_are_aborted(cluster: Cluster) -> None:
     topic, _ = await cluster.client.create(2)
     readers = await cluster.client.group(share_isolation_level="read_committed")
 
@@ -276,7 +284,7 @@ async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Clu
     assert list(more.records) == []
 
 
-async def test_what_cannot_be_published_is_said(cluster: Cluster) -> None:
+async def test_unpublishable_rows_are_reported(cluster: Cluster) -> None:
     with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         publisher = await call(Publisher, client)
         for topic, partition, text in (

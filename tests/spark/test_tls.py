@@ -7,23 +7,26 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-
 import pytest
-
 from sharebroker import Admin
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Batch
-from sharebroker_spark.core.options import read_options, state_options
+from sharebroker_spark.core.options import read_options
+from sharebroker_spark.core.options import state_options
 from sharebroker_spark.core.verdicts import VerdictRange
 from sharebroker_spark.driver import Driver
 from sharebroker_spark.publishing import Publisher
 from sharebroker_spark.staging import stage
-from sharebroker_spark.state_reading import read_state, share_partitions
-from tests.spark.environment import needs_spark, running
-from tests.testkit.brokers import Cluster, one_process
+from sharebroker_spark.state_reading import read_state
+from sharebroker_spark.state_reading import share_partitions
+from tests.spark.environment import needs_spark
+from tests.spark.environment import running
+from tests.testkit.brokers import Cluster
+from tests.testkit.brokers import one_process
 from tests.testkit.certificates import Authority
+
 
 TOPIC, GROUP = "orders", "billing"
 
@@ -59,7 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield place
 
 
-def test_what_was_written_is_planned_judged_and_done(place: Place) -> None:
+def test_written_records_are_planned_judged_and_committed(place: Place) -> None:
     given = {"bootstrap": place.address, "group": GROUP, "topics": TOPIC}
     with closing(Client(place.address, waits=True)) as client:
         driver = Driver(read_options(given, streaming=True), client)
@@ -75,14 +78,14 @@ def test_what_was_written_is_planned_judged_and_done(place: Place) -> None:
 
 
 @needs_spark
-async def test_tasks_read(place: Place, tmp_path: Path) -> None:
+async def test_tasks_read_over_tls(place: Place, tmp_path: Path) -> None:
     with running("ranges", tmp_path / "ranges", place.address, f"{TOPIC}:2:4") as program:
-        (read,) = await asyncio.to_thread(program.says, "read")
+        (read,) = await asyncio.to_thread(program.wait_for_value, "read")
     assert read["strict"] == [[2, "2"], [3, "3"], [4, "4"]]
 
 
-@pytest.mark.parametrize("who", ["a stranger", "nobody"])
-def test_who_is_not_trusted_is_not_served(place: Place, who: str) -> None:
+@pytest.mark.parametrize("who", ["a stranger", "absent"])
+def test_untrusted_client_is_rejected(place: Place, who: str) -> None:
     address = place.stranger if who == "a stranger" else place.address.partition("&")[0]
     client = Client(address, waits=False)
     try:

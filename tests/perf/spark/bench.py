@@ -14,19 +14,24 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any, Final
-
+from typing import Annotated
+from typing import Any
+from typing import Final
 import typer
-
 from sharebroker import Producer
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch
 from sharebroker_spark.core.options import read_options
 from sharebroker_spark.driver import Driver
-from tests.spark.environment import ENVIRONMENT, Program, running
+from tests.spark.environment import ENVIRONMENT
+from tests.spark.environment import Program
+from tests.spark.environment import running
 from tests.support.client import connected
-from tests.support.kafka_jars import SPARK, is_there
-from tests.testkit.brokers import Cluster, one_process
+from tests.support.kafka_jars import SPARK
+from tests.support.kafka_jars import is_there
+from tests.testkit.brokers import Cluster
+from tests.testkit.brokers import one_process
+
 
 TASKS: Final = (1, 2, 4)
 BYTES: Final = {100: 400_000, 1000: 120_000}
@@ -73,7 +78,7 @@ async def _read(cluster: Cluster, folder: Path, divisor: int, rounds: int) -> No
         "growing": growing,
     }  # fmt: skip
     with running("throughput", folder / "spark", json.dumps(request), JDK_JAVA_OPTIONS="") as program:
-        await asyncio.to_thread(program.says, "done")
+        await asyncio.to_thread(program.wait_for_value, "done")
         _report(program, topics)
 
 
@@ -87,7 +92,7 @@ def _fill(address: str, topic: str, size: int, records: int, partitions: int) ->
 
 def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
     rates: dict[tuple[str, str], list[float]] = {}
-    for one in program.said:
+    for one in program.reports:
         if "read" in one:
             system, topic, rate = one["read"]
             rates.setdefault((topic, system), []).append(rate)
@@ -95,7 +100,7 @@ def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
     for topic, *_ in topics:
         ours, kafka = (statistics.median(rates[topic, system]) for system in ("ours", "kafka"))
         typer.echo(f"{topic:24} {ours:10,.0f} {kafka:10,.0f} {ours / kafka:6.2f}")
-    for one in program.said:
+    for one in program.reports:
         if "triggers" in one:
             system, triggers = one["triggers"]
             parts = {name: statistics.median(each.get(name, 0) for each in triggers) for name in triggers[0]}
@@ -103,7 +108,7 @@ def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
                 f"stream, {system}: " + ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
             )
 
-    for one in program.said:
+    for one in program.reports:
         if "grown" in one:
             size, triggers = one["grown"]
             whole = [each for each in triggers if each["rows"] == size]

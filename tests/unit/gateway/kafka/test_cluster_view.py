@@ -278,7 +278,8 @@ async def test_coordinators_are_those_who_hold_the_shards() -> None:
     assert [view.coordinator(str(shard)) for shard in range(50)] == [
         view.leader(OFFSETS_TOPIC_ID, shard) for shard in range(50)
     ]
-    await asyncio.gather(*(holder.stop() for holder in holders))
+    for holder in holders:
+        await holder.stop()
 
 
 async def acquired(_resource: str, _epoch: int) -> None:
