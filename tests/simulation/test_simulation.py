@@ -6,11 +6,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-import pytest
-from tests.perf.checkout import HERE
-import os
-from tests.support.paths import python_path
 
+import pytest
+
+from tests.perf.checkout import HERE
 
 ROOT = Path(__file__).parents[2]
 

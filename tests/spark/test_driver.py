@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from collections.abc import Iterator
-from contextlib import closing
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.client import log_spans
-from sharebroker_spark.core.offsets import Batch
-from sharebroker_spark.core.offsets import Range
+from sharebroker_spark.core.offsets import Batch, Range
 from sharebroker_spark.core.options import read_options
 from sharebroker_spark.core.verdicts import VerdictRange
-from sharebroker_spark.driver import Driver
-from sharebroker_spark.driver import FencedError
-from sharebroker_spark.driver import LeaseLostError
-from sharebroker_spark.publishing import Publisher
-from sharebroker_spark.publishing import end
+from sharebroker_spark.driver import Driver, FencedError, LeaseLostError
+from sharebroker_spark.publishing import Publisher, end
 from sharebroker_spark.staging import stage
-from tests.support.client import TIMEOUT
-from tests.support.client import Client
-from tests.support.client import connected
+from tests.support.client import TIMEOUT, Client, connected
 from tests.testkit.brokers import Serve
 from tests.testkit.waiting import eventually
-
 
 RECORDS, PUBLISHED = 20, 60_000
 

@@ -7,26 +7,23 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+
 import pytest
+
 from sharebroker import Admin
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Batch
-from sharebroker_spark.core.options import read_options
-from sharebroker_spark.core.options import state_options
+from sharebroker_spark.core.options import read_options, state_options
 from sharebroker_spark.core.verdicts import VerdictRange
 from sharebroker_spark.driver import Driver
 from sharebroker_spark.publishing import Publisher
 from sharebroker_spark.staging import stage
-from sharebroker_spark.state_reading import read_state
-from sharebroker_spark.state_reading import share_partitions
-from tests.spark.environment import needs_spark
-from tests.spark.environment import running
-from tests.testkit.brokers import Cluster
-from tests.testkit.brokers import one_process
+from sharebroker_spark.state_reading import read_state, share_partitions
+from tests.spark.environment import needs_spark, running
+from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.certificates import Authority
-
 
 TOPIC, GROUP = "orders", "billing"
 

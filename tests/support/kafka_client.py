@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
-from sharebroker_server.kafka_wire.frames import codec_of
-from sharebroker_server.kafka_wire.frames import request_frame
-from sharebroker_server.kafka_wire.schema import Message
-from sharebroker_server.kafka_wire.schema import api_schema
-from sharebroker_server.kafka_wire.schema import message_class
-from tests.support.kafka_frames import read_response
-from sharebroker_server.kafka_wire.frames import read_response
 
+from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.schema import Message, api_schema, message_class
+from tests.support.kafka_frames import read_response
 
 TIMEOUT = 20.0
 Batch = tuple[int, int, Sequence[int]]

@@ -5,27 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-from typing import Final
+from typing import Any, Final
+
 import pytest
-from hypothesis import HealthCheck
-from hypothesis import Phase
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+
 from sharebroker_server.gateway.kafka.api_table import APIS
-from sharebroker_server.kafka_wire.frames import codec_of
-from sharebroker_server.kafka_wire.frames import request_frame
+from sharebroker_server.kafka_wire.frames import codec_of, request_frame
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.support.client import connected
 from tests.support.kafka_frames import read_response
-from tests.support.kafka_messages import Values
-from tests.support.kafka_messages import requests
-from tests.testkit.brokers import Cluster
-from tests.testkit.brokers import one_process
+from tests.support.kafka_messages import Values, requests
+from tests.testkit.brokers import Cluster, one_process
 from tests.unit.record_log.batches import batch
-from sharebroker_server.kafka_wire.frames import read_response
-
 
 pytestmark = pytest.mark.xdist_group("any request")
 

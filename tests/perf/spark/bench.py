@@ -14,24 +14,19 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
-from typing import Any
-from typing import Final
+from typing import Annotated, Any, Final
+
 import typer
+
 from sharebroker import Producer
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch
 from sharebroker_spark.core.options import read_options
 from sharebroker_spark.driver import Driver
-from tests.spark.environment import ENVIRONMENT
-from tests.spark.environment import Program
-from tests.spark.environment import running
+from tests.spark.environment import ENVIRONMENT, Program, running
 from tests.support.client import connected
-from tests.support.kafka_jars import SPARK
-from tests.support.kafka_jars import is_there
-from tests.testkit.brokers import Cluster
-from tests.testkit.brokers import one_process
-
+from tests.support.kafka_jars import SPARK, is_there
+from tests.testkit.brokers import Cluster, one_process
 
 TASKS: Final = (1, 2, 4)
 BYTES: Final = {100: 400_000, 1000: 120_000}

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from datetime import UTC
-from datetime import datetime
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
-from types import NoneType
-from types import UnionType
-from typing import Any
-from typing import get_args
+from types import NoneType, UnionType
+from typing import Any, get_args
 from uuid import UUID
+
 import pytest
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.index import load_request_schema
-from kio.index import load_response_schema
+from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
+
 from sharebroker_server.kafka_wire.decoder import read_message
 from sharebroker_server.kafka_wire.frames import codec_of
-from sharebroker_server.kafka_wire.schema import api_schema
-from sharebroker_server.kafka_wire.schema import id_bytes
+from sharebroker_server.kafka_wire.schema import api_schema, id_bytes
 from tests.support.kafka_frames import response_reader
-from tests.support.kafka_messages import VERSIONS
-from tests.support.kafka_messages import requests
-from tests.support.kafka_messages import responses
+from tests.support.kafka_messages import VERSIONS, requests, responses
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)

@@ -9,24 +9,17 @@ import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+
 import pytest
-from hypothesis import example
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
-from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES
-from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.kafka_wire.decoder import Reader
-from sharebroker_server.kafka_wire.decoder import read_message
-from sharebroker_server.kafka_wire.frames import codec_of
-from sharebroker_server.kafka_wire.frames import read_header
-from sharebroker_server.kafka_wire.frames import read_request
+
+from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES, BadMessage, Reader, read_message
+from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request
 from sharebroker_server.kafka_wire.generate import APIS
 from sharebroker_server.kafka_wire.schema import Message
 from tests.support.kafka_frames import response_reader
-from tests.support.kafka_messages import VERSIONS
-from tests.support.kafka_messages import requests
-from tests.support.kafka_messages import responses
-
+from tests.support.kafka_messages import VERSIONS, requests, responses
 
 LENGTHS = [
     value.to_bytes(size, signed=True)

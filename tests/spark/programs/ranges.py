@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import sys
 from typing import Any
+
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType
-from pyspark.sql.types import BinaryType
-from pyspark.sql.types import IntegerType
-from pyspark.sql.types import LongType
-from pyspark.sql.types import StringType
-from pyspark.sql.types import StructField
-from pyspark.sql.types import StructType
-from pyspark.sql.types import TimestampType
-from sharebroker_spark.arrow import Delivery
-from sharebroker_spark.arrow import Frame
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from sharebroker_spark.arrow import Delivery, Frame
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import read_options
-from sharebroker_spark.reading import DataLossError
-from sharebroker_spark.reading import read_ranges
-from tests.spark.programs.session import say
-from sharebroker_spark.reading import Reading
+from sharebroker_spark.reading import DataLossError, read_ranges
 from tests.spark.programs.session import report
-
 
 ADDRESS, *ASKED = sys.argv[1:]
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
