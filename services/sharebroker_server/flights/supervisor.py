@@ -129,15 +129,8 @@ class Run:
     def _progress(self, published: int, now: float) -> Progress:
         totals = self._ledger.totals
         finished = totals.accepted + totals.rejected
-        return Progress(
-            published=published,
-            accepted=totals.accepted,
-            released=totals.released,
-            rejected=totals.rejected,
-            locks_lost=totals.lost,
-            lag=self._lag,
-            rate=self._rate.sample(finished, now),
-        )
+        counts = (published, totals.accepted, totals.released, totals.rejected, totals.lost)
+        return Progress(*counts, lag=self._lag, rate=self._rate.sample(finished, now))
 
     async def _judge(self, before: set[RecordId]) -> Outcome:
         finished = await self._cluster.finished()

@@ -97,8 +97,8 @@ def run(
                 with Admin(server) as admin:
                     admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
             project.stage(settings.to_configuration(), master, memory)
-            with progress() as display:
-                run_spark(environment, project, lock, "run", display.show)
+            with progress() as show:
+                run_spark(environment, project, lock, "run", show)
             tables = json.loads((project.report / "summary.json").read_text())
     if as_json:
         print_json(tables)
@@ -127,8 +127,8 @@ def dry_run(
         settings = _settings_of(server, topic, group, watch, _RECORDS)
         with project.locked({"topic": topic, "group": group}) as lock:
             project.stage(settings.to_configuration(), master, memory)
-            with progress() as display:
-                run_spark(environment, project, lock, "dry-run", display.show)
+            with progress() as show:
+                run_spark(environment, project, lock, "dry-run", show)
     print_notice("The definitions are valid.")
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sharebroker.cli.output import columns, console, print_notice, stderr, table
 from sharebroker_server.pipeline.spark_process import Run
@@ -35,43 +35,35 @@ _SHOWN: Final = {
         "Work queues, from their state logs",
         ("group", "share_partitions# SHARE-PARTITIONS", "log_records#", *_COUNTS, *_RATES, "differences#"),
     ),
-    "accept": (
-        "Seconds from publishing to acceptance, for records in the logs",
-        ("group", *_SECONDS),
-    ),
+    "accept": ("Seconds from publishing to acceptance, for records in the logs", ("group", *_SECONDS)),
     "differences": ("Differences", ("group", "topic", *_OFFSETS, "text WHAT")),
 }
 """The tables that are printed: title and columns."""
 
 
-class ProgressDisplay:
-    """The progress of a run: a bar in a terminal, a line per change elsewhere."""
-
-    def __init__(self, progress: Progress, task: TaskID, *, bar: bool) -> None:
-        self._progress = progress
-        self._task = task
-        self._bar = bar
-        self._last_line = ""
-
-    def show(self, run: Run) -> None:
-        """Shows the progress."""
-        if self._bar:
-            total = len(run.flows) or None
-            self._progress.update(self._task, completed=run.done, total=total, description=run.stage)
-            return
-        text = f"{run.done} of {len(run.flows)} tables, {run.stage}" if run.working else run.stage
-        if text != self._last_line:
-            self._last_line = text
-            print_notice(text)
-
-
 @contextmanager
-def progress() -> Iterator[ProgressDisplay]:
-    """Shows the progress on standard error."""
+def progress() -> Iterator[Callable[[Run], None]]:
+    """Yields a function that shows the progress on standard error: a bar in a terminal, a line per change
+    elsewhere.
+    """
     terminal = stderr().is_terminal
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    last_line = ""
+
+    def show(run: Run) -> None:
+        nonlocal last_line
+        if terminal:
+            total = len(run.flows) or None
+            bar.update(task, completed=run.done, total=total, description=run.stage)
+            return
+        text = f"{run.done} of {len(run.flows)} tables, {run.stage}" if run.working else run.stage
+        if text != last_line:
+            last_line = text
+            print_notice(text)
+
     with Progress(*parts, console=stderr(), transient=True, disable=not terminal) as bar:
-        yield ProgressDisplay(bar, bar.add_task("starting Spark", total=None), bar=terminal)
+        task = bar.add_task("starting Spark", total=None)
+        yield show
 
 
 def print_tables(tables: dict[str, Rows]) -> None:

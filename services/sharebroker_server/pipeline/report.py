@@ -52,7 +52,6 @@ TABLES: Final = {
     "differences": "SELECT * FROM state_differences ORDER BY `group`, topic, partition, first_offset",
 }
 
-_TEMPLATE: Final = "page.html.jinja"
 _BAR: Final = "#3b6ea5"
 _SECOND: Final = "#e08e45"
 _GRID: Final = "#dddddd"
@@ -88,7 +87,7 @@ def page(tables: Mapping[str, Rows], pictures: Mapping[str, bytes]) -> str:
     )
     environment.filters["shown"] = shown
     embedded = {name: b64encode(picture).decode() for name, picture in pictures.items()}
-    template = environment.get_template(_TEMPLATE)
+    template = environment.get_template("page.html.jinja")
     return str(template.render(tables=tables, pictures=embedded, **tables["totals"][0]))
 
 
