@@ -1,4 +1,4 @@
-"""No file contains a path or a host of the machine that it was written on."""
+"""Names of tests are short, and no file contains a path or a host of the machine that it was written on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ import os
 import re
 from urllib.parse import urlsplit
 
-from tests.architecture.sources import content, files, name
+from tests.architecture.sources import content, files, functions, name, python
 
 _PRIVATE_FOLDER = re.compile(r"(?<![\w.~:-])/(?:home|root|Users|work)/\w")
+LONGEST_TEST_NAME = 72
 _PUBLIC = {"pypi.org", "files.pythonhosted.org", None}
 _INDEX_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
+
+
+def test_names_of_tests_are_short() -> None:
+    long = [
+        f"{name(path)}: {function.name}"
+        for path in python("tests/")
+        for function in functions(path)
+        if function.name.startswith("test_") and len(function.name) > LONGEST_TEST_NAME
+    ]
+    assert not long
 
 
 def test_no_file_names_a_home_folder() -> None:

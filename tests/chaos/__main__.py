@@ -44,16 +44,16 @@ def main(
 async def _run(faults: Iterable[Fault], seconds: float, random: Random, *, apart: bool) -> Outcome:
     begun = monotonic()
 
-    def tell(text: str) -> None:
+    def log(text: str) -> None:
         typer.echo(f"{monotonic() - begun:7.1f} {text}")
 
     with tempfile.TemporaryDirectory(prefix="sharebroker-chaos-") as folder:
         size = Size(java_classes=java_classes(Path(folder)))
-        tell(str(size))
+        log(str(size))
         networks = "each in a network namespace" if apart else "no network namespaces here (they need root)"
         async with deployed(apart=apart) as deployment:
-            tell(f"eight processes serve, {networks}")
-            return await Chaos(deployment, LEASE, random, tell).run(faults, seconds, size)
+            log(f"eight processes serve, {networks}")
+            return await Chaos(deployment, LEASE, random, log).run(faults, seconds, size)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,10 @@ async def lags(client: Client, groups: Sequence[str]) -> list[Lag]:
         request.groups.add(group_id=group, all_topics=True)
     answer = await client.admin.DescribeShareGroupOffsets(request, timeout=TIMEOUT)
     return [
-        (told.group_id, part) for told in answer.groups for topic in told.topics for part in topic.partitions
+        (described.group_id, part)
+        for described in answer.groups
+        for topic in described.topics
+        for part in topic.partitions
     ]
 
 

@@ -47,7 +47,7 @@ class Publisher:
                     value = f"{self.name}-{self.sent}"
                     self.sent += 1
                     sent = await producer.send(self._topic, value.encode(), partition=partition)
-                    task = asyncio.create_task(self._hear(sent, value))
+                    task = asyncio.create_task(self._record_outcome(sent, value))
                     self._waiting.add(task)
                     task.add_done_callback(self._waiting.discard)
                 with contextlib.suppress(TimeoutError):
@@ -55,7 +55,7 @@ class Publisher:
         if self._waiting:
             await asyncio.wait(self._waiting)
 
-    async def _hear(self, sent: Publication, value: str) -> None:
+    async def _record_outcome(self, sent: Publication, value: str) -> None:
         try:
             where = await sent
         except KafkaError as failure:
@@ -110,22 +110,22 @@ class Member:
             await asyncio.sleep(self._random.uniform(0.0, 3.0))
         [verdict] = self._random.choices(list(_MOODS), list(_MOODS.values()))
         verdict = Verdict.ACCEPT if self.steady else verdict
-        if verdict is Verdict.RENEW and await self._say(record, where, verdict):
+        if verdict is Verdict.RENEW and await self._acknowledge(record, where, verdict):
             verdict = Verdict.ACCEPT
         if verdict is not Verdict.RENEW:
-            await self._say(record, where, verdict)
+            await self._acknowledge(record, where, verdict)
 
-    async def _say(self, record: Record, where: Share, verdict: Verdict) -> bool:
+    async def _acknowledge(self, record: Record, where: Share, verdict: Verdict) -> bool:
         """Acknowledges; returns whether that succeeded. After an error another member may have the record."""
         ask = self._history.asks(where, record.offset, record.acquisition.token, verdict)
-        say = {
+        acknowledge = {
             Verdict.ACCEPT: record.accept,
             Verdict.RELEASE: record.release,
             Verdict.REJECT: record.reject,
             Verdict.RENEW: record.renew,
         }[verdict]
         try:
-            await say()
+            await acknowledge()
         except KafkaError:
             return False
         renewed = self._history.on_server(record.deadline) if verdict is Verdict.RENEW else 0.0

@@ -97,7 +97,7 @@ class Crowd:
             for task in consuming:
                 task.cancel()
             for worker in workers:
-                worker.tell()
+                worker.stop()
             await asyncio.wait(consuming)
             await asyncio.gather(*(asyncio.to_thread(worker.join, _LAST_WORDS) for worker in workers))
 
@@ -112,7 +112,7 @@ class Crowd:
         """Stops producing; returns when the outcome of every record is known."""
         self._over.set()
         for worker in self._kafka_publishing:
-            worker.tell()
+            worker.stop()
         await asyncio.gather(
             *self._publishing, *(asyncio.to_thread(w.join, _LAST_WORDS) for w in self._kafka_publishing)
         )

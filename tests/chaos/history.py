@@ -113,14 +113,14 @@ class History:
 
     def story(self, violation: Violation, limits: Limits) -> list[str]:
         """Returns the events of the offset that a violation names."""
-        told, asks = [], set[int]()
+        selected, asks = [], set[int]()
         for event in self._in_order(limits):
             if _names(event, str(violation)):
                 asks.add(event.request_id if isinstance(event, Requested) else -1)
-                told.append(event)
+                selected.append(event)
             elif isinstance(event, Applied) and event.request_id in asks:
-                told.append(event)
-        return [f"{event.at:9.3f} {event}" for event in told]
+                selected.append(event)
+        return [f"{event.at:9.3f} {event}" for event in selected]
 
     def _in_order(self, limits: Limits) -> Iterator[Event]:
         """Orders requests before the log with their effect, and responses after it.
@@ -129,10 +129,10 @@ class History:
         response.
         """
         applied = {event.request_id: event.at for event in self.events if isinstance(event, Applied)}
-        told = as_events(self.sightings, applied, Stalls(self.stalls), limits.lock_duration)
+        deliveries = as_events(self.sightings, applied, Stalls(self.stalls), limits.lock_duration)
         nothing = unheeded(self.sightings, applied)
         events = [e for e in self.events if not (isinstance(e, Applied) and e.request_id in nothing)]
-        seen = sorted([*events, *told], key=lambda event: (event.at, isinstance(event, Requested)))
+        seen = sorted([*events, *deliveries], key=lambda event: (event.at, isinstance(event, Requested)))
         others = iter([e for e in seen if not isinstance(e, Applied | Ended)])
         answers = iter([e for e in seen if isinstance(e, Applied)])
         other, answer = next(others, None), next(answers, None)

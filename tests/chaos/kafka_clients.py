@@ -51,7 +51,7 @@ class Worker:
         self._thread = threading.Thread(target=work, args=(self._over,), daemon=True)
         self._thread.start()
 
-    def tell(self) -> None:
+    def stop(self) -> None:
         """Requests the end of its work."""
         self._over.set()
 
@@ -78,13 +78,13 @@ class KafkaPublisher:
         while not over.is_set():
             for partition in range(self._partitions):
                 value = f"{self.name}-{self.sent}"
-                producer.produce(self._topic, value, partition=partition, on_delivery=self._hear)
+                producer.produce(self._topic, value, partition=partition, on_delivery=self._record_outcome)
                 self.sent += 1
             producer.poll(0)
             over.wait(_PAUSE)
         producer.flush(_FLUSH)
 
-    def _hear(self, error: Any, message: Any) -> None:
+    def _record_outcome(self, error: Any, message: Any) -> None:
         if error is None and message.offset() is None:
             return  # a duplicate that the log recognised: it is stored, but its offset is unknown
         if error is None:
@@ -117,7 +117,7 @@ class KafkaMember:
             "share.acknowledgement.mode": "explicit",
         }
         consumer = ShareConsumer(settings)
-        consumer.set_acknowledgement_commit_callback(self._heard)
+        consumer.set_acknowledgement_commit_callback(self._record_acknowledgements)
         consumer.subscribe([self._topic])
         while not over.is_set():
             try:
@@ -141,7 +141,7 @@ class KafkaMember:
         self._asked[partition, offset] = ask, verdict
         consumer.acknowledge(message, _TYPES[verdict])
 
-    def _heard(self, offsets: Mapping[Any, set[int]], failure: Any) -> None:
+    def _record_acknowledgements(self, offsets: Mapping[Any, set[int]], failure: Any) -> None:
         for place, several in offsets.items():
             for offset in several:
                 asked = self._asked.pop((place.partition, offset), None)

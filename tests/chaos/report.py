@@ -32,8 +32,8 @@ class Struck:
         return max(self.pauses.values(), default=0.0)
 
     def __str__(self) -> str:
-        told = ", ".join(f"{who} {pause:.2f}" for who, pause in sorted(self.pauses.items()))
-        return f"{self.what}: work went on after {self.pause:.2f} s ({told}); put right: {self.back:.2f} s"
+        pauses = ", ".join(f"{who} {pause:.2f}" for who, pause in sorted(self.pauses.items()))
+        return f"{self.what}: work continued after {self.pause:.2f} s ({pauses}); healed: {self.back:.2f} s"
 
 
 @dataclass
@@ -75,7 +75,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         f"{history.count(Verdict.ACCEPT)} accepted, {history.count(Verdict.REJECT)} rejected, "
         f"{history.count(Verdict.RELEASE)} released; delivered again: {sum(history.redelivered.values())}"
     )
-    yield f"errors that clients were told: {dict(history.surfaced) or 'none'}"
+    yield f"errors that clients received: {dict(history.surfaced) or 'none'}"
     yield f"{'faults':<38}{'times':>6}{'worst':>8}{'p95':>8}{'put right, worst':>18}  bound of the pause"
     kinds: defaultdict[str, list[Struck]] = defaultdict(list)
     for one in outcome.struck:

@@ -56,11 +56,11 @@ def limits(lease: float) -> Limits:
 class Chaos(Generic[D]):
     """Runs the faults; `lease` in seconds; `log` receives the progress."""
 
-    def __init__(self, deployment: D, lease: float, random: Random, tell: Callable[[str], None]) -> None:
+    def __init__(self, deployment: D, lease: float, random: Random, log: Callable[[str], None]) -> None:
         self._deployment = deployment
         self._lease = lease
         self._random = random
-        self._tell = tell
+        self._log = log
         self._history = History()
 
     async def run(self, faults: Iterable[Event[D]], seconds: float, size: Size) -> Outcome:
@@ -78,9 +78,9 @@ class Chaos(Generic[D]):
                         await self._peace(client, topic, crowd, reader)
                 except AssertionError as failure:
                     outcome.trouble = str(failure)
-                    self._tell(outcome.trouble)
+                    self._log(outcome.trouble)
         outcome.sent, outcome.failed = crowd.sent, crowd.failed
-        self._tell("judging")
+        self._log("judging")
         outcome.violation = await asyncio.to_thread(history.judged, limits(self._lease), _GROUPS)
         if outcome.violation is not None:
             outcome.story = history.story(outcome.violation, limits(self._lease))
@@ -101,7 +101,7 @@ class Chaos(Generic[D]):
     async def _strike(self, fault: Event[D]) -> Struck:
         """Injects a fault; heals it when work has continued; waits until work continues again."""
         history, at = self._history, self._history.now()
-        self._tell(f"{fault} ...")
+        self._log(f"{fault} ...")
         await fault.strike(self._deployment)
         await asyncio.sleep(max(_WATCH, fault.lasts(self._lease)) - (history.now() - at))
         if not fault.outlasts_work:
@@ -115,7 +115,7 @@ class Chaos(Generic[D]):
             history.stalls.append((at, history.now()))
         back = max(history.lanes.pauses(healed, history.now()).values())
         struck = Struck(str(fault), f"{fault.kind} {fault.role}".strip(), at, pauses, back)
-        self._tell(str(struck))
+        self._log(str(struck))
         return struck
 
     async def _until_work_goes_on(self, since: float, after: str) -> None:
@@ -134,7 +134,7 @@ class Chaos(Generic[D]):
     async def _peace(self, client: Client, topic: tuple[str, str], crowd: Crowd, reader: LogReader) -> None:
         """Injects no more faults and delays nothing; returns when every published record is finished."""
         history = self._history
-        self._tell("no more faults; waiting until every record is finished")
+        self._log("no more faults; waiting until every record is finished")
         crowd.calm_down()
         history.events.append(Healed(history.now()))
         await crowd.publish_no_more()

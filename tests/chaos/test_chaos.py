@@ -21,9 +21,11 @@ SIZE = Size(partitions=2, grpc=4, librdkafka=2, java=0)
 @pytest.mark.timeout(400)
 @pytest.mark.xdist_group("chaos")
 async def test_invariants_hold_under_faults() -> None:
-    told: list[str] = []
+    messages: list[str] = []
     async with deployed(f"broker.session.timeout.ms={round(LEASE * 1000)}") as deployment:
-        outcome = await Chaos(deployment, LEASE, Random(7), told.append).run(short_schedule(), 600.0, SIZE)
-    assert outcome.well, "\n".join([*told, report(outcome)])
+        outcome = await Chaos(deployment, LEASE, Random(7), messages.append).run(
+            short_schedule(), 600.0, SIZE
+        )
+    assert outcome.well, "\n".join([*messages, report(outcome)])
     assert len(outcome.struck) == len(short_schedule())
     assert outcome.history.count(Verdict.ACCEPT) > 0

@@ -139,7 +139,7 @@ def test_pauses_are_reported_with_their_bounds() -> None:
     """The pause without a fault is subtracted; a pause beyond the bound is reported and does not fail the
     run.
     """
-    outcome = Outcome(History(), "nobody", quiet=[0.1, 0.4], lease=9.0)
+    outcome = Outcome(History(), "no clients", quiet=[0.1, 0.4], lease=9.0)
     for kind, pauses in {
         "kill gateway": [3.3] * 19 + [30.0],
         "kill share-coordinator": [3.5],

@@ -30,7 +30,7 @@ public final class AdminTour {
         this.topic = topic;
     }
 
-    /** Arguments: bootstrap servers, and a name that nobody else uses. */
+    /** Arguments: bootstrap servers, and a unique name. */
     public static void main(String[] arguments) throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", arguments[0]))) {
             var tour = new AdminTour(admin, arguments[1]);
@@ -66,7 +66,7 @@ public final class AdminTour {
         alter(resource, name, null, OpType.DELETE);
         entry = admin.describeConfigs(List.of(resource)).all().get().get(resource).get(name);
         print(resource.type() + " put back", entry.value() + " " + entry.source());
-        print(resource.type() + " refused", error(change(resource, name, "nonsense", OpType.SET)));
+        print(resource.type() + " rejected", error(change(resource, name, "nonsense", OpType.SET)));
     }
 
     private void alter(ConfigResource resource, String name, String value, OpType type) throws Exception {

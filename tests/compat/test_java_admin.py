@@ -13,7 +13,7 @@ from tests.support.kafka_tools import needs_kafka, run_tool
 from tests.testkit.brokers import Cluster, one_process
 
 TOUR = Path(__file__).with_name("AdminTour.java")
-SAYS = """\
+EXPECTED = """\
 validated: 2
 created: 1 9000
 again: TopicExistsException
@@ -23,10 +23,10 @@ listed: true
 internal: false
 TOPIC set: 7 DYNAMIC_TOPIC_CONFIG
 TOPIC put back: 604800000 DEFAULT_CONFIG
-TOPIC refused: InvalidConfigurationException
+TOPIC rejected: InvalidConfigurationException
 GROUP set: read_committed DYNAMIC_GROUP_CONFIG
 GROUP put back: read_uncommitted DEFAULT_CONFIG
-GROUP refused: InvalidConfigurationException
+GROUP rejected: InvalidConfigurationException
 controller: true
 operations: 7
 features: {share.version=1, transaction.version=2}
@@ -46,4 +46,4 @@ def cluster() -> Iterator[Cluster]:
 @pytest.mark.parametrize("version", CLIENTS)
 def test_admin_of_every_release_behaves_as_with_kafka(cluster: Cluster, version: str) -> None:
     tour = run_tool(str(TOUR), cluster.kafka, unique("tour"), jars=CLIENTS[version])
-    assert tour.checked().out == SAYS
+    assert tour.checked().out == EXPECTED

@@ -40,12 +40,12 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
         ("testSharePartitionLagOnShareCoordinatorMovement", 1),
     ],
 )
-def test_of_kafkas_passes(worker: Worker, method: str, cases: int) -> None:
+def test_kafkas_test_passes(worker: Worker, method: str, cases: int) -> None:
     found = worker.run(method, 100.0)
     assert [(case.outcome, case.error) for case in found] == [("passed", "")] * cases
 
 
-def test_all_methods_are_known(worker: Worker) -> None:
+def test_all_methods_are_listed(worker: Worker) -> None:
     methods = worker.methods()
     assert len(methods) == 100
     assert all(method.startswith("test") for method in methods)

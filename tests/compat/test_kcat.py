@@ -55,7 +55,7 @@ def test_written_records_are_read(server: Cluster) -> None:
     assert read(server, topic, "-o", "4", "-c", "2") == expected[4:6]
 
 
-def test_it_lists_brokers_and_topics(server: Cluster) -> None:
+def test_brokers_and_topics_are_listed(server: Cluster) -> None:
     topic = unique("kcat")
     kcat(server, "-P", "-t", topic, "-p", "1", stdin="here\n")
     listed = json.loads(kcat(server, "-L", "-J", "-t", topic).stdout)

@@ -110,9 +110,9 @@ async def test_former_owner_is_fenced_by_the_log(store: Store) -> None:
     # what a process that was frozen for too long has not read
     await store.leases.release("share-coordinator:0", "1/1")
     await store.leases.claim("share-coordinator:0", "2/1", 30.0)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         await shard.submit(write(0, 9))
-    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    assert rejected.value.code is ErrorCode.NOT_COORDINATOR
     assert shard.state is ShardState.CLOSED
     await first.holder.stop()
 

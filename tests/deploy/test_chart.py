@@ -62,7 +62,7 @@ def test_manifests_pass_the_kubernetes_schema(version: str) -> None:
 
 @needs_helm
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ("nope=1", "'nope' not allowed"),
         ("roles.gatway.replicas=2", "'/roles': additional properties 'gatway' not allowed"),
@@ -234,10 +234,10 @@ def test_manifests_pass_the_kubernetes_schema(version: str) -> None:
         ),
     ],
 )
-def test_invalid_value_is_rejected_with_its_path(wrong: str, said: str) -> None:
+def test_invalid_value_is_rejected_with_its_path(wrong: str, message: str) -> None:
     done = template(f"--set={wrong}")
     assert done.returncode != 0
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @needs_helm
@@ -257,18 +257,20 @@ def test_names_begin_with_the_release(release: str, name: str) -> None:
 
 
 def test_schema_covers_server_properties_and_features() -> None:
-    assert SCHEMA.read_text() == with_settings(SCHEMA.read_text()), "`make chart` writes it anew"
-    assert ORDER.read_text() == order(), "`make chart` writes it anew"
+    assert SCHEMA.read_text() == with_settings(SCHEMA.read_text()), "run `make chart`"
+    assert ORDER.read_text() == order(), "run `make chart`"
 
 
 @pytest.mark.parametrize("name", TRACING)
 def test_schema_rejects_the_same_tracing_values_as_the_server(name: str) -> None:
-    told = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://jaeger:4317", "OTEL_METRICS_EXPORTER": "otlp"}
-    said = TRACING[name]
-    wrong = [str(said[bound] + more) for bound, more in (("minimum", -1), ("maximum", 1)) if bound in said]
+    base = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://jaeger:4317", "OTEL_METRICS_EXPORTER": "otlp"}
+    schema = TRACING[name]
+    wrong = [
+        str(schema[bound] + more) for bound, more in (("minimum", -1), ("maximum", 1)) if bound in schema
+    ]
     for value in wrong or ["foo"]:
         with pytest.raises(KafkaError, match=name):
-            parse(told | {"OTEL_TRACES_SAMPLER": "traceidratio", name: value})
+            parse(base | {"OTEL_TRACES_SAMPLER": "traceidratio", name: value})
 
 
 @needs_helm
@@ -287,7 +289,7 @@ def test_redis_addresses_are_accepted(url: str) -> None:
 
 @needs_helm
 @pytest.mark.parametrize(
-    ("said", "ports"),
+    ("value", "ports"),
     [
         (r"redis.url=redis://a:7000\,b:7001\,c", {7000, 7001, 6379}),
         ("redis.url=redis://[::1]/2", {6379}),
@@ -298,8 +300,8 @@ def test_redis_addresses_are_accepted(url: str) -> None:
         ("redis.urlSecret.name=a,redis.port=7000,redis.ports={7001}", {7000, 7001}),
     ],
 )
-def test_egress_is_open_to_every_port_of_redis(said: str, ports: set[int]) -> None:
-    done = template("--set=networkPolicy.restrictEgress=true,redis.builtIn.enabled=false", f"--set={said}")
+def test_egress_is_open_to_every_port_of_redis(value: str, ports: set[int]) -> None:
+    done = template("--set=networkPolicy.restrictEgress=true,redis.builtIn.enabled=false", f"--set={value}")
     assert done.returncode == 0, done.stderr
     (policy,) = (
         one
@@ -312,7 +314,7 @@ def test_egress_is_open_to_every_port_of_redis(said: str, ports: set[int]) -> No
 
 @needs_helm
 @pytest.mark.parametrize(
-    "said",
+    "value",
     [
         "kafka.external.type=NodePort,kafka.external.nodePort=32760,roles.gateway.replicas=8",
         "kafka.external.type=NodePort,kafka.external.advertise=$(HOST_IP):3109$(POD_INDEX)",
@@ -327,8 +329,8 @@ def test_egress_is_open_to_every_port_of_redis(said: str, ports: set[int]) -> No
         "monitoring.podMonitor.interval=1m30s,monitoring.podMonitor.enabled=true",
     ],
 )
-def test_valid_values_are_accepted(said: str) -> None:
-    done = template(f"--set={said}")
+def test_valid_values_are_accepted(value: str) -> None:
+    done = template(f"--set={value}")
     assert done.returncode == 0, done.stderr
 
 
@@ -340,10 +342,10 @@ def test_group_name_is_rendered_unchanged() -> None:
 
 
 def test_every_value_is_in_the_readme() -> None:
-    assert README.read_text() == with_table(README.read_text()), "`make chart` writes it anew"
+    assert README.read_text() == with_table(README.read_text()), "run `make chart`"
 
 
 def test_every_value_has_a_description() -> None:
     text = VALUES.read_text()
-    assert text == with_comments(text), "`make chart` writes it anew"
+    assert text == with_comments(text), "run `make chart`"
     assert "\n  # Tag of the image; default: the chart's appVersion.\n  tag:" in text

@@ -70,7 +70,7 @@ def test_brokers_wait_while_valkey_loads_its_file() -> None:
 
 
 @every_service
-def test_compose_can_wait_for_it(name: str) -> None:
+def test_compose_health_check_exists(name: str) -> None:
     assert "disable" not in SERVICES[name].get("healthcheck", {}), "`up --wait` fails at such a container"
 
 

@@ -75,10 +75,10 @@ class Work:
             await self._client.acquire(self._group, self._topic, 1, member="silent", wait=1.0)
             with pytest.raises(grpc.aio.AioRpcError):
                 await self._client.publish("nowhere", "x")
-            await asyncio.to_thread(self._through_kafkas_door)
+            await asyncio.to_thread(self._use_the_kafka_listener)
             await self._unseen()
 
-    def _through_kafkas_door(self) -> None:
+    def _use_the_kafka_listener(self) -> None:
         self._kafka.produce(self._topic, b"x")
         self._kafka.flush(10)
 

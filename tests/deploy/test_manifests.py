@@ -180,7 +180,7 @@ def test_keda_uses_a_name_in_the_certificates() -> None:
         assert f"--tls-server-name={host}" in pod["containers"][0]["args"]
 
 
-def test_each_gateway_has_an_address_of_its_own_outside() -> None:
+def test_each_gateway_has_its_own_external_address() -> None:
     services = [one for one in ALL["nodeport"] if one.get("spec", {}).get("type") == "NodePort"]
     ports = {
         one["spec"]["selector"]["apps.kubernetes.io/pod-index"]: one["spec"]["ports"][0]["nodePort"]
@@ -193,7 +193,7 @@ def test_each_gateway_has_an_address_of_its_own_outside() -> None:
     assert "--set=node.id=$(POD_INDEX)" in arguments
 
 
-def test_names_outside_carry_the_gateways_number() -> None:
+def test_external_names_contain_the_gateways_number() -> None:
     hostname = "external-dns.alpha.kubernetes.io/hostname"
     names = [
         find("loadbalancer", "Service", f"sharebroker-kafka-{number}")["metadata"]["annotations"][hostname]
@@ -248,7 +248,7 @@ def test_helm_test_finds_records_again(tmp_path: Path) -> None:
     assert "Deleted topic" in done.stderr
 
 
-def test_an_ingress_passes_tls_on_to_the_gateway_of_the_name() -> None:
+def test_ingress_passes_tls_through_to_the_named_gateway() -> None:
     rules = find("encrypted", "Ingress", "sharebroker-kafka")["spec"]["rules"]
     backends = {rule["host"]: rule["http"]["paths"][0]["backend"]["service"] for rule in rules}
     assert backends == {
@@ -270,9 +270,9 @@ def test_every_pod_verifies_the_same_server_name() -> None:
     (test,) = (one for one in ALL["encrypted"] if one["kind"] == "Pod")
     (server,) = test["spec"]["containers"][0]["env"]
     parts = urlsplit(server["value"])
-    said = dict(parse_qsl(parts.query))
+    query = dict(parse_qsl(parts.query))
     for _, pod in brokers("encrypted"):
-        assert f"--tls-server-name={said['name']}" in pod["containers"][0]["args"]
+        assert f"--tls-server-name={query['name']}" in pod["containers"][0]["args"]
 
 
 def test_the_pipeline_is_a_client_with_a_volume() -> None:

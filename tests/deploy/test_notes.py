@@ -28,7 +28,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "expected"),
     [
         (
             "",
@@ -70,18 +70,18 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
     ],
 )
-def test_notes_show_addresses_and_missing_settings(chart: Path, values: str, said: list[str]) -> None:
+def test_notes_show_addresses_and_missing_settings(chart: Path, values: str, expected: list[str]) -> None:
     done = helm(
         *("template", "sharebroker", str(chart), "--namespace=queues", f"--kube-version={KUBERNETES}"),
         *("--show-only=templates/notes.yaml", f"--set={values}"),
     )
     assert done.returncode == 0, done.stderr
     (notes,) = (one["notes"] for one in yaml.safe_load_all(done.stdout) if one)
-    assert all(one in notes for one in said), notes
+    assert all(one in notes for one in expected), notes
     assert "$(" not in notes
     assert "<no value>" not in notes
 
 
-def test_notes_without_kafka_name_no_port_of_it(chart: Path) -> None:
+def test_notes_without_kafka_omit_its_port(chart: Path) -> None:
     done = helm("template", "a", str(chart), "--show-only=templates/notes.yaml", "--set=kafka.enabled=false")
     assert "9092" not in done.stdout

@@ -25,8 +25,8 @@ def labels(objects: list[Manifest]) -> dict[str, Mapping[str, str]]:
     for one in objects:
         held = one.get("spec", {}).get("template", one if one["kind"] == "Pod" else None)
         if held is not None:
-            said = held["metadata"]["labels"]
-            found[said["app.kubernetes.io/component"]] = said
+            pod_labels = held["metadata"]["labels"]
+            found[pod_labels["app.kubernetes.io/component"]] = pod_labels
     return found
 
 

@@ -41,7 +41,7 @@ SCALER: Final[Manifest] = {
 def pages(objects: list[Manifest]) -> Mapping[str, Any]:
     """Returns an API server's discovery documents and these objects, by path."""
     major, minor, _ = KUBERNETES.split(".")
-    said: dict[str, Any] = {
+    responses: dict[str, Any] = {
         "/version": {"major": major, "minor": minor, "gitVersion": f"v{KUBERNETES}"},
         "/api": {"kind": "APIVersions", "versions": []},
     }
@@ -53,16 +53,16 @@ def pages(objects: list[Manifest]) -> Mapping[str, Any]:
             {"name": plural, "kind": kind, "namespaced": True, "verbs": ["get"]}
             for kind, plural in kinds.items()
         ]
-        said[f"/apis/{version}"] = {
+        responses[f"/apis/{version}"] = {
             "kind": "APIResourceList",
             "groupVersion": version,
             "resources": resources,
         }
-    said["/apis"] = {"kind": "APIGroupList", "groups": groups}
+    responses["/apis"] = {"kind": "APIGroupList", "groups": groups}
     for one in objects:
         plural = KINDS[one["apiVersion"]][one["kind"]]
-        said[f"/apis/{one['apiVersion']}/namespaces/queues/{plural}/{one['metadata']['name']}"] = one
-    return said
+        responses[f"/apis/{one['apiVersion']}/namespaces/queues/{plural}/{one['metadata']['name']}"] = one
+    return responses
 
 
 @contextmanager
@@ -122,12 +122,12 @@ def test_autoscaler_takes_over_the_replica_count(
     assert found["metadata"].get("annotations") == (HELD if replicas else None)
 
 
-def test_gateways_with_numbers_are_as_many_as_they_were(tmp_path: Path) -> None:
+def test_numbered_gateways_keep_their_replica_count(tmp_path: Path) -> None:
     with cluster(tmp_path, gateways("StatefulSet", 4)) as kubeconfig:
         assert rendered(SCALING, OUTSIDE, "--dry-run=server", kubeconfig)["spec"]["replicas"] == 4
 
 
-def test_without_autoscaling_values_say_how_many(tmp_path: Path) -> None:
+def test_without_autoscaling_values_set_the_replica_count(tmp_path: Path) -> None:
     with cluster(tmp_path, gateways("Deployment", 5, annotations=HELD), SCALER) as kubeconfig:
         found = rendered("--set=roles.gateway.replicas=3", "--dry-run=server", kubeconfig)
     assert found["spec"]["replicas"] == 3

@@ -44,21 +44,21 @@ def without_empty_ones(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_a_value_without_anything_is_an_empty_one(tmp_path: Path) -> None:
+def test_null_value_equals_an_empty_one(tmp_path: Path) -> None:
     values = without_empty_ones(yaml.safe_load((CHART / "values.yaml").read_text()))
     values["roles"] = {}  # a role's null would remove the values of roleDefaults
     assert values["settings"] is None
     assert values["roleDefaults"]["settings"] is None
-    said = tmp_path / "values.yaml"
-    said.write_text(yaml.safe_dump(values))
-    assert made(f"--values={said}") == manifests(DEFAULTS.read_text())
+    file = tmp_path / "values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    assert made(f"--values={file}") == manifests(DEFAULTS.read_text())
 
 
 def cluster_ids(objects: list[Manifest]) -> Iterator[str]:
     for name, pod in pods(objects):
         if name.endswith("gateway"):
-            (said,) = (one for one in pod["containers"][0]["args"] if one.startswith("--set=cluster.id="))
-            yield said.removeprefix("--set=cluster.id=")
+            (option,) = (one for one in pod["containers"][0]["args"] if one.startswith("--set=cluster.id="))
+            yield option.removeprefix("--set=cluster.id=")
 
 
 def test_releases_in_a_namespace_with_a_long_name_do_not_share_a_cluster() -> None:
@@ -79,7 +79,7 @@ def test_an_image_can_be_named_by_its_digest() -> None:
     assert ours == {f"registry.example.com:5000/sharebroker@{digest}", f"sharebroker-spark@{digest}"}
 
 
-def test_a_version_with_build_metadata_makes_labels_that_kubernetes_takes(tmp_path: Path) -> None:
+def test_version_with_build_metadata_makes_valid_labels(tmp_path: Path) -> None:
     chart = shutil.copytree(CHART, tmp_path / "sharebroker")
     facts = yaml.safe_load((chart / "Chart.yaml").read_text())
     facts |= {"version": "0.1.0+a1", "appVersion": "0.1.0+a1"}
@@ -92,7 +92,7 @@ def test_a_version_with_build_metadata_makes_labels_that_kubernetes_takes(tmp_pa
         assert one["metadata"]["labels"]["app.kubernetes.io/version"] == "0.1.0_a1"
 
 
-def test_a_release_with_a_dot_makes_names_that_services_may_have() -> None:
+def test_release_with_a_dot_makes_valid_service_names() -> None:
     for one in made(release="queues.v2"):
         assert one["metadata"]["name"].startswith("queues-v2-sharebroker")
 
@@ -109,7 +109,7 @@ def strings(value: Any, name: str) -> Iterator[object]:
             yield from strings(inner, name)
 
 
-def test_names_that_yaml_reads_otherwise_stay_names() -> None:
+def test_names_that_yaml_misreads_stay_strings() -> None:
     """A release called `on`, a Secret called `1`."""
     objects = made(
         "--set=redis.builtIn.enabled=false",
@@ -140,10 +140,10 @@ def test_every_pod_accepts_scheduling_constraints(values: str, meant: set[str]) 
         f"--set={values}.priorityClassName=high,pipeline.enabled=true",
         "--set=roles.share-partition-leader.nodeSelector.pool=others",
     )
-    told = set()
+    constrained = set()
     for _, pod in pods(objects):
         if pod.get("nodeSelector") == {"pool": "queues"}:
             assert pod["tolerations"] == [{"key": "queues"}]
             assert pod["priorityClassName"] == "high"
-            told.add(pod["containers"][0]["name"])
-    assert told == meant
+            constrained.add(pod["containers"][0]["name"])
+    assert constrained == meant

@@ -60,7 +60,7 @@ def test_dashboards_show_only_the_selected_releases(path: Path) -> None:
     assert all(len(_NAME.findall(expression)) == expression.count(chosen) for expression in asked)
 
 
-def test_alerts_are_about_one_release() -> None:
+def test_alerts_select_one_release() -> None:
     for alert in ALERTS:
         for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", alert["expr"]):
             assert labels.startswith("namespace, release") or labels == "instance"
@@ -186,7 +186,7 @@ def test_a_service_monitor_finds_every_process_once() -> None:
 
 
 @pytest.mark.skipif(HELM is None, reason=NO_HELM)
-def test_grafana_gets_the_dashboards_as_they_are() -> None:
+def test_grafana_receives_the_dashboards_unchanged() -> None:
     done = template("--set=monitoring.dashboards.enabled=true", "--show-only=templates/monitoring.yaml")
     (made,) = manifests(done.stdout)
     assert made["metadata"]["labels"]["grafana_dashboard"] == "1"

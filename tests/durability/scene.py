@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import grpc
 
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
-from tests.support.client import Client, refusal_of
+from tests.support.client import Client, rejection_of
 from tests.testkit.waiting import eventually
 
 
@@ -19,7 +19,7 @@ def retriable() -> Iterator[None]:
     try:
         yield
     except grpc.aio.AioRpcError as failure:
-        if not refusal_of(failure).retriable:
+        if not rejection_of(failure).retriable:
             raise
 
 

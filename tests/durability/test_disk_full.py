@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tests.durability.scene import Scene, accepted, acquired, published
-from tests.support.client import Client, connected, refusal_of
+from tests.support.client import Client, connected, rejection_of
 from tests.testkit.brokers import Serve
 from tests.testkit.servers import answers, running
 from tests.testkit.waiting import eventually
@@ -58,7 +58,7 @@ async def test_writes_are_rejected_while_the_disk_is_full(disk: Path, tmp_path: 
                 filler.write_bytes(bytes(max(shutil.disk_usage(disk).free - 32768, 0)))
                 with pytest.raises(grpc.aio.AioRpcError) as full:
                     await _published_for_ever(client, scene.topic)
-                assert refusal_of(full.value).retriable
+                assert rejection_of(full.value).retriable
                 filler.unlink()
                 if not await asyncio.to_thread(answers, server.url):
                     await asyncio.to_thread(server.process.wait, 10)

@@ -15,7 +15,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from tests.support.client import Client, decision, refusal_of, unique
+from tests.support.client import Client, decision, rejection_of, unique
 
 TIMEOUT = 2.0
 
@@ -125,6 +125,6 @@ async def _outcome(call: Awaitable[Any]) -> Outcome:
         outcome: Outcome = failure.args[0]
         return outcome
     except grpc.aio.AioRpcError as failure:
-        refused = refusal_of(failure)
-        return Outcome(refused.code, refused.text)
+        rejected = rejection_of(failure)
+        return Outcome(rejected.code, rejected.text)
     return Outcome(ErrorCode.NONE)

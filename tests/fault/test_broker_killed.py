@@ -47,7 +47,7 @@ def everywhere(cluster: Cluster) -> str:
     return ",".join(serve.kafka for serve in cluster.processes)
 
 
-async def test_java_recovers_automatically(tmp_path: Path) -> None:
+async def test_java_consumer_recovers_from_a_killed_broker(tmp_path: Path) -> None:
     jars = CLIENTS[SERVER.version]
     if shutil.which("javac") is None or not is_there(jars):
         pytest.skip("Kafka's jars or a Java 17 with its compiler are missing: make kafka")

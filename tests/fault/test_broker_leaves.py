@@ -96,7 +96,7 @@ class Clients:
             self.failed.append(str(error))
 
     def _consume(self) -> None:
-        consumer = Consumer({**self._settings, "group.id": "nobody", "enable.auto.commit": False})
+        consumer = Consumer({**self._settings, "group.id": "absent", "enable.auto.commit": False})
         consumer.assign([TopicPartition(self._topic, partition, 0) for partition in range(PARTITIONS)])
 
         def take(message: Any) -> None:

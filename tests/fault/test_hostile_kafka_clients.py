@@ -135,7 +135,7 @@ class Crowd:
         for _ in range(number):
             self.clients.append(await asyncio.open_connection(self._host, self._port, limit=4096))
 
-    def say(self, *data: bytes) -> None:
+    def send(self, *data: bytes) -> None:
         """Each client in turn sends one of these byte strings."""
         for number, (_, writer) in enumerate(self.clients):
             writer.write(data[number % len(data)])
@@ -212,7 +212,7 @@ async def test_malformed_requests_end_connections_and_log_few_lines(
 ) -> None:
     before, lines = memory(cluster), closed(cluster)
     await crowd.come(300)
-    crowd.say(*LIES.values())
+    crowd.send(*LIES.values())
     await crowd.all_closed()
     await honest.goes_on()
     assert memory(cluster) - before < MAY_GROW
@@ -225,7 +225,7 @@ async def test_incomplete_requests_do_not_delay_other_clients(
     """Each frame announces a large request; together they exceed the memory budget."""
     before = memory(cluster)
     await crowd.come(100)
-    crowd.say(LARGEST.to_bytes(4) + b"x" * 100, METADATA_FRAME[:-1], b"\0\0", b"")
+    crowd.send(LARGEST.to_bytes(4) + b"x" * 100, METADATA_FRAME[:-1], b"\0\0", b"")
     await honest.goes_on()
     assert memory(cluster) - before < MAY_GROW
 
@@ -235,7 +235,7 @@ async def test_stalled_large_requests_use_bounded_memory(
 ) -> None:
     before = memory(cluster)
     await crowd.come(30)
-    crowd.say(LARGEST.to_bytes(4) + bytes(LARGEST - 1))
+    crowd.send(LARGEST.to_bytes(4) + bytes(LARGEST - 1))
     await honest.goes_on(100)
     assert memory(cluster) - before < MAY_GROW
 
@@ -245,7 +245,7 @@ async def test_client_that_never_reads_is_no_longer_served(
 ) -> None:
     before = memory(cluster)
     await crowd.come(10)
-    crowd.say(METADATA_FRAME * 5000)
+    crowd.send(METADATA_FRAME * 5000)
     await honest.goes_on(100)
     assert memory(cluster) - before < MAY_GROW
 
@@ -259,16 +259,18 @@ async def test_unread_large_responses_use_bounded_memory(
             await client.publish(topic, ["x" * LARGE])
     before = memory(cluster)
     await crowd.come(400)
-    crowd.say(framed(FETCH, 11, "FetchRequest", **_fetch(topic, 0, LARGEST)) * 3)
+    crowd.send(framed(FETCH, 11, "FetchRequest", **_fetch(topic, 0, LARGEST)) * 3)
     await honest.goes_on(100)
     assert memory(cluster) - before < MAY_GROW + 6 * FETCH_MEMORY, "of more than 1 GB: records and copies"
 
 
-async def test_requests_with_very_many_entries(cluster: Cluster, honest: Honest, crowd: Crowd) -> None:
+async def test_requests_with_very_many_entries_are_served(
+    cluster: Cluster, honest: Honest, crowd: Crowd
+) -> None:
     before = memory(cluster)
     names = [part(METADATA, "MetadataRequestTopic", name="")] * 50_000
     await crowd.come(5)
-    crowd.say(framed(METADATA, 1, "MetadataRequest", topics=names))
+    crowd.send(framed(METADATA, 1, "MetadataRequest", topics=names))
     await honest.goes_on(5)
     assert memory(cluster) - before < MAY_GROW
 
@@ -276,7 +278,7 @@ async def test_requests_with_very_many_entries(cluster: Cluster, honest: Honest,
 async def test_many_idle_connections_cost_little(cluster: Cluster, honest: Honest, crowd: Crowd) -> None:
     before, number = memory(cluster), 5000
     await crowd.come(number)
-    crowd.say(METADATA_FRAME)
+    crowd.send(METADATA_FRAME)
     for reader, _ in crowd.clients:
         await reader.readexactly(4)
     await honest.goes_on()
@@ -313,7 +315,9 @@ async def storm(
 
 
 @pytest.mark.parametrize("data", [b"", METADATA_FRAME, METADATA_FRAME[:7]], ids=["silent", "asking", "half"])
-async def test_a_storm_of_connections(cluster: Cluster, honest: Honest, crowd: Crowd, data: bytes) -> None:
+async def test_connection_storm_does_not_disturb_other_clients(
+    cluster: Cluster, honest: Honest, crowd: Crowd, data: bytes
+) -> None:
     before = memory(cluster)
     await storm(crowd, data, lambda writer: writer.close())
     await storm(crowd, data, lambda writer: writer.transport.abort())
@@ -346,7 +350,7 @@ async def test_server_stops_in_order_under_load(cluster: Cluster, crowd: Crowd) 
     await crowd.come(200)
     topic = unique("topic")
     waiting = framed(FETCH, 11, "FetchRequest", **{**_fetch(topic, 0, 100), "max_wait_ms": 60_000})
-    crowd.say(b"", waiting, METADATA_FRAME * 5000, LARGEST.to_bytes(4) + b"x", METADATA_FRAME[:-1])
+    crowd.send(b"", waiting, METADATA_FRAME * 5000, LARGEST.to_bytes(4) + b"x", METADATA_FRAME[:-1])
     (serve,) = cluster.processes
     assert await asyncio.to_thread(serve.stop) == 0
     await crowd.all_closed()

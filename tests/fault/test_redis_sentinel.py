@@ -24,7 +24,7 @@ WAIT = ("--set", "redis.wait.replicas=1", "--set", "redis.wait.timeout.ms=1000")
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-async def test_nothing_that_was_answered_is_lost_with_the_primary(tmp_path: Path) -> None:
+async def test_acknowledged_writes_survive_the_loss_of_the_primary(tmp_path: Path) -> None:
     with monitored("valkey", *DURABLE) as servers:
         serve = Serve(tmp_path, ["--redis", servers.url, *WAIT])
         await asyncio.to_thread(serve.start)

@@ -15,7 +15,7 @@ import redis
 
 from sharebroker_protocol.errors import ErrorCode
 from tests.durability.scene import Scene, acquired, published, retriable
-from tests.support.client import Client, connected, refusal_of
+from tests.support.client import Client, connected, rejection_of
 from tests.testkit.brokers import Serve
 from tests.testkit.proxy import FaultProxy
 from tests.testkit.servers import Server, running
@@ -137,9 +137,9 @@ async def test_wait_rejects_writes_while_the_replica_is_silent(
         try:
             with pytest.raises(grpc.aio.AioRpcError) as silent:
                 await client.publish(scene.topic, ["d"], timeout=5.0)
-            refused = refusal_of(silent.value)
-            assert refused.retriable
-            assert refused.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
+            rejected = rejection_of(silent.value)
+            assert rejected.retriable
+            assert rejected.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
             assert (await _acknowledged(client, scene)).retriable
         finally:
             served.second.process.send_signal(signal.SIGCONT)

@@ -13,7 +13,7 @@ import redis
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
 from tests.fault.probes import Probes
-from tests.support.client import TIMEOUT, Client, connected, refusal_of
+from tests.support.client import TIMEOUT, Client, connected, rejection_of
 from tests.support.traffic import Traffic
 from tests.testkit.brokers import Cluster, Serve, four_processes
 from tests.testkit.waiting import eventually
@@ -72,7 +72,7 @@ async def test_gateway_is_killed_and_restarted(cluster: Cluster) -> None:
         async with traffic.flowing() as books:
             await asyncio.to_thread(process.kill)
             with pytest.raises(grpc.aio.AioRpcError) as failure:
-                await client.publish(topic, ["nobody hears"], timeout=2.0)
+                await client.publish(topic, ["undelivered"], timeout=2.0)
             assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
             await asyncio.to_thread(process.start)
             await traffic.moves()
@@ -131,7 +131,7 @@ async def _published(client: Client, topic: str, partition: int) -> None:
         try:
             await client.publish(topic, ["to each"], partition=partition, timeout=2.0)
         except grpc.aio.AioRpcError as failure:
-            if refusal_of(failure).retriable:
+            if rejection_of(failure).retriable:
                 return False
             raise
         return True

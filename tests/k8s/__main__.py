@@ -45,19 +45,19 @@ def main(
 
 
 def _run(begun: float, only: str, *, alone: bool) -> int:
-    def tell(text: str) -> None:
+    def log(text: str) -> None:
         typer.echo(f"{monotonic() - begun:7.1f} {text}")
 
-    tell("images ...")
+    log("images ...")
     images = [archive(), *([spark_archive()] if PIPELINE.lower() in only.lower() else [])]
-    tell("cluster ...")
+    log("cluster ...")
     with cluster(images) as node:
-        tell(f"the node is ready; kubectl --kubeconfig={node.kubectl.kubeconfig}")
+        log(f"the node is ready; kubectl --kubeconfig={node.kubectl.kubeconfig}")
         if alone:
             signal.pause()
-        findings = asyncio.run(trial(node, tell, only))
-        tell("taking everything down")
-    typer.echo("\n".join(["", *findings.told]))
+        findings = asyncio.run(trial(node, log, only))
+        log("taking everything down")
+    typer.echo("\n".join(["", *findings.lines]))
     typer.echo(f"verdict: {'FAILED: ' + ', '.join(findings.broken) if findings.broken else 'all is well'}")
     return bool(findings.broken)
 

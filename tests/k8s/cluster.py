@@ -79,8 +79,8 @@ class Node:
         try:
             until(answers, _START)
         except AssertionError as failure:
-            said = (self.folder / "log" / f"{name}.log").read_text()[-2000:]
-            raise Missing(f"{name} does not start: {said}") from failure
+            output = (self.folder / "log" / f"{name}.log").read_text()[-2000:]
+            raise Missing(f"{name} does not start: {output}") from failure
 
     def _ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = ["ctr", "-a", f"{self.folder}/containerd/c.sock", *words]

@@ -28,8 +28,8 @@ def encrypted(release: Release) -> str:
     release.install(*_VALUES)
     release.test()
     me = authority.issue("me", "me.example")
-    said = f"ca={authority.file}&cert={me.certificate}&key={me.key}&name={served}"
-    with Admin(f"tls://{release.address()}?{said}") as admin:
+    query = f"ca={authority.file}&cert={me.certificate}&key={me.key}&name={served}"
+    with Admin(f"tls://{release.address()}?{query}") as admin:
         assert admin.list_topics() == []
     release.uninstall()
     kubectl("delete", "secret", _SECRET)

@@ -38,8 +38,8 @@ class Engine:
             timeout=_TIME,
         )
         if done.returncode:
-            said = (done.stderr or "")[-2000:] if quiet else "see above"
-            raise Missing(f"docker {words[0]} failed: {said}")
+            output = (done.stderr or "")[-2000:] if quiet else "see above"
+            raise Missing(f"docker {words[0]} failed: {output}")
         return done.stdout if quiet else ""
 
     def has(self, image: str) -> bool:

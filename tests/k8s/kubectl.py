@@ -65,10 +65,10 @@ class Kubectl:
         )
         self._running.add(process)
         try:
-            said, complained = process.communicate(given, timeout=_TIME)
+            output, errors = process.communicate(given, timeout=_TIME)
         finally:
             process.kill()
             self._running.discard(process)
         if process.returncode:
-            raise Failed(f"{' '.join(command[:4])} …: {complained[-2000:] or said[-2000:]}")
-        return said
+            raise Failed(f"{' '.join(command[:4])} …: {errors[-2000:] or output[-2000:]}")
+        return output

@@ -119,7 +119,7 @@ def scale(role: str, replicas: int) -> Operation:
 def everyday() -> list[Operation]:
     """Returns the operations of a release's life, in this order."""
     return [
-        Operation("helm upgrade, every pod anew", change('env={"SHAREBROKER_TRIAL":"second"}')),
+        Operation("helm upgrade, every pod replaced", change('env={"SHAREBROKER_TRIAL":"second"}')),
         delete_pod(LEADER),
         delete_pod("gateway"),
         delete_pod("group-coordinator"),

@@ -41,8 +41,8 @@ async def worked_off(release: Release) -> str:
         (job,) = await asyncio.to_thread(kubectl.get, "job", "-l=app.kubernetes.io/component=pipeline")
         name = f"job/{job['metadata']['name']}"
         await _ended(kubectl, name)
-        said = "\n" + await asyncio.to_thread(kubectl, "logs", name)
-        tables = json.loads(said[said.rindex("\n{") :])  # progress lines precede it
+        output = "\n" + await asyncio.to_thread(kubectl, "logs", name)
+        tables = json.loads(output[output.rindex("\n{") :])  # progress lines precede it
         wanted = ["--for=condition=Complete", name, "--timeout=60s"]
         await asyncio.to_thread(kubectl, "wait", *wanted)
     await asyncio.to_thread(release.change, "pipeline.enabled=false")
@@ -67,14 +67,14 @@ async def _ended(kubectl: Kubectl, job: str) -> None:
         (found,) = await asyncio.to_thread(kubectl.get, job)
         kinds = {one["type"] for one in found["status"].get("conditions", ()) if one["status"] == "True"}
         if "Failed" in kinds:
-            failed.append(await asyncio.to_thread(_said, kubectl, job))
+            failed.append(await asyncio.to_thread(_output, kubectl, job))
         return bool(failed) or "Complete" in kinds
 
     await eventually(over, _TIME)
     assert not failed, failed[0]
 
 
-def _said(kubectl: Kubectl, job: str) -> str:
+def _output(kubectl: Kubectl, job: str) -> str:
     try:
         return kubectl("logs", job, "--tail=40")
     except Failed as failure:

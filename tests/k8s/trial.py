@@ -30,63 +30,63 @@ from tests.testkit.waiting import until
 _SIZE: Final = Size(partitions=6, grpc=6, librdkafka=3, java=0)
 _SAMPLES: Final = 10
 _TROUBLE: Final = (AssertionError, Failed, Missing, subprocess.SubprocessError, OSError)
-Tell = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass
 class Findings:
     """The results, step by step; `broken` names the failed steps, `only` those to run."""
 
-    tell: Tell
+    log: Log
     only: str = ""
     broken: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
     async def step(self, name: str, work: Callable[[], Awaitable[str]]) -> bool:
         """Runs a step and prints its result; returns whether it succeeded. `helm` always runs."""
         asked = any(part.strip().lower() in name.lower() for part in self.only.split(","))
         if not asked and not name.startswith("helm"):
             return True
-        self.tell(f"{name} ...")
+        self.log(f"{name} ...")
         begun = monotonic()
         try:
-            said = await work()
+            result = await work()
         except _TROUBLE as failure:
             self.broken.append(name)
-            said = f"FAILED: {failure}"
-        self.told.append(f"{name}: {said} ({monotonic() - begun:.0f} s)")
-        self.tell(self.told[-1])
+            result = f"FAILED: {failure}"
+        self.lines.append(f"{name}: {result} ({monotonic() - begun:.0f} s)")
+        self.log(self.lines[-1])
         return name not in self.broken
 
 
-async def trial(node: Node, tell: Tell, only: str = "") -> Findings:
+async def trial(node: Node, log: Log, only: str = "") -> Findings:
     """Runs every step that this machine supports, or those with a name in `only` (parts, separated by
     commas).
     """
-    release, findings = Release(node), Findings(tell, only)
+    release, findings = Release(node), Findings(log, only)
     await asyncio.to_thread(release.prepare)
     before = await asyncio.to_thread(release.left)
     readiness = Readiness(release)
     try:
         if await findings.step("helm install, until ready", lambda: _install(release)):
             await findings.step("helm test", lambda: _helm_test(release))
-            await findings.step("an operator's day under load", lambda: _day(release, tell))
+            await findings.step("an operator's day under load", lambda: _day(release, log))
             if has_keda():
                 await findings.step("KEDA", lambda: scaled_by_lag(release))
             else:
-                findings.told.append("KEDA: left out, it is not built (make k8s-parts)")
+                findings.lines.append("KEDA: left out, it is not built (make k8s-parts)")
             await findings.step("two releases, one Redis", lambda: kept_apart(release))
             if has_metrics_server():
                 await findings.step("autoscaling by CPU", lambda: scaled_by_cpu(release))
             else:
-                findings.told.append(
+                findings.lines.append(
                     "autoscaling by CPU: left out, metrics-server is not built (make k8s-parts)"
                 )
             if PIPELINE.lower() in only.lower():
                 await findings.step(PIPELINE, lambda: worked_off(release))
             await findings.step("start to ready", lambda: _starts(release, readiness))
         if findings.broken:
-            tell(await asyncio.to_thread(_state, release))
+            log(await asyncio.to_thread(_state, release))
         await findings.step("helm uninstall", lambda: _uninstall(release, before))
         await findings.step("TLS, clients with certificates", lambda: asyncio.to_thread(encrypted, release))
     finally:
@@ -105,9 +105,9 @@ async def _helm_test(release: Release) -> str:
     return "published, consumed, verified"
 
 
-async def _day(release: Release, tell: Tell) -> str:
-    outcome = await Chaos(release, LEASE, Random(1), tell).run(everyday(), float("inf"), _SIZE)
-    tell(report(outcome))
+async def _day(release: Release, log: Log) -> str:
+    outcome = await Chaos(release, LEASE, Random(1), log).run(everyday(), float("inf"), _SIZE)
+    log(report(outcome))
     assert outcome.well, outcome.trouble or str(outcome.violation)
     return _pauses(outcome)
 
@@ -131,12 +131,12 @@ async def _starts(release: Release, readiness: Readiness) -> str:
         await asyncio.to_thread(kubectl, "rollout", "restart", *workloads)
         for one in workloads:
             await asyncio.to_thread(kubectl, "rollout", "status", one, "--timeout=5m")
-    told = (
+    lines = (
         f"{role} {percentile(values, 50):.0f}/{percentile(values, 95):.0f}"
         for role, values in sorted(readiness.seconds.items())
         if role not in ("valkey", "test")
     )
-    return f"p50/p95 in seconds, {_SAMPLES} or more of each: {', '.join(told)}"
+    return f"p50/p95 in seconds, {_SAMPLES} or more of each: {', '.join(lines)}"
 
 
 def _roles(readiness: Readiness) -> list[list[float]]:
@@ -162,10 +162,10 @@ async def _uninstall(release: Release, before: set[str]) -> str:
 def _state(release: Release) -> str:
     """Returns Kubernetes' description of the release, for the diagnosis of a failure."""
     kubectl = release.node.kubectl
-    told = []
+    lines = []
     for words in (("get", "pods", "-o=wide"), ("get", "events", "--sort-by=.lastTimestamp")):
         try:
-            told += kubectl(*words).splitlines()[-40:]
+            lines += kubectl(*words).splitlines()[-40:]
         except Failed as failure:
-            told.append(str(failure))
-    return "\n".join(told)
+            lines.append(str(failure))
+    return "\n".join(lines)

@@ -35,10 +35,10 @@ def start(language: Language, *words: str) -> subprocess.Popen[str]:
 async def ended(worker: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Returns exit code and output, once it has ended."""
     try:
-        said = await asyncio.to_thread(worker.communicate, timeout=_TIME)
+        output = await asyncio.to_thread(worker.communicate, timeout=_TIME)
     finally:
         worker.kill()
-    return worker.returncode, *said
+    return worker.returncode, *output
 
 
 @each_language
@@ -91,8 +91,8 @@ async def test_worker_exits_cleanly_on_a_signal(cluster: Cluster, language: Lang
     "words", [(), ("ADDRESS", "group", "topic", "many"), ("ADDRESS", "group", "topic", "1")]
 )
 async def test_errors_are_printed_in_one_line(language: Language, words: tuple[str, ...]) -> None:
-    nobody = f"127.0.0.1:{free_port()}"
-    code, out, err = await ended(start(language, *(nobody if word == "ADDRESS" else word for word in words)))
+    unused = f"127.0.0.1:{free_port()}"
+    code, out, err = await ended(start(language, *(unused if word == "ADDRESS" else word for word in words)))
     assert code != 0
     assert (out, err.count("\n")) == ("", 1)
 

@@ -84,7 +84,7 @@ async def _prepare(address: str, rows: int, work: int) -> queue.Published:
         await queue.work(client, admin, min(work, rows // 2))
         await queue.disturb(client, admin, min(_SPOILT, rows // 4))
         _console.print(
-            "Workers handled a part of them in a group of their own: accepted, rejected, released, forgotten."
+            "Workers in a group of their own accepted, rejected, released or ignored some of them."
         )
     return published
 

@@ -26,7 +26,7 @@ SERVER_OPTIONS = (
 )
 _LOCK_MS = 1000
 _AT_ONCE = 500
-_FORGOTTEN, _STUBBORN = 211, 1009
+_UNACKNOWLEDGED, _STUBBORN = 211, 1009
 
 _GOOD = Flight("2013-12-31", "ZZ", "1", "", "JFK", "LGA", 900, 0, 0)
 
@@ -130,7 +130,7 @@ def _decision(record: ShareRecord) -> int:
     """Returns 0 for no acknowledgement, at the first delivery."""
     if record.offset % _STUBBORN == 7:
         return RELEASE
-    if record.offset % _FORGOTTEN == 5 and record.delivery_count == 1:
+    if record.offset % _UNACKNOWLEDGED == 5 and record.delivery_count == 1:
         return 0
     try:
         answer, _ = judge(Flight.of_payload(record.text.encode()), record.delivery_count)

@@ -35,7 +35,7 @@ def members(nodes: set[int]) -> list[Member]:
 
 
 @given(st.sets(st.integers(1, 2**31 - 1), min_size=1, max_size=8), st.integers(1, 2**31 - 1))
-def test_a_newcomer_takes_resources_and_moves_no_others(nodes: set[int], newcomer: int) -> None:
+def test_new_member_moves_only_resources_to_itself(nodes: set[int], newcomer: int) -> None:
     for index in range(20):
         before = preferred(f"partition:t:{index}", "leader", members(nodes))
         after = preferred(f"partition:t:{index}", "leader", members(nodes | {newcomer}))
@@ -63,7 +63,7 @@ def test_resources_spread_evenly() -> None:
 
 
 @given(st.sets(st.integers(1, 2**31 - 1), max_size=8), st.integers(0, 60))
-def test_nobody_owns_more_than_one_resource_above_the_rest(nodes: set[int], count: int) -> None:
+def test_no_member_owns_more_than_one_resource_above_others(nodes: set[int], count: int) -> None:
     resources = [f"share-coordinator:{index}" for index in range(count)]
     owners = spread(resources, "leader", members(nodes))
     assert set(owners) == (set(resources) if nodes else set())
@@ -73,7 +73,7 @@ def test_nobody_owns_more_than_one_resource_above_the_rest(nodes: set[int], coun
 
 
 @given(st.sets(st.integers(1, 2**31 - 1), min_size=1, max_size=8), st.data())
-def test_who_hands_over_is_given_nothing(nodes: set[int], data: st.DataObject) -> None:
+def test_leaving_member_is_assigned_nothing(nodes: set[int], data: st.DataObject) -> None:
     some = members(nodes)
     leaving = data.draw(st.sampled_from(some))
     others = [member for member in some if member is not leaving]

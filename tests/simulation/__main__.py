@@ -84,14 +84,14 @@ def _run(seeds: range, jobs: int) -> list[int]:
     """Returns the failed seeds."""
     failed: list[int] = []
     typer.echo(f"seeds {seeds.start} to {seeds.stop - 1}")
-    begun = told = time.monotonic()
+    begun = printed = time.monotonic()
     for done, (seed, failure) in enumerate(_outcomes(seeds, jobs), 1):
         if failure is not None:
             failed.append(seed)
             typer.echo(failure)
         now = time.monotonic()
-        if now - told >= 1.0 or done == len(seeds):
-            told = now
+        if now - printed >= 1.0 or done == len(seeds):
+            printed = now
             rate = done / max(now - begun, 1e-9)
             typer.echo(f"{done} of {len(seeds)} runs, {len(failed)} failed, {rate:.0f} a second")
     return failed

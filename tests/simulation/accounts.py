@@ -75,9 +75,9 @@ class Accounts:
             request.groups.add(group_id=group, all_topics=True)
         answer = await self._admin.admin("DescribeShareGroupOffsets", request)
         return [
-            (told.group_id, part)
-            for told in answer.groups
-            for topic in told.topics
+            (described.group_id, part)
+            for described in answer.groups
+            for topic in described.topics
             for part in topic.partitions
             if self._around.history.log_ends.get((self._topic, part.partition))
         ]

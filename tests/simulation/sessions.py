@@ -129,10 +129,12 @@ class SessionConsumer(Consumer):
         for topic in answer.responses if answer is not None and not answer.error_code else ():
             for data in topic.partitions:
                 if isinstance(data, share.ShareAcknowledgeResponse.PartitionData):
-                    refused = data.error_code
+                    rejected = data.error_code
                 else:
-                    refused = data.acknowledge_error_code
-                for one in decided.get(Part(topic.topic_id, data.partition_index), ()) if not refused else ():
+                    rejected = data.acknowledge_error_code
+                for one in (
+                    decided.get(Part(topic.topic_id, data.partition_index), ()) if not rejected else ()
+                ):
                     self._client.history.add(Applied(self._client.time(), one.ask))
         return {}
 

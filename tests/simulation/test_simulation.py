@@ -79,6 +79,6 @@ def test_mutants_run_with_the_requested_seeds() -> None:
 
 def test_invalid_seed_options_are_rejected() -> None:
     for options in (("--seeds", "0"), ("--mutants", "", "--seeds", "0"), ("--seed", "1", "--first", "1")):
-        refused = simulate(*options)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert refused.stderr.count("\n") == 1
+        rejected = simulate(*options)
+        assert (rejected.returncode, rejected.stdout) == (2, "")
+        assert rejected.stderr.count("\n") == 1

@@ -159,7 +159,7 @@ async def _topic(client: Client) -> str:
 def _report(soaked: Soaked) -> Iterator[str]:
     load = soaked.load
     yield f"records: {load.accepted:,} accepted, {soaked.kept:.0%} of the pace; faults: {len(soaked.faults)}"
-    yield f"errors that clients were told: {dict(load.surfaced) or 'none'}"
+    yield f"errors that clients received: {dict(load.surfaced) or 'none'}"
     for what, troubled in (("no fault", False), ("a fault", True)):
         waits = soaked.waits(troubled=troubled)
         if waits:

@@ -42,7 +42,7 @@ class KafkaLoad:
             yield
         finally:
             for worker in workers:
-                worker.tell()
+                worker.stop()
             await asyncio.gather(*(asyncio.to_thread(worker.join, _LAST_WORDS) for worker in workers))
 
     def _publish(self, over: threading.Event) -> None:

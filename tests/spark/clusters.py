@@ -29,15 +29,15 @@ _REGISTERED: Final = "Successfully registered with master"
 @contextmanager
 def _daemon(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
     """Starts a process of the cluster; returns its log."""
-    said = folder / f"{name}.log"
+    reports = folder / f"{name}.log"
     command = [str(ENVIRONMENT / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
-    with said.open("wb") as log:
+    with reports.open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, start_new_session=True, cwd=folder,
             env=variables(folder) | {"SPARK_DAEMON_MEMORY": "256m"},
         )  # fmt: skip
     try:
-        yield said
+        yield reports
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
@@ -91,7 +91,7 @@ async def test_a_job_brings_the_source_to_a_cluster(tmp_path: Path) -> None:
             assert all(shipped.name in place for place in places), places
 
 
-async def test_a_job_is_submitted_as_the_readme_says(tmp_path: Path) -> None:
+async def test_job_is_submitted_with_the_readmes_command(tmp_path: Path) -> None:
     shipped = package(tmp_path)
     with cluster(tmp_path) as url, one_process() as server:
         async with connected(server.address) as client:

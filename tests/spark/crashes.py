@@ -35,9 +35,7 @@ async def transfer(serve: Serve, tmp_path: Path) -> AsyncIterator[Transfer]:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-async def test_the_driver_dies_between_the_plan_and_sparks_record_of_it(
-    transfer: Transfer, number: int
-) -> None:
+async def test_driver_dies_between_the_plan_and_its_offset_log(transfer: Transfer, number: int) -> None:
     with transfer.run(at=(number, "planned"), sessionId="mine") as first:
         await transfer.stands(first)
         first.kill()
@@ -49,9 +47,7 @@ async def test_the_driver_dies_between_the_plan_and_sparks_record_of_it(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_the_driver_dies_between_sparks_record_of_the_plan_and_of_its_end(
-    transfer: Transfer, when: str
-) -> None:
+async def test_driver_dies_between_offset_log_and_commit_log(transfer: Transfer, when: str) -> None:
     with transfer.run(at=(1, when)) as first:
         await transfer.stands(first)
         first.kill()
@@ -86,7 +82,7 @@ async def test_the_server_dies_and_the_query_does_not_wait(transfer: Transfer) -
         await transfer.stands(program)
         await asyncio.to_thread(transfer.serve.kill)
         transfer.go()
-        failed = await asyncio.to_thread(program.says, "failed")
+        failed = await asyncio.to_thread(program.wait_for_value, "failed")
         assert "onUnavailable" in failed
         assert transfer.serve.address in failed
     await asyncio.to_thread(transfer.serve.start)
@@ -108,9 +104,9 @@ async def test_records_are_removed_between_plan_and_read(transfer: Transfer, str
         transfer.go()
         lost = f"Offsets {first} to {first + 2} of {transfer.topic}-{partition} (3) are no longer in the log"
         if strict == "true":
-            assert lost in await asyncio.to_thread(program.says, "failed")
+            assert lost in await asyncio.to_thread(program.wait_for_value, "failed")
         else:
-            rows = await asyncio.to_thread(program.says, "rows")
+            rows = await asyncio.to_thread(program.wait_for_value, "rows")
             assert len(rows) == 2 * RECORDS - 3
             assert program.value("lost") == 3
             assert lost in program.errors
@@ -134,11 +130,11 @@ async def test_a_batch_takes_longer_than_its_locks(serve: Serve, tmp_path: Path,
                     await client.acknowledge(transfer.group, "other", others.records)
                     wanted -= {(record.partition, record.offset) for record in others.records}
             transfer.go()
-            told = "took longer than its locks"
+            expected = "took longer than its locks"
             if choice == "fail":
-                failed = await asyncio.to_thread(program.says, "failed")
-                assert told in failed
+                failed = await asyncio.to_thread(program.wait_for_value, "failed")
+                assert expected in failed
                 assert "A lock lasts 1 s" in failed
             else:
-                await asyncio.to_thread(program.says, "rows")
-                assert told in program.errors
+                await asyncio.to_thread(program.wait_for_value, "rows")
+                assert expected in program.errors

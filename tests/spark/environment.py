@@ -48,7 +48,7 @@ class Program:
             )
 
     @property
-    def said(self) -> list[dict[str, Any]]:
+    def reports(self) -> list[dict[str, Any]]:
         """Returns its reports so far; Spark's other output is skipped."""
         lines = self._out.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
@@ -60,9 +60,9 @@ class Program:
 
     def value(self, name: str) -> Any:
         """Returns the last value reported under a name; None if there is none yet."""
-        return next((one[name] for one in reversed(self.said) if name in one), None)
+        return next((one[name] for one in reversed(self.reports) if name in one), None)
 
-    def says(self, name: str) -> Any:
+    def wait_for_value(self, name: str) -> Any:
         """Waits until it reports a value under a name; returns the value."""
         self.until(lambda: self.value(name) is not None)
         return self.value(name)

@@ -51,7 +51,7 @@ async def test_every_record_is_written_once(tmp_path: Path) -> None:
 
                 # The second resumes and is fenced.
                 transfer.go()
-                failed = await asyncio.to_thread(second.says, "failed")
+                failed = await asyncio.to_thread(second.wait_for_value, "failed")
                 assert "concurrent" in failed.lower() or "Another driver" in failed
     finally:
         await asyncio.to_thread(serve.stop)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -156,7 +156,7 @@ async def test_a_batch_that_was_just_planned_is_not_renewed(cluster: Cluster) ->
         assert driver.renewals == 0
 
 
-async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(cluster: Cluster) -> None:
+async def test_too_slow_batch_fails_the_query_or_continues(cluster: Cluster) -> None:
     cluster.group = await cluster.client.group(share_record_lock_duration_ms="1000")
     with (
         cluster.driver(maxBatchDurationMs="1000") as driver,
@@ -180,7 +180,7 @@ async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(cluster: Cl
         await call(second.plan, planned, None, 0)
 
 
-async def test_what_retention_removed_is_no_lost_lock(cluster: Cluster) -> None:
+async def test_record_removed_by_retention_is_no_lost_lock(cluster: Cluster) -> None:
     with cluster.driver() as driver:
         batch = await call(driver.plan, Batch("s"), None, 0)
         batch = await call(driver.plan, batch, None, 0)  # from here on its commits are certain
@@ -191,7 +191,7 @@ async def test_what_retention_removed_is_no_lost_lock(cluster: Cluster) -> None:
         assert (driver.lost, driver.taken) == (3, 0)
 
 
-async def test_the_server_may_be_away_for_a_while(cluster: Cluster) -> None:
+async def test_query_survives_a_server_outage(cluster: Cluster) -> None:
     with cluster.driver() as driver:
         planned = await call(driver.plan, Batch("s"), None, 0)
         await asyncio.to_thread(cluster.serve.kill)
@@ -200,8 +200,8 @@ async def test_the_server_may_be_away_for_a_while(cluster: Cluster) -> None:
         assert spans(await waiting) == [(8, 15)]
 
 
-async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(cluster: Cluster) -> None:
-    with cluster.driver() as driver, PlanClient.closing(cluster.serve.address) as client:
+async def test_staged_verdicts_are_committed_after_sparks_commit(cluster: Cluster) -> None:
+    with cluster.driver() as driver, closing(PlanClient(cluster.serve.address, waits=True)) as client:
         planned = await call(driver.plan, Batch("s"), None, 0)
         token = driver.token(planned)
         await call(
@@ -212,7 +212,7 @@ async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(cluster
         )
         assert await cluster.finished() == set()
     await cluster.restart()
-    with cluster.driver() as driver, PlanClient.closing(cluster.serve.address) as client:
+    with cluster.driver() as driver, closing(PlanClient(cluster.serve.address, waits=True)) as client:
         await call(driver.resume, planned)
         following = await call(driver.plan, planned, None, 0)
         assert spans(following) == [(0, 3), (8, 11)]
@@ -222,7 +222,7 @@ async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(cluster
             await call(stage, client, token, [])
 
 
-async def test_what_is_published_is_there_once_though_the_server_dies_under_it(cluster: Cluster) -> None:
+async def test_published_rows_are_stored_once_despite_a_server_death(cluster: Cluster) -> None:
     def publish(client: PlanClient) -> tuple[int, int]:
         publisher = Publisher(client)
         for number in range(PUBLISHED):
@@ -234,7 +234,7 @@ async def test_what_is_published_is_there_once_though_the_server_dies_under_it(c
         ends = await call(log_spans, client, [cluster.topic])
         return bool(sum(end for _, end in ends.values()) > RECORDS)
 
-    with PlanClient.closing(cluster.serve.address) as client:
+    with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         publishing = asyncio.create_task(call(publish, client))
         await eventually(some, TIMEOUT)
         await cluster.restart()
@@ -244,7 +244,7 @@ async def test_what_is_published_is_there_once_though_the_server_dies_under_it(c
         assert sum(end for _, end in ends.values()) == RECORDS + PUBLISHED
 
 
-async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Cluster) -> None:
+async def test_rows_of_a_retried_attempt_are_aborted(cluster: Cluster) -> None:
     topic, _ = await cluster.client.create(2)
     readers = await cluster.client.group(share_isolation_level="read_committed")
 
@@ -268,7 +268,7 @@ async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Clu
         assert aborted.transaction
         end(client, aborted.transaction, committed=False)
 
-    with PlanClient.closing(cluster.serve.address) as client:
+    with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         await call(attempts, client)
     read = await cluster.client.acquire_all(readers, topic, 50, "reader")
     assert sorted(int(record.text) for record in read) == list(range(50))
@@ -276,8 +276,8 @@ async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Clu
     assert list(more.records) == []
 
 
-async def test_what_cannot_be_published_is_said(cluster: Cluster) -> None:
-    with PlanClient.closing(cluster.serve.address) as client:
+async def test_unpublishable_rows_are_reported(cluster: Cluster) -> None:
+    with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         publisher = await call(Publisher, client)
         for topic, partition, text in (
             ("nowhere", None, "does not exist"),

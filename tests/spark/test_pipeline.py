@@ -56,7 +56,7 @@ def published(cluster: Cluster) -> queue.Published:
     return asyncio.run(prepare())
 
 
-def test_the_flights_go_through(cluster: Cluster, published: queue.Published, tmp_path: Path) -> None:
+def test_flights_pass_the_pipeline(cluster: Cluster, published: queue.Published, tmp_path: Path) -> None:
     folder = tmp_path / "pipeline"
     ran = finished(command(cluster.address, folder, "--from-beginning", "--json"), 2 * START_SECONDS)
     assert ran.returncode == 0, ran.stderr
@@ -81,7 +81,7 @@ def test_the_flights_go_through(cluster: Cluster, published: queue.Published, tm
 def differences(cluster: Cluster, folder: Path) -> list[str]:
     """Returns the differences that the pipeline's replay finds in the logs of the workers' group."""
     with running("folding", folder, cluster.address, queue.WORKERS) as program:
-        found: list[str] = program.says("differences")
+        found: list[str] = program.wait_for_value("differences")
     return found
 
 
@@ -136,12 +136,12 @@ def _put(store: Any, stream: str, rows: list[tuple[bytes, bytes]]) -> None:
     ("options", "text"),
     [
         (("--server", "127.0.0.1:1"), "sharebroker serve"),
-        (("--watch", "nobody"), "nobody"),
+        (("--watch", "absent"), "absent"),
         (("--spark", "/nowhere"), "make spark"),
         (("--records-per-trigger", "0"), "--records-per-trigger"),
     ],
 )
-def test_what_cannot_be_ends_at_once(
+def test_invalid_options_end_at_once(
     cluster: Cluster, published: queue.Published, tmp_path: Path, options: tuple[str, str], text: str
 ) -> None:
     assert published.records

@@ -37,10 +37,10 @@ async def read(folder: Path, cluster: Cluster) -> tuple[list[str], list[dict[str
         short, _ = await published(client, [b"0", b"1"])
     arguments = (cluster.address, f"{text}:1:2", f"{cut}:1:4", f"{short}:1:7")
     with running("ranges", folder / "ranges", *arguments) as program:
-        return [text, cut, short], await asyncio.to_thread(program.says, "read")
+        return [text, cut, short], await asyncio.to_thread(program.wait_for_value, "read")
 
 
-async def test_ranges_are_read_as_far_as_there_is_something(spark_server: Cluster, tmp_path: Path) -> None:
+async def test_ranges_are_read_as_far_as_records_exist(spark_server: Cluster, tmp_path: Path) -> None:
     (_, cut, short), (text, after_cut, beyond) = await read(tmp_path, spark_server)
     # A range is cut out of its batches.
     assert list(text.values()) == [[[1, "1"], [2, "\ufffd"]]] * 3

@@ -84,27 +84,27 @@ def look(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Look]:
     )
     assert process.stdin
     assert process.stdout
-    asks, says = process.stdin, process.stdout
+    requests, wait_for_value = process.stdin, process.stdout
 
-    def said(name: str) -> Any:
-        return next(json.loads(line)[name] for line in says if line.startswith("{"))
+    def reports(name: str) -> Any:
+        return next(json.loads(line)[name] for line in wait_for_value if line.startswith("{"))
 
     def look(batches: bytes, first: int, last: int, *, bent: bool = False) -> str:
         asked = {"batches": batches.hex(), "first": first, "last": last, "bent": bent}
-        asks.write(json.dumps(asked) + "\n")
-        asks.flush()
-        return str(said("fault"))
+        requests.write(json.dumps(asked) + "\n")
+        requests.flush()
+        return str(reports("fault"))
 
-    assert said("ready")
+    assert reports("ready")
     yield look
-    asks.close()
+    requests.close()
     assert process.wait(60) == 0
-    says.close()
+    wait_for_value.close()
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(shapes, max_size=4), st.floats(0, 1), st.floats(0, 1))
-def test_what_is_sent_is_read(look: Look, shapes: list[Shape], begin: float, end: float) -> None:
+def test_sent_records_are_read(look: Look, shapes: list[Shape], begin: float, end: float) -> None:
     content, behind = built(shapes)
     assert look(content, 0, behind) == ""
     assert look(content, round(begin * behind), round(end * behind)) == ""
@@ -126,7 +126,7 @@ def test_corrupted_record_is_rejected(
     assert look(bytes(bent[:cut]), 0, behind, bent=True) == ""
 
 
-def test_a_name_of_a_header_that_is_no_text_is_read_all_the_same(look: Look) -> None:
+def test_header_name_that_is_not_text_is_read(look: Look) -> None:
     content, behind = built([Shape([Record(0, 0, None, b"", [("name", b"")])], 1, 0, 0, 0)])
     bent = content.replace(b"name", b"\xff\xff\xff\xff")
     assert bent != content

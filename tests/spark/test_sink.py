@@ -17,10 +17,10 @@ def test_a_stream_is_published_and_counted(tour: Tour) -> None:
     assert tour.program.value("streamed_keys") == ["key"]
     assert tour.program.value("streamed_headers") == PARTITIONS
     size = sum(len(f"key{value}") for _, _, value in EVERYTHING)
-    told = [line for line in tour.program.errors.splitlines() if "sharebroker: published" in line]
+    lines = [line for line in tour.program.errors.splitlines() if "sharebroker: published" in line]
     written = sum(len(f"k{number}out {number}") for number in range(50))
-    assert f"sharebroker: published 50 records, {written} bytes of keys and values, by " in "\n".join(told)
-    batches = [line.split() for line in told if " of batch " in line]
+    assert f"sharebroker: published 50 records, {written} bytes of keys and values, by " in "\n".join(lines)
+    batches = [line.split() for line in lines if " of batch " in line]
     assert [int(words[2]) for words in batches] == [900, 300]
     assert sum(int(words[7]) for words in batches) == size
 

@@ -7,7 +7,7 @@ from tests.spark.tour import EVERYTHING, JUDGED, PARTITIONS, RECORDS, TOUR, Tour
 pytestmark = TOUR
 
 
-def test_the_columns(tour: Tour) -> None:
+def test_table_has_the_documented_columns(tour: Tour) -> None:
     assert tour.program.value("columns") == [
         "key binary",
         "value binary",
@@ -21,21 +21,21 @@ def test_the_columns(tour: Tour) -> None:
     ]
 
 
-def test_a_table_takes_nothing_and_has_as_many_tasks_as_asked(tour: Tour) -> None:
+def test_table_acquires_nothing_and_has_the_requested_tasks(tour: Tour) -> None:
     assert tour.program.value("table") == EVERYTHING
     assert tour.program.value("tasks") == 3
     assert tour.program.value("unacquired")
     assert tour.program.value("between") == 4
 
 
-def test_a_stream_gets_every_record_once_in_batches(tour: Tour) -> None:
+def test_stream_delivers_every_record_once_in_batches(tour: Tour) -> None:
     batches = tour.program.value("batches")
     assert [len(batch["records"]) for batch in batches] == [500, 500, 200]
     assert sorted(record for batch in batches for record in batch["records"]) == EVERYTHING
     assert [batch["again"] for batch in batches] == [500, 500, 200]
 
 
-def test_rows_tell_of_their_delivery(tour: Tour) -> None:
+def test_rows_have_their_delivery_metadata(tour: Tour) -> None:
     for batch in tour.program.value("batches"):
         assert (batch["counts"], batch["locked"], batch["keys"]) == ([1], True, ["key"])
     assert ["from", "test"] in tour.program.value("batches")[0]["headers"]
@@ -65,17 +65,17 @@ def test_invalid_options_are_rejected_by_name(tour: Tour) -> None:
     assert "Column headers contains a header without a key" in header
 
 
-def test_what_a_stream_cannot_have_is_the_reason_it_ends_for(tour: Tour) -> None:
-    nobody, now, always = tour.program.value("streams")
-    assert "option group is missing" in nobody
+def test_options_invalid_for_streams_end_the_stream(tour: Tour) -> None:
+    ungrouped, now, always = tour.program.value("streams")
+    assert "option group is missing" in ungrouped
     for text in (now, always):
         assert "option startingOffsets is 'earliest', but applies to batch reads only" in text
-    assert not [text for text in (nobody, now, always) if "UnboundLocalError" in text]
+    assert not [text for text in (ungrouped, now, always) if "UnboundLocalError" in text]
 
 
-def test_what_is_not_there_is_named(tour: Tour) -> None:
+def test_missing_topics_and_groups_are_named(tour: Tour) -> None:
     assert "option endingOffsets ends" in tour.program.value("behind")
 
 
-def test_the_readme_can_be_followed(tour: Tour) -> None:
+def test_readme_example_works(tour: Tour) -> None:
     assert tour.program.value("readme") == JUDGED

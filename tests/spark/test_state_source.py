@@ -26,4 +26,4 @@ def test_log_of_state_starts_with_a_checkpoint(tour: Tour) -> None:
 
 
 def test_unknown_group_is_named(tour: Tour) -> None:
-    assert "Share group 'nobody' does not exist" in tour.program.value("nobody")
+    assert "Share group 'absent' does not exist" in tour.program.value("absent")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         with Admin(place.address) as admin:
             admin.create_topic(TOPIC, 1)
             admin.alter_group_configs(GROUP, {"share.auto.offset.reset": "earliest"})
-        with Client.closing(place.address) as client:
+        with closing(Client(place.address, waits=True)) as client:
             publisher = Publisher(client)
             for number in range(10):
                 publisher.send(TOPIC, b"%d" % number)
@@ -58,9 +59,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield place
 
 
-def test_what_was_written_is_planned_judged_and_done(place: Place) -> None:
+def test_written_records_are_planned_judged_and_committed(place: Place) -> None:
     given = {"bootstrap": place.address, "group": GROUP, "topics": TOPIC}
-    with Client.closing(place.address) as client:
+    with closing(Client(place.address, waits=True)) as client:
         driver = Driver(read_options(given, streaming=True), client)
         batch = driver.plan(Batch("s"), None, 0)
         assert [(one.first, one.last) for one in batch.ranges] == [(0, 9)]
@@ -74,14 +75,14 @@ def test_what_was_written_is_planned_judged_and_done(place: Place) -> None:
 
 
 @needs_spark
-async def test_tasks_read(place: Place, tmp_path: Path) -> None:
+async def test_tasks_read_over_tls(place: Place, tmp_path: Path) -> None:
     with running("ranges", tmp_path / "ranges", place.address, f"{TOPIC}:2:4") as program:
-        (read,) = await asyncio.to_thread(program.says, "read")
+        (read,) = await asyncio.to_thread(program.wait_for_value, "read")
     assert read["strict"] == [[2, "2"], [3, "3"], [4, "4"]]
 
 
-@pytest.mark.parametrize("who", ["a stranger", "nobody"])
-def test_who_is_not_trusted_is_not_served(place: Place, who: str) -> None:
+@pytest.mark.parametrize("who", ["a stranger", "absent"])
+def test_untrusted_client_is_rejected(place: Place, who: str) -> None:
     address = place.stranger if who == "a stranger" else place.address.partition("&")[0]
     client = Client(address, waits=False)
     try:

@@ -10,7 +10,7 @@ pytestmark = TOUR
 ACCEPTED, REJECTED = 2, 4
 
 
-def test_what_is_released_comes_again_and_what_is_rejected_never(tour: Tour) -> None:
+def test_released_rows_are_redelivered_and_rejected_ones_never(tour: Tour) -> None:
     first, second = tour.program.value("judged")
     # Nothing of the failed run's verdicts; its locks were renewed, not acquired again.
     assert first == [[offset, 1] for offset in range(JUDGED)]
@@ -24,7 +24,7 @@ def test_the_rest_is_accepted(tour: Tour) -> None:
 
 
 def test_verdicts_are_counted(tour: Tour) -> None:
-    counts = [one["counts"] for one in tour.program.said if "counts" in one]
+    counts = [one["counts"] for one in tour.program.reports if "counts" in one]
     assert counts == [[{"reject": 3}, {"release": 5}], [{}, {"release": 1}]]
     assert "the job fails" in tour.program.value("failed")
 

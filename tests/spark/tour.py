@@ -63,7 +63,7 @@ async def take_tour(cluster: Cluster, folder: Path) -> Tour:
         setup, topic_ids = await _prepare(client)
         setup |= {"bootstrap": cluster.address, "folder": str(folder), "readme": str(README)}
         with running("tour", folder / "tour", json.dumps(setup), SPARK_TEST_MASTER="local[2,2]") as program:
-            await asyncio.to_thread(program.says, "done")
+            await asyncio.to_thread(program.wait_for_value, "done")
             await asyncio.to_thread(program.ends)
         finished = [
             await client.finished(setup["group"], topic_ids["topic"], index) for index in range(PARTITIONS)

@@ -73,7 +73,7 @@ class Transfer:
 
     async def ends(self, program: Program) -> None:
         """Checks that it succeeds, and that every record is in the table once, and accepted."""
-        rows = await asyncio.to_thread(program.says, "rows")
+        rows = await asyncio.to_thread(program.wait_for_value, "rows")
         assert await asyncio.to_thread(program.ends) == 0
         assert [row[:3] for row in rows] == [
             [partition, offset, str(offset)] for partition in range(PARTITIONS) for offset in range(RECORDS)

@@ -37,7 +37,7 @@ def unique(prefix: str) -> str:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Rejection:
     """How a call ended: Kafka's code, the fields that are at fault, the text."""
 
     code: ErrorCode
@@ -50,16 +50,16 @@ class Refusal:
         return self.code.retriable
 
 
-async def refusal(call: Awaitable[Any]) -> Refusal:
+async def rejection(call: Awaitable[Any]) -> Rejection:
     """The refusal a call ends with; it has ErrorInfo of our domain and the status of its code."""
     try:
         answer = await call
     except grpc.aio.AioRpcError as failure:
-        return refusal_of(failure)
+        return rejection_of(failure)
     raise AssertionError(f"was not refused: {answer}")
 
 
-def refusal_of(failure: grpc.aio.AioRpcError) -> Refusal:
+def rejection_of(failure: grpc.aio.AioRpcError) -> Rejection:
     """The rich error of a failed call; AssertionError where it has none."""
     trailers = dict(failure.trailing_metadata() or ())
     assert "grpc-status-details-bin" in trailers, f"no details: {failure!r}"
@@ -74,7 +74,7 @@ def refusal_of(failure: grpc.aio.AioRpcError) -> Refusal:
     assert info.metadata["kafka_error_code"] == str(int(code))
     assert failure.code().name == code.status
     fields = tuple(violation.field for violation in bad.field_violations)
-    return Refusal(code, fields, failure.details() or "")
+    return Rejection(code, fields, failure.details() or "")
 
 
 class Client:

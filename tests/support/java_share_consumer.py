@@ -25,7 +25,7 @@ class Polled(NamedTuple):
 
 
 class JavaShareConsumer:
-    """One `KafkaShareConsumer`, subscribed to a topic. AssertionError where it says an error instead."""
+    """One `KafkaShareConsumer`, subscribed to a topic. Raises AssertionError if it reports an error."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

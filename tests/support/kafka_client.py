@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
+from sharebroker_server.kafka_wire.frames import codec_of, request_frame
 from sharebroker_server.kafka_wire.schema import Message, api_schema, message_class
+from tests.support.kafka_frames import read_response
 
 TIMEOUT = 20.0
 Batch = tuple[int, int, Sequence[int]]
@@ -53,7 +54,7 @@ class KafkaClient:
         await self._writer.drain()
 
     async def is_closed(self) -> bool:
-        """Wait until the server closes the connection; False if it says something instead."""
+        """Waits until the server closes the connection; returns False if it sends a response instead."""
         async with asyncio.timeout(TIMEOUT):
             try:
                 return await self._reader.read(1) == b""

@@ -153,7 +153,7 @@ def librdkafka(address: str) -> None:
         producer.flush(SECONDS)
         if "transactional.id" in kind:
             producer.commit_transaction(SECONDS)
-    consumer = Consumer({**servers, "group.id": "nobody", "enable.auto.commit": False})
+    consumer = Consumer({**servers, "group.id": "absent", "enable.auto.commit": False})
     consumer.assign([TopicPartition("rdkafka", number, OFFSET_BEGINNING) for number in range(2)])
     consumer.consume(8, SECONDS)
     consumer.close()

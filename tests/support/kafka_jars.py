@@ -23,7 +23,7 @@ MAVEN_SECONDS: Final = 600.0
 
 
 class JarsMissing(Exception):
-    """Jars are not there, or not those of the lock file; the text says what to do."""
+    """Jars are missing, or differ from the lock file; the text names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def bring(jars: JarSet, locked: dict[str, str] | None) -> dict[str, str]:
             wrong = sorted(
                 name for name in found.keys() | locked.keys() if found.get(name) != locked.get(name)
             )
-            raise JarsMissing(f"Not what {LOCK.relative_to(ROOT)} says: {', '.join(wrong)}")
+            raise JarsMissing(f"Different from {LOCK.relative_to(ROOT)}: {', '.join(wrong)}")
         shutil.rmtree(jars.folder, ignore_errors=True)
         jars_folder.rename(jars.folder)
     return found
@@ -106,7 +106,7 @@ def _read_lock() -> dict[str, str]:
 
 
 def main(
-    lock: Annotated[bool, typer.Option(help="Write the lock file anew from what Maven brings.")] = False,
+    lock: Annotated[bool, typer.Option(help="Write the lock file from Maven's downloads.")] = False,
     spark: Annotated[bool, typer.Option(help="Bring Spark's own source for Kafka, and that alone.")] = False,
 ) -> None:
     """Bring the sets that are not there."""

@@ -83,7 +83,7 @@ class Driver:
         self._note((await self.client.plans.Commit(request, timeout=TIMEOUT)).left)
 
     async def stage(self, ranges: Sequence[Placed], kind: int, batch: str = "1") -> None:
-        """Say something of records of the open batch."""
+        """Stages verdicts about records of the open batch."""
         request = pb.StageRequest(session=self.key, batch=batch, verdicts=self.verdicts(ranges, kind))
         await self.client.plans.Stage(request, timeout=TIMEOUT)
 

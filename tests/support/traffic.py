@@ -79,7 +79,7 @@ class Traffic:
     async def drain(self, client: Client, topic_id: str) -> None:
         """Publish no more; returns once all that was published is accepted. What was accepted must be stored.
 
-        An acceptance while things broke may have lost its answer: then the stored state tells.
+        A failure may have lost the response to an acceptance; the stored state decides then.
         """
         self.publishing = False
 

@@ -32,9 +32,9 @@ def test_features(tools: Tools) -> None:
     ]
     upgraded = tools("kafka-features", "upgrade", "--feature", "share.version=1")
     assert upgraded.lines == ["share.version was upgraded to 1."]
-    refused = tools.attempt("kafka-features", "upgrade", "--feature", "share.version=9")
-    assert refused.code == 1
-    assert "Invalid update version 9 for feature share.version." in refused.out + refused.err
+    rejected = tools.attempt("kafka-features", "upgrade", "--feature", "share.version=9")
+    assert rejected.code == 1
+    assert "Invalid update version 9 for feature share.version." in rejected.out + rejected.err
 
 
 def test_api_versions_are_those_that_are_served(tools: Tools) -> None:

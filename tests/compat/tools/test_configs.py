@@ -21,7 +21,7 @@ def alter(tools: Tools, *arguments: str) -> list[str]:
     return tools("kafka-configs", "--alter", *arguments).lines
 
 
-def test_of_a_topic(tools: Tools) -> None:
+def test_topic_configs_are_set_and_deleted(tools: Tools) -> None:
     topic = tools.topic()
     entity = ("--entity-type", "topics", "--entity-name", topic)
     done = alter(tools, *entity, "--add-config", "max.message.bytes=20000,retention.bytes=7")
@@ -34,12 +34,12 @@ def test_of_a_topic(tools: Tools) -> None:
     alter(tools, *entity, "--delete-config", "retention.bytes", "--add-config", "cleanup.policy=[delete]")
     everything = set_on(tools, *entity, "--all")
     assert {"cleanup.policy=delete", "retention.bytes=-1", "segment.bytes=1073741824"} <= everything.keys()
-    refused = tools.attempt("kafka-configs", "--alter", *entity, "--add-config", "nonsense=1")
-    assert refused.code == 1
-    assert "InvalidConfigurationException: Unknown topic config name: nonsense\n" in refused.err
+    rejected = tools.attempt("kafka-configs", "--alter", *entity, "--add-config", "nonsense=1")
+    assert rejected.code == 1
+    assert "InvalidConfigurationException: Unknown topic config name: nonsense\n" in rejected.err
 
 
-def test_of_a_group(tools: Tools) -> None:
+def test_group_configs_are_set_and_deleted(tools: Tools) -> None:
     group = unique("group")
     entity = ("--entity-type", "groups", "--entity-name", group)
     done = alter(tools, *entity, "--add-config", "share.auto.offset.reset=earliest")
@@ -56,11 +56,11 @@ def test_of_a_group(tools: Tools) -> None:
     assert everything["share.record.lock.duration.ms=30000"] == (
         "{DEFAULT_CONFIG:group.share.record.lock.duration.ms=30000}"
     )
-    refused = tools.attempt(
+    rejected = tools.attempt(
         "kafka-configs", "--alter", *entity, "--add-config", "share.record.lock.duration.ms=1"
     )
-    assert refused.code == 1
-    assert "InvalidConfigurationException" in refused.err
+    assert rejected.code == 1
+    assert "InvalidConfigurationException" in rejected.err
     alter(tools, *entity, "--delete-config", "share.auto.offset.reset")
     nothing = f"The group '{group}' doesn't exist and doesn't have dynamic config."
     assert tools("kafka-configs", "--describe", *entity).lines == [nothing]
@@ -72,7 +72,7 @@ def node(tools: Tools) -> str:
     return head.split("(id: ")[1].split(" ")[0]
 
 
-def test_of_one_broker_and_of_all(tools: Tools, node: str) -> None:
+def test_broker_configs_are_set_for_one_and_for_all(tools: Tools, node: str) -> None:
     entity = ("--entity-type", "brokers", "--entity-name", node)
     done = alter(tools, *entity, "--add-config", "message.max.bytes=2000000")
     assert done == [f"Completed updating config for broker {node}."]

@@ -80,24 +80,24 @@ def test_perf_tests_in_every_compression(tools: Tools) -> None:
 
 def test_verifiable_producer_and_share_consumer(tools: Tools) -> None:
     topic, group = tools.topic(), tools.group()
-    said = events(
+    reports = events(
         tools("kafka-verifiable-producer", "--topic", topic, "--max-messages", "5", "--acks", "-1").lines
     )
-    sent = [(one["value"], one["offset"]) for one in said if one["name"] == "producer_send_success"]
+    sent = [(one["value"], one["offset"]) for one in reports if one["name"] == "producer_send_success"]
     assert sent == [(str(number), number) for number in range(5)]
-    assert (said[-1]["name"], said[-1]["acked"]) == ("tool_data", 5)
-    said = events(
+    assert (reports[-1]["name"], reports[-1]["acked"]) == ("tool_data", 5)
+    reports = events(
         tools(
             "kafka-verifiable-share-consumer", "--topic", topic, "--group-id", group, "--max-messages", "5",
             "--acknowledgement-mode", "sync", "--offset-reset-strategy", "earliest",
         ).lines
     )  # fmt: skip
-    assert [one["name"] for one in said] == [
+    assert [one["name"] for one in reports] == [
         "startup_complete",
         "offset_reset_strategy_set",
         "records_consumed",
         "offsets_acknowledged",
         "shutdown_complete",
     ]
-    assert [part["offsets"] for part in said[2]["partitions"]] == [[0, 1, 2, 3, 4]]
-    assert (said[3]["count"], said[3]["success"]) == (5, True)
+    assert [part["offsets"] for part in reports[2]["partitions"]] == [[0, 1, 2, 3, 4]]
+    assert (reports[3]["count"], reports[3]["success"]) == (5, True)

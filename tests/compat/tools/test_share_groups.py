@@ -40,8 +40,8 @@ def test_a_group_with_a_member_and_without(tools: Tools, topic: str) -> None:
     assert re.fullmatch(r"[\w-]{22}", member["CONSUMER-ID"])
     assert (state["STATE"], state["#MEMBERS"]) == ("Stable", "1")
     assert state["COORDINATOR(ID)"].startswith(f"{tools.address}(")
-    nobody = tools("kafka-share-groups", *of_group, "--members")
-    assert nobody.err.strip() == f"Share group '{group}' has no active members."
+    empty = tools("kafka-share-groups", *of_group, "--members")
+    assert empty.err.strip() == f"Share group '{group}' has no active members."
     offsets = table(tools("kafka-share-groups", *of_group, "--verbose").lines)
     assert [(row["PARTITION"], row["START-OFFSET"], row["LAG"]) for row in offsets] == [
         ("0", "2", "0"),
@@ -77,8 +77,8 @@ def test_offsets_are_reset_and_deleted_with_their_group(tools: Tools, topic: str
     assert table(tools("kafka-groups", "--list").lines).count(
         {"GROUP": group, "TYPE": "Share", "PROTOCOL": "share"}
     )
-    forgotten = tools("kafka-share-groups", "--delete-offsets", "--group", group, "--topic", topic)
-    assert table(forgotten.lines) == [{"TOPIC": topic, "STATUS": "Successful"}]
+    deleted = tools("kafka-share-groups", "--delete-offsets", "--group", group, "--topic", topic)
+    assert table(deleted.lines) == [{"TOPIC": topic, "STATUS": "Successful"}]
     nothing = tools("kafka-share-groups", "--describe", "--group", group)
     assert nothing.lines == [f"Share group '{group}' has no offset information."]
     deleted = tools("kafka-share-groups", "--delete", "--group", group)
@@ -90,8 +90,8 @@ def test_a_group_with_members_is_not_deleted(tools: Tools, topic: str) -> None:
     group = tools.group()
     with tools.running("kafka-console-share-consumer", "--topic", topic, "--group", group) as output:
         assert output.readline()
-        refused = tools("kafka-share-groups", "--delete", "--group", group).out
-        assert "GroupNotEmptyException" in refused
+        rejected = tools("kafka-share-groups", "--delete", "--group", group).out
+        assert "GroupNotEmptyException" in rejected
         moved = tools.attempt(
             "kafka-share-groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest",
             "--execute",

@@ -39,22 +39,22 @@ def test_a_topic_from_creation_to_deletion(tools: Tools) -> None:
 
 def test_errors_are_printed(tools: Tools) -> None:
     topic = tools.topic(2)
-    told = "Error while executing topic command : "
+    prefix = "Error while executing topic command : "
 
-    def refused(*arguments: str) -> str:
+    def rejected(*arguments: str) -> str:
         ran = tools.attempt("kafka-topics", *arguments)
         assert ran.code == 1
-        return ran.lines[0].removeprefix(told)
+        return ran.lines[0].removeprefix(prefix)
 
-    assert refused("--create", "--topic", topic) == f"Topic '{topic}' already exists."
-    assert refused("--create", "--topic", unique("topic"), "--replication-factor", "3").startswith(
+    assert rejected("--create", "--topic", topic) == f"Topic '{topic}' already exists."
+    assert rejected("--create", "--topic", unique("topic"), "--replication-factor", "3").startswith(
         "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached "
         "because only 1 broker(s) are registered"
     )
-    assert refused("--alter", "--topic", topic, "--partitions", "1") == (
+    assert rejected("--alter", "--topic", topic, "--partitions", "1") == (
         f"The topic {topic} currently has 2 partition(s); 1 would not be an increase."
     )
-    assert refused("--describe", "--topic", "nowhere") == "Topic 'nowhere' does not exist as expected"
+    assert rejected("--describe", "--topic", "nowhere") == "Topic 'nowhere' does not exist as expected"
 
 
 def test_offsets_records_and_sizes(tools: Tools, tmp_path: Path) -> None:

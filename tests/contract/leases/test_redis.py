@@ -63,11 +63,11 @@ def member(owner: str, address: str = "127.0.0.1:9090") -> Member:
 
 
 async def test_members_keep_all_announced_fields(stage: Stage) -> None:
-    said = replace(member("1/1"), kafka="127.0.0.1:9092", version="0.1.0")
-    await stage.store.announce(said, 60.0)
+    announced = replace(member("1/1"), kafka="127.0.0.1:9092", version="0.1.0")
+    await stage.store.announce(announced, 60.0)
     await stage.store.announce(member("2/1"), 60.0)
-    assert await stage.store.members() == [said, member("2/1")]
-    assert (said.as_leaving().version, said.as_leaving().kafka) == ("0.1.0", "")
+    assert await stage.store.members() == [announced, member("2/1")]
+    assert (announced.as_leaving().version, announced.as_leaving().kafka) == ("0.1.0", "")
 
 
 async def test_a_free_lease_goes_to_the_first_claim(stage: Stage) -> None:
@@ -148,7 +148,7 @@ async def test_an_expired_unclaimed_lease_can_be_renewed(stage: Stage) -> None:
     assert state(await stage.store.claim(A, "2/1", 60.0)) == ("1/1", 1)
 
 
-async def test_a_removed_lease_is_forgotten_with_its_epoch(stage: Stage) -> None:
+async def test_removed_lease_loses_its_epoch(stage: Stage) -> None:
     for _ in range(2):
         assert (await stage.store.claim(A, "1/1", 10.0)).epoch == 1
         await stage.store.remove(A)

@@ -33,7 +33,7 @@ async def test_memory_store_becomes_unavailable_on_demand() -> None:
     await refuses_everything(store)
 
 
-async def test_redis_that_is_silent(redis_url: str) -> None:
+async def test_silent_redis_fails_within_the_deadline(redis_url: str) -> None:
     async with FaultProxy(int(redis_url.rpartition(":")[2])) as proxy:
         link = await RedisLink.connect(proxy.url)
         store = RedisLeaseStore(link, timeout=0.05)
@@ -42,7 +42,7 @@ async def test_redis_that_is_silent(redis_url: str) -> None:
         await link.close()
 
 
-async def test_unavailable_redis(redis_link: RedisLink) -> None:
+async def test_unavailable_redis_fails_within_the_deadline(redis_link: RedisLink) -> None:
     store = RedisLeaseStore(redis_link)
     await redis_link.close()
     await refuses_everything(store)

@@ -135,7 +135,7 @@ async def test_reading_begins_with_the_batch_that_contains_the_offset(
         (SIZE * 400, 400),
     ],
 )
-async def test_reading_stops_at_the_limit_but_gives_one_batch(
+async def test_read_stops_at_the_limit_but_returns_one_batch(
     stores: Stores, max_bytes: int, count: int
 ) -> None:
     await stores.filled(600)
@@ -174,7 +174,7 @@ async def test_append_requires_a_lease(stores: Stores) -> None:
     assert await stores.records.bounds(NAME) == Bounds(0, 0)
 
 
-async def test_a_past_owner_is_fenced(stores: Stores) -> None:
+async def test_former_owner_is_fenced(stores: Stores) -> None:
     earlier = await stores.filled(1)
     later = await stores.owned("1/2")
     with pytest.raises(LogFenced):
@@ -239,7 +239,7 @@ async def test_empty_trimmed_log_keeps_its_end(stores: Stores) -> None:
     assert await stores.records.bounds(NAME) == Bounds(9, 12)
 
 
-async def test_a_row_below_the_log_start_is_not_shown(stores: Stores) -> None:
+async def test_row_below_the_log_start_is_hidden(stores: Stores) -> None:
     epoch = await stores.filled(2)
     await stores.records.trim(NAME, epoch, 6)
     await stores.records.append(NAME, epoch, [stored(6)], [Segment(0, 6, 1, 1)])
@@ -336,9 +336,9 @@ async def test_leader_survives_a_redis_crash(server: Server, link: RedisLink) ->
     log = await PartitionLog.open(NAME, await lease.reclaim(), RedisRecordStore(link), lease)
     assert (await log.append(batch(3))).base_offset == 0
     server.kill()
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         await log.append(batch(3))
-    assert refused.value.retriable
+    assert rejected.value.retriable
     assert [b.base_offset for b in await log.read(0, 1)] == [0]
     server.restart()
     await eventually(lambda: link.connected and log.phase is LogPhase.OPEN)
@@ -465,9 +465,9 @@ async def test_server_that_lost_the_log_end_rejects_a_gap(server: Server, link: 
     server.kill()
     server.restart()
     await eventually(lambda: link.server_incarnation == 1)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         await log.append(batch(3))
-    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert rejected.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     await eventually(lambda: log.phase is LogPhase.OPEN)
     assert (await log.append(batch(3))).base_offset == 9
     assert [b.base_offset for b in await records.read(NAME, 0, 10**9)] == [0, 3, 6, 9]

@@ -76,8 +76,8 @@ async def test_appended_entries_are_read_in_order(stores: Stores) -> None:
 
 
 async def test_an_unknown_shard_is_empty(stores: Stores) -> None:
-    assert await stores.log.read("nobody", 0, 10) == []
-    assert await stores.log.last_position("nobody") == 0
+    assert await stores.log.read("absent", 0, 10) == []
+    assert await stores.log.last_position("absent") == 0
 
 
 async def test_read_starts_after_a_position_and_stops_at_the_limit(stores: Stores) -> None:
@@ -130,10 +130,10 @@ async def test_release_does_not_open_the_log_to_older_epochs(stores: Stores) -> 
 async def test_out_of_order_append_is_rejected(stores: Stores, first: int) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [b"a", b"b"])
-    with pytest.raises(LogOutOfOrder) as refusal:
+    with pytest.raises(LogOutOfOrder) as rejection:
         await stores.log.append(SHARD, epoch, first, [b"x", b"y", b"z"])
-    assert isinstance(refusal.value, LogNotWritten)
-    assert "ends at 2" in refusal.value.reason
+    assert isinstance(rejection.value, LogNotWritten)
+    assert "ends at 2" in rejection.value.reason
     assert await stores.log.read(SHARD, 0, 10) == [Entry(1, b"a"), Entry(2, b"b")]
 
 

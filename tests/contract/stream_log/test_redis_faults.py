@@ -61,7 +61,7 @@ async def test_full_memory_accepts_appends_and_trims(link: RedisLink) -> None:
     assert [entry.position for entry in await log.read(SHARD, 0, 10)] == [2, 3]
 
 
-async def test_a_replica_refuses_appends(link: RedisLink) -> None:
+async def test_replica_rejects_appends(link: RedisLink) -> None:
     log, epoch = RedisStreamLog(link), await owned(link)
     await link.call("REPLICAOF", "127.0.0.1", 1, timeout=5.0)
     with pytest.raises(LogRefused):

@@ -12,7 +12,7 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
-from tests.support.client import ACCEPT, TIMEOUT, Client, connected, refusal, unique
+from tests.support.client import ACCEPT, TIMEOUT, Client, connected, rejection, unique
 from tests.testkit.brokers import Cluster
 from tests.testkit.waiting import eventually
 
@@ -62,7 +62,7 @@ async def consuming(client: Client, group_id: str, *topics: str) -> AsyncIterato
     call.cancel()
 
 
-async def test_a_topic_is_deleted_while_it_is_consumed(client: Client, cluster: Cluster) -> None:
+async def test_topic_deleted_during_consumption_ends_its_records(client: Client, cluster: Cluster) -> None:
     (doomed, doomed_id), (kept, _) = await client.create(2), await client.create()
     group_id = await client.group()
     for partition in (0, 1):
@@ -81,12 +81,12 @@ async def test_a_topic_is_deleted_while_it_is_consumed(client: Client, cluster: 
 
     await eventually(lambda: not _keys(cluster, doomed_id))
 
-    async def forgotten() -> bool:
+    async def deleted() -> bool:
         return not (await client.inspect(group_id, doomed_id, accepted.partition)).HasField("folded")
 
-    await eventually(forgotten)
-    refused = await refusal(client.publish(doomed, ["late"]))
-    assert refused.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await eventually(deleted)
+    rejected = await rejection(client.publish(doomed, ["late"]))
+    assert rejected.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_recreated_topic_is_a_different_topic(client: Client) -> None:

@@ -13,7 +13,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
-from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, refusal, unique
+from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, rejection, unique
 from tests.support.planned import Driver, count, places, texts
 from tests.testkit.waiting import eventually
 
@@ -139,8 +139,8 @@ async def test_staged_verdicts_are_applied_once_with_the_commit(client: Client) 
     assert following == [(0, 4, 5), (0, 10, 17)]
     # A second commit of the first batch must not affect its records that are part of the next batch.
     assert await driver.plan(10, planned, batch="1") == following
-    told = await refusal(driver.stage([(0, 4, 5)], REJECT))
-    assert (told.code, told.fields) == (ErrorCode.INVALID_REQUEST, ("batch",))
+    error = await rejection(driver.stage([(0, 4, 5)], REJECT))
+    assert (error.code, error.fields) == (ErrorCode.INVALID_REQUEST, ("batch",))
     await driver.commit(following, batch="2")
     assert await driver.plan(10) == [(0, 18, 19)]
     topic = (
@@ -171,8 +171,8 @@ async def test_next_driver_fences_and_clears_staged_verdicts(client: Client) -> 
     planned = await driver.plan(10)
     await driver.stage([(0, 0, 1)], REJECT)
     newer = await driver.another().open()
-    assert (await refusal(driver.stage([(0, 0, 1)], REJECT))).code is ErrorCode.FENCED_MEMBER_EPOCH
-    assert (await refusal(driver.plan(10, planned, batch="1"))).code is ErrorCode.FENCED_MEMBER_EPOCH
+    assert (await rejection(driver.stage([(0, 0, 1)], REJECT))).code is ErrorCode.FENCED_MEMBER_EPOCH
+    assert (await rejection(driver.plan(10, planned, batch="1"))).code is ErrorCode.FENCED_MEMBER_EPOCH
     await newer.stage([(0, 8, 9)], RELEASE)
     assert await newer.plan(4, planned, batch="1") == [(0, 8, 9), (0, 10, 11)]
 
@@ -218,9 +218,9 @@ async def test_a_newer_driver_fences_the_older(client: Client) -> None:
         driver.release(),
     )
     for call in calls:
-        told = await refusal(call)
-        assert told.code is ErrorCode.FENCED_MEMBER_EPOCH
-        assert "newer driver" in told.text
+        error = await rejection(call)
+        assert error.code is ErrorCode.FENCED_MEMBER_EPOCH
+        assert "newer driver" in error.text
     assert await newer.plan(10) == planned
     assert await newer.plan(10, commit=planned) == [(0, 10, 19)]
 
@@ -228,7 +228,7 @@ async def test_a_newer_driver_fences_the_older(client: Client) -> None:
 async def test_unopened_session_is_rejected(client: Client) -> None:
     driver = await driver_of(client)
     stranger = Driver(client, driver.group_id, driver.topic, unique("session"), epoch=7)
-    assert (await refusal(stranger.plan(10))).code is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (await rejection(stranger.plan(10))).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 async def test_planned_records_can_be_read_repeatedly(client: Client) -> None:
@@ -267,7 +267,7 @@ async def test_commit_for_a_deleted_topic_finishes_everything(client: Client) ->
     await client.delete(driver.topic)
     await driver.commit(planned)
     assert driver.left == [(0, 0, 4, "finished")]
-    assert (await refusal(driver.plan())).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (await rejection(driver.plan())).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_invalid_plan_requests_are_rejected(client: Client) -> None:
@@ -293,13 +293,13 @@ async def test_invalid_plan_requests_are_rejected(client: Client) -> None:
         "range": client.plans.ReadRange(pb.ReadRangeRequest(range=driver.range(0, 3, 2)), timeout=TIMEOUT),
         "range.partition": driver.read((7, 0, 2)),
     }
-    told = dict(zip(bad, await asyncio.gather(*map(refusal, bad.values())), strict=True))
-    assert {name: (one.code, one.fields) for name, one in told.items()} == {
+    error = dict(zip(bad, await asyncio.gather(*map(rejection, bad.values())), strict=True))
+    assert {name: (one.code, one.fields) for name, one in error.items()} == {
         name: (ErrorCode.INVALID_REQUEST, (name,)) for name in bad
     }
-    assert "cannot be renewed" in (await refusal(driver.commit([(0, 0, 1)], RENEW))).text
+    assert "cannot be renewed" in (await rejection(driver.commit([(0, 0, 1)], RENEW))).text
     nameless = pb.OpenSessionRequest(group_id=driver.group_id)
-    assert (await refusal(client.plans.OpenSession(nameless, timeout=TIMEOUT))).fields == ("session_id",)
+    assert (await rejection(client.plans.OpenSession(nameless, timeout=TIMEOUT))).fields == ("session_id",)
 
 
 @pytest.mark.parametrize("topics", [[], ["twice", "twice"]])
@@ -308,7 +308,7 @@ async def test_each_topic_is_named_once(client: Client, topics: list[str]) -> No
     request = pb.PlanRequest(
         session=driver.key, topics=[pb.PlanRequest.Topic(name=name) for name in topics], max_records=1
     )
-    assert (await refusal(client.plans.Plan(request, timeout=TIMEOUT))).fields == ("topics",)
+    assert (await rejection(client.plans.Plan(request, timeout=TIMEOUT))).fields == ("topics",)
 
 
 async def test_concurrent_commits_succeed_and_a_later_one_finishes_nothing(client: Client) -> None:

@@ -14,7 +14,7 @@ from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
 from sharebroker_server.coordinator_runtime.host import shard_of
-from tests.support.client import REJECT, TIMEOUT, Client, refusal, unique
+from tests.support.client import REJECT, TIMEOUT, Client, rejection, unique
 from tests.support.kafka_state import Folded, Record, fold, read_batches
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
@@ -89,5 +89,5 @@ async def test_state_log_wait_and_invalid_options(
     await client.heartbeat(group_id, member, 0, [topic])
     assert (await waiting)[0].offset == end
     for offset in (-1, end + 1000):
-        assert (await refusal(fetch(coordinator, shard, offset))).code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert (await refusal(fetch(coordinator, 50, 0))).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert (await rejection(fetch(coordinator, shard, offset))).code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (await rejection(fetch(coordinator, 50, 0))).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -25,10 +25,10 @@ def run(data: Path) -> str:
 def test_second_server_on_same_data_is_rejected(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     with serving(tmp_path, "127.0.0.1:0", "127.0.0.1:0", ()):
-        said = log.read_text()
-        refusal = pytest.raises(NotServingError, match=str(tmp_path))
-        with refusal as refused, serving(tmp_path, "127.0.0.1:0", "127.0.0.1:0", ()):
+        before = log.read_text()
+        rejection = pytest.raises(NotServingError, match=str(tmp_path))
+        with rejection as rejected, serving(tmp_path, "127.0.0.1:0", "127.0.0.1:0", ()):
             pass
-        assert refused.value.exit_code == 2
-        assert said
-        assert log.read_text().startswith(said)
+        assert rejected.value.exit_code == 2
+        assert before
+        assert log.read_text().startswith(before)

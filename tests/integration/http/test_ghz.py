@@ -19,7 +19,7 @@ _EXAMPLE = re.compile(r"^```sh ghz\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.skipif(GHZ is None, reason="ghz is not here: `make ghz` brings it")
-async def test_the_documented_ghz_command() -> None:
+async def test_documented_ghz_command_works() -> None:
     (example,) = _EXAMPLE.findall((ROOT / "docs" / "grpc.md").read_text())
     with one_process() as cluster:
         async with connected(cluster.address) as client:

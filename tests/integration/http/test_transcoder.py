@@ -64,9 +64,9 @@ def address(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def envoy(server: str, folder: Path, tls: Mapping[str, Any] | None = None) -> Iterator[str]:
     """Provides the address of Envoy's listener, for a server; `tls` is the TLS section of its cluster."""
     address, config = f"127.0.0.1:{free_port()}", folder / "envoy.yaml"
-    said = configuration(server, int(address.rpartition(":")[2]))
-    said["static_resources"]["clusters"][0] |= tls or {}
-    config.write_text(yaml.safe_dump(said))
+    settings = configuration(server, int(address.rpartition(":")[2]))
+    settings["static_resources"]["clusters"][0] |= tls or {}
+    config.write_text(yaml.safe_dump(settings))
     command = [str(ENVOY), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -88,7 +88,7 @@ def curl(address: str, *words: str) -> tuple[int, Any]:
 
 
 @needs_envoy
-def test_the_documented_lines(address: str) -> None:
+def test_documented_commands_work(address: str) -> None:
     (example,) = _EXAMPLE.findall((ROOT / "docs" / "grpc.md").read_text())
     script = ["bash", "-euo", "pipefail", "-c", example.replace(_DOCUMENTED, address)]
     done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=SECONDS)
@@ -102,14 +102,14 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, add
         topic, topic_id = await client.create(1)
         group = await client.group()
         record = json.dumps({"records": [{"text": "first"}, {"value": "c2Vjb25k"}]})
-        status, said = curl(f"{address}/v1/topics/{topic}/records", "-d", record)
-        assert (status, [one["offset"] for one in said["positions"]]) == (200, ["0", "1"])
+        status, body = curl(f"{address}/v1/topics/{topic}/records", "-d", record)
+        assert (status, [one["offset"] for one in body["positions"]]) == (200, ["0", "1"])
         ask = {"topics": [topic], "maxRecords": 2, "maxWaitMs": 20_000, "memberId": "me", "asText": True}
         records: list[dict[str, Any]] = []
         while len(records) < 2:
-            status, said = curl(f"{address}/v1/groups/{group}/acquire", "-d", json.dumps(ask))
-            assert status == 200, said
-            records += said["records"]
+            status, body = curl(f"{address}/v1/groups/{group}/acquire", "-d", json.dumps(ask))
+            assert status == 200, body
+            records += body["records"]
         assert [one["text"] for one in records] == ["first", "second"]
         names = ("topic", "offset", "lockToken")
         words = [
@@ -117,14 +117,14 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, add
             for one in records
         ]
         ask = {"memberId": "me", "acknowledgements": words}
-        status, said = curl(f"{address}/v1/groups/{group}/acknowledge", "-d", json.dumps(ask))
+        status, body = curl(f"{address}/v1/groups/{group}/acknowledge", "-d", json.dumps(ask))
         assert status == 200
         assert await client.finished(group, topic_id) == {0, 1}
 
 
 @needs_envoy
 @pytest.mark.parametrize(
-    ("path", "body", "status", "reason", "said"),
+    ("path", "body", "status", "reason", "message"),
     [
         (
             "/v1/topics/absent/records",
@@ -149,12 +149,12 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, add
     ],
 )
 def test_errors_have_a_status_and_a_reason(
-    address: str, path: str, body: str | None, status: int, reason: str, said: str
+    address: str, path: str, body: str | None, status: int, reason: str, message: str
 ) -> None:
     answer = curl(f"{address}{path}", *(["-d", body] if body is not None else []))
     assert answer[0] == status, answer
     assert reason_of(answer[1]) == reason
-    assert said in answer[1]["message"]
+    assert message in answer[1]["message"]
 
 
 @needs_envoy
@@ -162,16 +162,16 @@ def test_errors_have_a_status_and_a_reason(
 def test_oversized_body_is_rejected_and_not_buffered(address: str, tmp_path: Path, header: str) -> None:
     body = tmp_path / "body"
     body.write_text(json.dumps({"records": [{"text": "x" * 1_000_000}] * 20}))
-    status, refusal = curl(f"{address}/v1/topics/a/records", "-H", header, "--data-binary", f"@{body}")
-    assert (status, refusal["code"], reason_of(refusal)) == (413, 3, "MESSAGE_TOO_LARGE")
-    assert "16777216" in refusal["message"]
+    status, rejection = curl(f"{address}/v1/topics/a/records", "-H", header, "--data-binary", f"@{body}")
+    assert (status, rejection["code"], reason_of(rejection)) == (413, 3, "MESSAGE_TOO_LARGE")
+    assert "16777216" in rejection["message"]
 
 
 @needs_envoy
 def test_unavailable_server_is_reported_as_other_errors(tmp_path: Path) -> None:
     with envoy(f"127.0.0.1:{free_port()}", tmp_path) as address:
-        status, refusal = curl(f"{address}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
-    assert (status, refusal["code"], reason_of(refusal)) == (503, 14, "NETWORK_EXCEPTION")
+        status, rejection = curl(f"{address}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
+    assert (status, rejection["code"], reason_of(rejection)) == (503, 14, "NETWORK_EXCEPTION")
 
 
 @needs_envoy
@@ -189,9 +189,9 @@ def test_tls_server_is_reached_with_the_documented_settings(tmp_path: Path) -> N
         until(lambda: curl(f"{address}/v1/metadata")[0] == 200, SECONDS)
 
 
-def reason_of(refusal: dict[str, Any]) -> str:
+def reason_of(rejection: dict[str, Any]) -> str:
     """Returns the reason in an error's ErrorInfo."""
-    info = refusal["details"][0]
+    info = rejection["details"][0]
     assert (info["@type"], info["domain"]) == ("type.googleapis.com/google.rpc.ErrorInfo", "sharebroker")
     assert info["metadata"]["kafka_error_code"] == str(ErrorCode[info["reason"]].value)
     return str(info["reason"])

@@ -120,13 +120,13 @@ def produce_with_librdkafka(address: str, topic: str, records: Iterable[Sent], *
     failures: list[confluent_kafka.KafkaError] = []
 
     def delivered(number: int) -> Any:
-        def tell(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        def delivered(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
             offset = message.offset()
             offsets[number] = -1 if offset is None else offset
             if error is not None:
                 failures.append(error)
 
-        return tell
+        return delivered
 
     for number, one in enumerate(records):
         producer.produce(
@@ -193,7 +193,7 @@ def consume_with_librdkafka(address: str, topic: str, partition: int, count: int
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": address,
-            "group.id": "nobody",
+            "group.id": "absent",
             "enable.auto.commit": False,
             "fetch.wait.max.ms": 100,  # how long closing takes
         }

@@ -55,7 +55,7 @@ def kafka_python(cluster: Cluster) -> Iterator[KafkaAdminClient]:
     client.close()
 
 
-def test_confluent_topics(confluent: AdminClient) -> None:
+def test_confluent_admin_manages_topics(confluent: AdminClient) -> None:
     name = unique("topic")
     done(confluent.create_topics([NewTopic(name, 2, 1, config={"retention.ms": "9000"})]))
     assert code(confluent.create_topics([NewTopic(name, 2, 1)])) == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -74,14 +74,14 @@ def test_confluent_topics(confluent: AdminClient) -> None:
     assert code(confluent.delete_topics([name])) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_confluent_cluster(confluent: AdminClient) -> None:
+def test_confluent_admin_describes_the_cluster(confluent: AdminClient) -> None:
     shown = confluent.describe_cluster(include_authorized_operations=True).result(TIMEOUT)
     assert shown.cluster_id
     assert shown.controller.id in [node.id for node in shown.nodes]
     assert "CREATE" in [operation.name for operation in shown.authorized_operations]
 
 
-def test_confluent_configs(confluent: AdminClient) -> None:
+def test_confluent_admin_alters_configs(confluent: AdminClient) -> None:
     name = unique("topic")
     done(confluent.create_topics([NewTopic(name, 1, 1)]))
     resource = ConfigResource(ResourceType.TOPIC, name)
@@ -107,14 +107,14 @@ def test_confluent_configs(confluent: AdminClient) -> None:
     assert own() == {}
 
 
-def test_confluent_broker_configs(confluent: AdminClient) -> None:
+def test_confluent_admin_alters_broker_configs(confluent: AdminClient) -> None:
     (node,) = confluent.list_topics(timeout=TIMEOUT).brokers
     broker = done(confluent.describe_configs([ConfigResource(ResourceType.BROKER, str(node))]))
     assert broker["node.id"].value == str(node)
     assert broker["node.id"].is_read_only
 
 
-def test_kafka_python_topics(kafka_python: KafkaAdminClient) -> None:
+def test_kafka_python_admin_manages_topics(kafka_python: KafkaAdminClient) -> None:
     name = unique("topic")
     wanted = python.NewTopic(name, 2, 1, topic_configs={"retention.ms": "9000"})
     kafka_python.create_topics([wanted])
@@ -130,7 +130,7 @@ def test_kafka_python_topics(kafka_python: KafkaAdminClient) -> None:
         kafka_python.delete_topics([name])
 
 
-def test_kafka_python_configs(kafka_python: KafkaAdminClient) -> None:
+def test_kafka_python_admin_alters_configs(kafka_python: KafkaAdminClient) -> None:
     name = unique("topic")
     kafka_python.create_topics([python.NewTopic(name, 1, 1)])
 
@@ -149,11 +149,11 @@ def test_kafka_python_configs(kafka_python: KafkaAdminClient) -> None:
     assert own()["segment.ms"] == "7"
     kafka_python.reset_configs([python.ConfigResource("topic", name, ["retention.ms"])])
     assert "retention.ms" not in own()
-    refused = kafka_python.alter_configs(changed(retention_ms="soon"))
-    assert "Invalid value 'soon' for retention.ms" in str(refused["topic"][name])
+    rejected = kafka_python.alter_configs(changed(retention_ms="soon"))
+    assert "Invalid value 'soon' for retention.ms" in str(rejected["topic"][name])
 
 
-def test_kafka_python_cluster(kafka_python: KafkaAdminClient) -> None:
+def test_kafka_python_admin_describes_the_cluster(kafka_python: KafkaAdminClient) -> None:
     shown = kafka_python.describe_cluster()
     assert shown["controller_id"] in [broker["broker_id"] for broker in shown["brokers"]]
     features = kafka_python.describe_features()

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sharebroker_server.gateway.kafka.api_table import APIS
-from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
+from sharebroker_server.kafka_wire.frames import codec_of, request_frame
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.support.client import connected
+from tests.support.kafka_frames import read_response
 from tests.support.kafka_messages import Values, requests
 from tests.testkit.brokers import Cluster, one_process
 from tests.unit.record_log.batches import batch
@@ -80,7 +81,7 @@ async def _values(cluster: Cluster) -> Values:
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-def test_whatever_is_asked_is_answered(harness: Harness, api: Any, data: st.DataObject) -> None:
+def test_every_request_gets_a_response(harness: Harness, api: Any, data: st.DataObject) -> None:
     version = data.draw(st.integers(*api.versions))
     request = data.draw(requests(api.key, version, harness.values))
     if hasattr(request, "max_wait_ms"):
@@ -96,7 +97,7 @@ async def _ask(address: str, key: int, version: int, request: Any) -> int:
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
         async with asyncio.timeout(SECONDS):
-            writer.write(request_frame(7, "anybody", how, request))
+            writer.write(request_frame(7, "any", how, request))
             size = int.from_bytes(await reader.readexactly(4))
             number, _ = read_response(await reader.readexactly(size), how)
             return number

@@ -71,9 +71,7 @@ async def node(kafka: KafkaClient) -> str:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_topic_settings_are_set_and_put_back(
-    harness: Harness, kafka: KafkaClient, version: int
-) -> None:
+async def test_topic_configs_are_set_and_reset(harness: Harness, kafka: KafkaClient, version: int) -> None:
     topic, _ = await harness.client.create()
     assert (
         await change(
@@ -86,7 +84,7 @@ async def test_topic_settings_are_set_and_put_back(
     assert await values(kafka, TOPIC, topic) == {"retention.ms": "9000"}
 
 
-async def test_lists_are_appended_to_and_subtracted_from(harness: Harness, kafka: KafkaClient) -> None:
+async def test_list_configs_are_appended_and_subtracted(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     name = "leader.replication.throttled.replicas"
     assert await change(kafka, TOPIC, topic, (name, "0:1,1:2", APPEND)) == 0
@@ -100,7 +98,7 @@ async def test_lists_are_appended_to_and_subtracted_from(harness: Harness, kafka
     )
 
 
-async def test_changes_at_the_same_time_are_all_made(harness: Harness) -> None:
+async def test_concurrent_changes_are_all_applied(harness: Harness) -> None:
     topic, _ = await harness.client.create()
     name, parts = "leader.replication.throttled.replicas", {f"{number}:0" for number in range(6)}
     async with AsyncExitStack() as stack:
@@ -127,7 +125,7 @@ async def test_changes_at_the_same_time_are_all_made(harness: Harness) -> None:
     ],
     ids=str,
 )
-async def test_a_refused_change_changes_nothing(
+async def test_rejected_change_has_no_effect(
     harness: Harness, kafka: KafkaClient, config: tuple[Any, ...], code: ErrorCode
 ) -> None:
     topic, _ = await harness.client.create()
@@ -165,7 +163,7 @@ async def test_each_resource_has_its_own_result(harness: Harness, kafka: KafkaCl
     assert await values(kafka, GROUP, group) == {NEW: "earliest"}
 
 
-async def test_what_is_named_twice_is_refused(harness: Harness, kafka: KafkaClient) -> None:
+async def test_duplicate_resource_is_rejected(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     one = resource(CHANGE, TOPIC, topic, ("retention.ms", "1", SET))
     assert await alter(kafka, CHANGE, one, one) == [ErrorCode.INVALID_REQUEST] * 2
@@ -174,7 +172,7 @@ async def test_what_is_named_twice_is_refused(harness: Harness, kafka: KafkaClie
     assert await values(kafka, TOPIC, topic) == {}
 
 
-async def test_validating_changes_nothing(harness: Harness, kafka: KafkaClient) -> None:
+async def test_validate_only_changes_nothing(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     setting = ("retention.ms", "1")
     assert await change(kafka, TOPIC, topic, (*setting, SET), validate_only=True) == 0
@@ -185,15 +183,13 @@ async def test_validating_changes_nothing(harness: Harness, kafka: KafkaClient) 
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_replacing_puts_back_what_is_not_named(
-    harness: Harness, kafka: KafkaClient, version: int
-) -> None:
+async def test_replacement_resets_unnamed_configs(harness: Harness, kafka: KafkaClient, version: int) -> None:
     topic, _ = await harness.client.create()
     await change(kafka, TOPIC, topic, ("retention.ms", "1", SET), ("segment.ms", "2", SET))
     assert await replace(kafka, TOPIC, topic, ("segment.ms", "3"), ("flush.ms", "4"), version=version) == 0
     assert await values(kafka, TOPIC, topic) == {"segment.ms": "3", "flush.ms": "4"}
-    refused = await replace(kafka, TOPIC, topic, ("nonsense", "1"), version=version)
-    assert refused == ErrorCode.INVALID_CONFIG
+    rejected = await replace(kafka, TOPIC, topic, ("nonsense", "1"), version=version)
+    assert rejected == ErrorCode.INVALID_CONFIG
     assert (
         await replace(kafka, TOPIC, topic, ("flush.ms", None), version=version) == ErrorCode.INVALID_REQUEST
     )
@@ -201,7 +197,7 @@ async def test_replacing_puts_back_what_is_not_named(
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-async def test_settings_are_described_with_where_they_come_from(
+async def test_configs_are_described_with_their_source(
     harness: Harness, kafka: KafkaClient, version: int
 ) -> None:
     topic, _ = await harness.client.create()
@@ -223,7 +219,7 @@ async def test_settings_are_described_with_where_they_come_from(
     if version >= 3:
         assert (config.config_type, config.documentation) == (
             3,
-            "Largest record batch that the topic accepts.",
+            "Largest record batch that a topic accepts.",
         )
     plain = await described(kafka, TOPIC, topic, version=version, keys=["segment.ms", "nonsense"])
     assert [(one.name, list(one.synonyms), one.documentation) for one in plain.configs] == [
@@ -249,14 +245,14 @@ async def test_settings_are_described_with_where_they_come_from(
         (99, "m", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_has_no_settings_says_so(
+async def test_resource_without_configs_is_an_error(
     kafka: KafkaClient, kind: int, name: str, code: ErrorCode
 ) -> None:
     result = await described(kafka, kind, name)
     assert (result.error_code, bool(result.error_message), list(result.configs)) == (code, True, [])
 
 
-async def test_a_group_has_settings_before_it_exists(kafka: KafkaClient) -> None:
+async def test_group_has_configs_before_it_exists(kafka: KafkaClient) -> None:
     group = unique("group")
     result = await described(kafka, GROUP, group, include_synonyms=True)
     config = {one.name: one for one in result.configs}["share.record.lock.duration.ms"]
@@ -271,7 +267,7 @@ async def test_a_group_has_settings_before_it_exists(kafka: KafkaClient) -> None
     assert group not in [one.resource_name for one in listed.config_resources]
 
 
-async def test_settings_of_one_broker_win_over_those_of_all(kafka: KafkaClient) -> None:
+async def test_config_of_one_broker_overrides_the_default(kafka: KafkaClient) -> None:
     me, name = await node(kafka), "log.retention.bytes"
     try:
         assert await change(kafka, BROKER, "", (name, "500000000", SET)) == 0
@@ -292,7 +288,7 @@ async def test_settings_of_one_broker_win_over_those_of_all(kafka: KafkaClient) 
     assert await values(kafka, BROKER, "") == {}
 
 
-async def test_what_has_settings_is_listed(harness: Harness, kafka: KafkaClient) -> None:
+async def test_resources_with_configs_are_listed(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     me = await node(kafka)
     everything = await kafka.ask(LIST, 1, resource_types=[])

@@ -12,7 +12,18 @@ from tests.support.client import TIMEOUT, unique
 from tests.support.kafka_client import KafkaClient, part
 from tests.testkit.waiting import eventually
 
-COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, FORGET = 8, 9, 11, 12, 13, 14, 15, 16, 42, 47
+COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, DELETE_OFFSETS = (
+    8,
+    9,
+    11,
+    12,
+    13,
+    14,
+    15,
+    16,
+    42,
+    47,
+)
 CONSUMER_GROUP_HEARTBEAT = 68
 ALL_OF_A_GROUP, NOT_ASKED = 0b1101_0100_1000, -(1 << 31)
 LONG = 3 * TIMEOUT
@@ -36,11 +47,11 @@ async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_joining_in_every_version(kafka: KafkaClient, version: int) -> None:
+async def test_join_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
-    refused = await kafka.ask(JOIN, version, **joining(group, "nobody"))
-    assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert refused.protocol_name == (None if version >= 7 else "")
+    rejected = await kafka.ask(JOIN, version, **joining(group, "absent"))
+    assert rejected.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert rejected.protocol_name == (None if version >= 7 else "")
     first = await kafka.ask(JOIN, version, **joining(group))
     assert first.error_code == (ErrorCode.MEMBER_ID_REQUIRED if version >= 4 else 0)
     assert first.member_id.startswith("test-")
@@ -53,7 +64,7 @@ async def test_joining_in_every_version(kafka: KafkaClient, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_syncing_in_every_version(kafka: KafkaClient, version: int) -> None:
+async def test_sync_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
     place = await joined(kafka, group, 9)
     part_of_it = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
@@ -74,14 +85,14 @@ async def test_heartbeats_in_every_version(kafka: KafkaClient, version: int) -> 
     place = await joined(kafka, group, 9)
     of = {"group_id": group, "generation_id": place.generation_id}
     assert (await kafka.ask(BEAT, version, **of, member_id=place.member_id)).error_code == 0
-    unknown = await kafka.ask(BEAT, version, **of, member_id="nobody")
+    unknown = await kafka.ask(BEAT, version, **of, member_id="absent")
     assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    none = await kafka.ask(BEAT, version, group_id="", generation_id=1, member_id="nobody")
+    none = await kafka.ask(BEAT, version, group_id="", generation_id=1, member_id="absent")
     assert none.error_code == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_leaving_in_every_version(kafka: KafkaClient, version: int) -> None:
+async def test_leave_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
     place = await joined(kafka, group, 9)
 
@@ -92,14 +103,14 @@ async def test_leaving_in_every_version(kafka: KafkaClient, version: int) -> Non
         [outcome] = (await kafka.ask(LEAVE, version, group_id=group, members=[named])).members
         return int(outcome.error_code)
 
-    assert await leave("nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await leave("absent") == ErrorCode.UNKNOWN_MEMBER_ID
     assert await leave(place.member_id) == 0
     group = unique("nothing")
     assert await leave(place.member_id) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_committing_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
+async def test_commit_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
     topic, topic_id = await harness.client.create()
     group = unique("consumers")
     rows = [
@@ -122,7 +133,7 @@ async def test_committing_in_every_version(harness: Harness, kafka: KafkaClient,
     assert [(one.committed_offset, one.metadata) for one in found.partitions] == [(7, "why")]
 
 
-async def test_a_member_of_another_generation_commits_nothing(harness: Harness, kafka: KafkaClient) -> None:
+async def test_member_of_another_generation_cannot_commit(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     group = unique("consumers")
     place = await joined(kafka, group, 9)
@@ -134,7 +145,7 @@ async def test_a_member_of_another_generation_commits_nothing(harness: Harness, 
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-async def test_nothing_is_committed(kafka: KafkaClient, version: int) -> None:
+async def test_fetch_without_commits_returns_no_offset(kafka: KafkaClient, version: int) -> None:
     if version < 8:
         topic = part(FETCH, "OffsetFetchRequestTopic", name="any", partition_indexes=[0, 7])
         found = await kafka.ask(FETCH, version, group_id="any", topics=[topic])
@@ -145,9 +156,9 @@ async def test_nothing_is_committed(kafka: KafkaClient, version: int) -> None:
         all_of_it = part(FETCH, "OffsetFetchRequestGroup", group_id="other", topics=None)
         illegal = part(FETCH, "OffsetFetchRequestGroup", group_id="", topics=None)
         answer = await kafka.ask(FETCH, version, groups=[group, all_of_it, illegal])
-        found, everything, refused = answer.groups
+        found, everything, rejected = answer.groups
         assert (everything.group_id, everything.topics) == ("other", [])
-        assert refused.error_code == ErrorCode.INVALID_GROUP_ID
+        assert rejected.error_code == ErrorCode.INVALID_GROUP_ID
     (given,) = found.topics
     assert found.error_code == 0
     assert [(one.partition_index, one.committed_offset, one.error_code) for one in given.partitions] == [
@@ -163,7 +174,7 @@ async def test_offsets_of_an_old_request_fail_in_their_partitions(kafka: KafkaCl
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_describing_in_every_version(kafka: KafkaClient, version: int) -> None:
+async def test_describe_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
     place = await joined(kafka, group, 9)
     sync = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
@@ -196,30 +207,28 @@ async def test_a_group_with_members_is_not_deleted(harness: Harness, kafka: Kafk
     await joined(kafka, group, 9)
     [outcome] = (await kafka.ask(DELETE, 2, groups_names=[group])).results
     assert outcome.error_code == ErrorCode.NON_EMPTY_GROUP
-    row = part(FORGET, "OffsetDeleteRequestPartition", partition_index=0)
-    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
-    assert (await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])).error_code == (
+    row = part(DELETE_OFFSETS, "OffsetDeleteRequestPartition", partition_index=0)
+    of_topic = part(DELETE_OFFSETS, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
+    assert (await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=[of_topic])).error_code == (
         ErrorCode.NON_EMPTY_GROUP
     )
 
 
-async def test_offsets_of_partitions_that_are_not_there_are_not_forgotten(
-    harness: Harness, kafka: KafkaClient
-) -> None:
+async def test_delete_offsets_of_unknown_partitions_is_rejected(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     group = unique("consumers")
     row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
     of_topic = part(COMMIT, "OffsetCommitRequestTopic", name=topic, partitions=[row])
     await kafka.ask(COMMIT, 8, group_id=group, member_id="", topics=[of_topic])
-    rows = [part(FORGET, "OffsetDeleteRequestPartition", partition_index=number) for number in (0, 9)]
-    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=rows)
-    [found] = (await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])).topics
+    rows = [part(DELETE_OFFSETS, "OffsetDeleteRequestPartition", partition_index=number) for number in (0, 9)]
+    of_topic = part(DELETE_OFFSETS, "OffsetDeleteRequestTopic", name=topic, partitions=rows)
+    [found] = (await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=[of_topic])).topics
     assert [one.error_code for one in found.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     [gone] = (await kafka.ask(DESCRIBE, 6, groups=[group])).groups
     assert gone.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-async def test_a_member_that_goes_away_while_it_waits_keeps_nobody_waiting(harness: Harness) -> None:
+async def test_member_that_disconnects_while_joining_delays_no_other(harness: Harness) -> None:
     group = unique("consumers")
     async with harness.connect() as one, harness.connect() as other:
         place = await joined(one, group, 3)
@@ -238,7 +247,7 @@ async def test_a_member_that_goes_away_while_it_waits_keeps_nobody_waiting(harne
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_heartbeats_of_the_new_protocol_are_refused(kafka: KafkaClient, version: int) -> None:
+async def test_heartbeats_of_the_new_protocol_are_rejected(kafka: KafkaClient, version: int) -> None:
     fields = {"group_id": "any", "member_id": "me", "member_epoch": 0}
     answer = await kafka.ask(CONSUMER_GROUP_HEARTBEAT, version, **fields)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -116,7 +116,7 @@ Consume = Callable[[str, str, str, int], list[str]]
 
 
 @pytest.mark.parametrize("consume", [with_librdkafka, with_kafka_python, with_aiokafka])
-async def test_who_comes_next_goes_on_where_the_last_one_was(harness: Harness, consume: Consume) -> None:
+async def test_next_member_resumes_at_the_committed_offset(harness: Harness, consume: Consume) -> None:
     topic = await filled(harness, 1, 10)
     group = unique("consumers")
     assert await asyncio.to_thread(consume, harness.address, group, topic, 4) == ["0", "1", "2", "3"]
@@ -155,7 +155,7 @@ class Worker:
         self._consumer.close()
 
 
-async def test_members_share_the_partitions_and_take_over_from_those_that_leave(harness: Harness) -> None:
+async def test_members_share_partitions_and_take_over_after_a_leave(harness: Harness) -> None:
     topic = await filled(harness, 4, 8)
     group = unique("consumers")
     one, two = (Worker(harness.address, group, topic) for _ in range(2))
@@ -172,12 +172,12 @@ async def test_members_share_the_partitions_and_take_over_from_those_that_leave(
             await harness.client.publish(topic, [f"left {number}"], partition=number)
         await eventually(lambda: {f"left {number}" for number in range(4)} <= {*two.seen}, LONG)
         times = Counter([*one.seen, *two.seen])
-        assert {times[value] for value in shared} == {1}, "nobody reads what another member has"
+        assert {times[value] for value in shared} == {1}, "no member reads the partitions of another"
     finally:
         await asyncio.gather(one.leave(), two.leave())
 
 
-async def test_a_fixed_member_comes_back_without_the_others_noticing(harness: Harness) -> None:
+async def test_static_member_returns_without_a_rebalance(harness: Harness) -> None:
     topic = await filled(harness, 1, 4)
     group = unique("consumers")
 
@@ -195,7 +195,7 @@ async def test_a_fixed_member_comes_back_without_the_others_noticing(harness: Ha
     assert await asyncio.to_thread(consume, 2) == ["2", "3"]
 
 
-async def test_administrators_move_and_forget_offsets(harness: Harness) -> None:
+async def test_administrators_reset_and_delete_offsets(harness: Harness) -> None:
     topic = await filled(harness, 2, 4)
     group = unique("consumers")
     admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": harness.address})
@@ -223,7 +223,7 @@ async def test_administrators_move_and_forget_offsets(harness: Harness) -> None:
     assert offsets() == []
 
 
-async def test_a_consumer_of_its_own_partitions_may_commit_too(harness: Harness) -> None:
+async def test_consumer_with_assigned_partitions_may_commit(harness: Harness) -> None:
     topic = await filled(harness, 1, 4)
     consumer = librdkafka(harness.address, unique("consumers"))
     try:
@@ -239,7 +239,7 @@ async def test_a_consumer_of_its_own_partitions_may_commit_too(harness: Harness)
         consumer.close()
 
 
-async def test_a_share_group_is_no_consumer_group(harness: Harness) -> None:
+async def test_share_group_is_rejected_as_a_consumer_group(harness: Harness) -> None:
     at = await harness.readable()
     consumer = librdkafka(harness.address, at.group)
     try:
@@ -253,7 +253,7 @@ async def test_a_share_group_is_no_consumer_group(harness: Harness) -> None:
         consumer.close()
 
 
-async def test_the_new_protocol_is_refused_at_once(harness: Harness) -> None:
+async def test_new_protocol_is_rejected_at_once(harness: Harness) -> None:
     topic, _ = await harness.client.create()
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": harness.address, "group.id": unique("group"), "group.protocol": "consumer"}

@@ -16,7 +16,7 @@ from tests.support.kafka_state import fold, read_record
 
 
 @pytest.mark.parametrize("consume", CONSUMERS)
-async def test_an_assigned_partition(harness: Harness, consume: Consume) -> None:
+async def test_assigned_partition_is_read(harness: Harness, consume: Consume) -> None:
     at = await harness.readable(records=3, partitions=2)
     await harness.client.publish(at.topic, map(str, range(1000)), partition=1)
     few = await asyncio.to_thread(consume, harness.address, at.topic, 0, 3)
@@ -28,10 +28,10 @@ async def test_an_assigned_partition(harness: Harness, consume: Consume) -> None
 
 
 @pytest.mark.parametrize("consume", CONSUMERS)
-async def test_the_log_of_share_state(harness: Harness, consume: Consume) -> None:
+async def test_share_state_log_is_read(harness: Harness, consume: Consume) -> None:
     at = await harness.readable(records=2)
-    held = await harness.client.acquire_all(at.group, at.topic, 2, "somebody")
-    await harness.client.acknowledge(at.group, "somebody", held[1:])
+    held = await harness.client.acquire_all(at.group, at.topic, 2, "another")
+    await harness.client.acknowledge(at.group, "another", held[1:])
     shard = shard_of(f"{at.group}:{at.topic_id}:0", 50)
     first, end = await asyncio.to_thread(state_offsets, harness.address, shard)
     found = await asyncio.to_thread(consume, harness.address, STATE_TOPIC, shard, end - first)
@@ -44,7 +44,7 @@ async def test_the_log_of_share_state(harness: Harness, consume: Consume) -> Non
 
 def state_offsets(address: str, partition: int) -> tuple[int, int]:
     """Returns the start and end of a shard's log, as librdkafka reports them."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "nobody"})
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "absent"})
     try:
         at = confluent_kafka.TopicPartition(STATE_TOPIC, partition)
         first, end = consumer.get_watermark_offsets(at, timeout=TIMEOUT)

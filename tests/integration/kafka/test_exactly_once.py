@@ -92,7 +92,7 @@ async def names(harness: Harness) -> tuple[str, str, str, str, str]:
     return harness.address, source, target, unique("group"), unique("worker")
 
 
-async def test_what_was_aborted_is_read_again_and_counts_once(names: tuple[str, str, str, str, str]) -> None:
+async def test_aborted_records_are_read_again_and_count_once(names: tuple[str, str, str, str, str]) -> None:
     def run() -> list[int]:
         done, turn = 0, 0
         with worker(*names) as one:
@@ -111,7 +111,7 @@ async def test_what_was_aborted_is_read_again_and_counts_once(names: tuple[str, 
     assert sorted(await asyncio.to_thread(run)) == list(range(RECORDS))
 
 
-async def test_who_takes_over_from_a_worker_that_crashed_does_its_work_again(
+async def test_successor_of_a_crashed_worker_repeats_its_open_work(
     names: tuple[str, str, str, str, str],
 ) -> None:
     def run() -> list[int]:
@@ -123,9 +123,9 @@ async def test_who_takes_over_from_a_worker_that_crashed_does_its_work_again(
             while done < RECORDS:
                 done += heir.work(9)
                 heir.producer.commit_transaction(LONG)
-        with pytest.raises(confluent_kafka.KafkaException) as refused:
+        with pytest.raises(confluent_kafka.KafkaException) as rejected:
             crashed.producer.commit_transaction(LONG)
-        assert refused.value.args[0].fatal()
+        assert rejected.value.args[0].fatal()
         return read(names[0], names[2], RECORDS)
 
     assert sorted(await asyncio.to_thread(run)) == list(range(RECORDS))

@@ -50,19 +50,19 @@ async def idle(kafka: KafkaClient, harness: Harness) -> Idle:
     return idle
 
 
-async def test_records_that_come_are_had_at_once(idle: Idle, harness: Harness) -> None:
+async def test_published_records_complete_an_idle_fetch(idle: Idle, harness: Harness) -> None:
     waiting = idle.start()
     await harness.client.publish(idle.at.topic, ["now"], partition=0)
     assert runs(answered(await waiting)[idle.at.topic_id, 0]) == [(0, 0, 1)]
 
 
-async def test_records_that_came_in_between_are_had_at_once(idle: Idle, harness: Harness) -> None:
+async def test_records_between_idle_fetches_are_returned_at_once(idle: Idle, harness: Harness) -> None:
     await harness.client.publish(idle.at.topic, ["before"], partition=0)
     answer = await idle.fetch(max_wait_ms=LONG)
     assert runs(answered(answer)[idle.at.topic_id, 0]) == [(0, 0, 1)]
 
 
-async def test_released_records_are_had_at_once(idle: Idle, harness: Harness) -> None:
+async def test_released_records_complete_an_idle_fetch(idle: Idle, harness: Harness) -> None:
     async with harness.connect() as other:
         name = unique("other")
         await harness.client.publish(idle.at.topic, ["held"], partition=0)
@@ -73,7 +73,7 @@ async def test_released_records_are_had_at_once(idle: Idle, harness: Harness) ->
         assert runs(answered(await waiting)[idle.at.topic_id, 0]) == [(0, 0, 2)]
 
 
-async def test_partitions_may_be_added_and_forgotten(idle: Idle, harness: Harness) -> None:
+async def test_partitions_may_be_added_and_removed(idle: Idle, harness: Harness) -> None:
     await harness.client.publish(idle.at.topic, ["of the other"], partition=1)
     added = await idle.fetch({idle.at.topic_id: [1]}, max_wait_ms=LONG)
     assert runs(answered(added)[idle.at.topic_id, 1]) == [(0, 0, 1)]
@@ -84,19 +84,19 @@ async def test_partitions_may_be_added_and_forgotten(idle: Idle, harness: Harnes
     assert (await idle.fetch(max_wait_ms=50)).responses == []
 
 
-async def test_who_asks_for_nothing_is_answered_at_once(idle: Idle) -> None:
+async def test_fetch_without_partitions_returns_at_once(idle: Idle) -> None:
     async with asyncio.timeout(LONG / 1000):
         assert (await idle.fetch(max_wait_ms=60_000, max_records=0)).error_code == 0
 
 
-async def test_the_last_request_does_not_wait(idle: Idle, kafka: KafkaClient) -> None:
+async def test_final_request_does_not_wait(idle: Idle, kafka: KafkaClient) -> None:
     async with asyncio.timeout(LONG / 1000):
         ended = await kafka.share_fetch(idle.at.group, idle.member, -1, max_wait_ms=60_000)
     assert ended.error_code == 0
     assert (await idle.fetch()).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-async def test_a_topic_that_is_deleted_is_told(idle: Idle, harness: Harness) -> None:
+async def test_deleted_topic_is_reported(idle: Idle, harness: Harness) -> None:
     waiting = idle.start(max_wait_ms=500)
     await harness.client.delete(idle.at.topic)
 
@@ -110,7 +110,7 @@ async def test_a_topic_that_is_deleted_is_told(idle: Idle, harness: Harness) -> 
     await waiting
 
 
-async def test_a_group_without_members_can_be_moved_while_a_session_is_idle(
+async def test_empty_group_can_be_altered_while_a_session_is_idle(
     idle: Idle, harness: Harness, kafka: KafkaClient
 ) -> None:
     await harness.client.publish(idle.at.topic, ["a", "b", "c"], partition=0)

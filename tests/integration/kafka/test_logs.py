@@ -47,7 +47,7 @@ async def at(harness: Harness) -> Readable:
 
 
 @pytest.mark.parametrize("version", versions(FETCH))
-async def test_fetch_gives_whole_batches_from_an_offset(
+async def test_fetch_returns_whole_batches_from_an_offset(
     kafka: KafkaClient, at: Readable, version: int
 ) -> None:
     data = await fetch_one(kafka, at.topic, at.topic_id, 4, version)
@@ -57,9 +57,7 @@ async def test_fetch_gives_whole_batches_from_an_offset(
     assert data.aborted_transactions is None
 
 
-async def test_at_the_end_there_is_nothing_and_beyond_it_nothing_can_be(
-    kafka: KafkaClient, at: Readable
-) -> None:
+async def test_fetch_at_the_end_is_empty_and_beyond_it_an_error(kafka: KafkaClient, at: Readable) -> None:
     end = await fetch_one(kafka, at.topic, at.topic_id, 10)
     assert (end.error_code, end.records, end.high_watermark) == (0, b"", 10)
     for offset in (11, -1):
@@ -73,7 +71,7 @@ async def test_a_fetch_waits_for_records(kafka: KafkaClient, harness: Harness, a
     assert values((await waiting).records) == [(10, b"late")]
 
 
-async def test_bytes_are_bounded_but_one_batch_comes(kafka: KafkaClient, at: Readable) -> None:
+async def test_fetch_is_limited_to_at_least_one_batch(kafka: KafkaClient, at: Readable) -> None:
     small = await fetch_one(kafka, at.topic, at.topic_id, 0, max_bytes=1)
     assert values(small.records) == RECORDS[:1]
     topic = fetch_topic(at.topic, at.topic_id, 18, fetch_offset=0, partition_max_bytes=2 * len(small.records))
@@ -81,7 +79,7 @@ async def test_bytes_are_bounded_but_one_batch_comes(kafka: KafkaClient, at: Rea
     assert values(answer.responses[0].partitions[0].records) == RECORDS[:2]
 
 
-async def test_the_first_partition_may_use_up_the_bytes(kafka: KafkaClient, harness: Harness) -> None:
+async def test_first_partition_may_use_all_bytes(kafka: KafkaClient, harness: Harness) -> None:
     at, other = await harness.readable(), await harness.readable()
     topics = [fetch_topic(one.topic, one.topic_id, 18, fetch_offset=0) for one in (at, other)]
     answer = await fetch(kafka, 18, *topics, max_bytes=1)
@@ -91,7 +89,7 @@ async def test_the_first_partition_may_use_up_the_bytes(kafka: KafkaClient, harn
 @pytest.mark.parametrize(
     ("wrong", "version", "code"),
     [
-        ({"topic": "nobody-made-this"}, 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"topic": "no-such-topic"}, 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ({"topic_id": NOTHING}, 18, ErrorCode.UNKNOWN_TOPIC_ID),
         ({"topic_id": ""}, 13, ErrorCode.UNKNOWN_TOPIC_ID),
         ({"partition": 1}, 18, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -100,7 +98,7 @@ async def test_the_first_partition_may_use_up_the_bytes(kafka: KafkaClient, harn
         ({"current_leader_epoch": 10**9}, 18, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-async def test_a_partition_that_cannot_be_served(
+async def test_fetch_reports_an_unavailable_partition(
     kafka: KafkaClient, at: Readable, wrong: dict[str, Any], version: int, code: ErrorCode
 ) -> None:
     """The others are served, and a partition of another leader does not delay the response."""
@@ -112,7 +110,7 @@ async def test_a_partition_that_cannot_be_served(
     assert [topic.partitions[0].error_code for topic in answer.responses] == [code, 0]
 
 
-async def test_a_deleted_topic_does_not_keep_a_fetch_from_waiting(
+async def test_deleted_topic_does_not_end_a_long_poll(
     kafka: KafkaClient, harness: Harness, at: Readable
 ) -> None:
     gone = fetch_topic("", NOTHING, 18, fetch_offset=0)
@@ -134,14 +132,14 @@ async def test_fetch_sessions_are_not_opened(kafka: KafkaClient, at: Readable) -
         assert (answer.error_code, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
 
 
-async def test_read_committed_names_no_aborted_transactions_where_there_are_none(
+async def test_read_committed_lists_only_existing_aborted_transactions(
     kafka: KafkaClient, at: Readable
 ) -> None:
     data = await fetch_one(kafka, at.topic, at.topic_id, 0, isolation_level=1)
     assert (values(data.records), data.aborted_transactions) == (RECORDS, [])
 
 
-async def test_nothing_asked_nothing_answered(kafka: KafkaClient) -> None:
+async def test_empty_request_gets_an_empty_response(kafka: KafkaClient) -> None:
     assert (await fetch(kafka, 18, max_wait_ms=60_000, min_bytes=0)).responses == []
 
 
@@ -149,7 +147,7 @@ async def test_nothing_asked_nothing_answered(kafka: KafkaClient) -> None:
 
 
 @pytest.mark.parametrize("version", versions(LIST_OFFSETS))
-async def test_where_a_log_begins_and_ends(kafka: KafkaClient, at: Readable, version: int) -> None:
+async def test_list_offsets_returns_log_start_and_end(kafka: KafkaClient, at: Readable, version: int) -> None:
     first, last = [await list_offset(kafka, at.topic, time, version) for time in (-2, -1)]
     assert (first.error_code, first.offset, first.timestamp) == (0, 0, -1)
     assert (last.error_code, last.offset, last.timestamp) == (0, 10, -1)
@@ -168,7 +166,7 @@ async def test_offsets_by_time(kafka: KafkaClient, at: Readable) -> None:
     assert (late.error_code, late.offset, late.timestamp, late.leader_epoch) == (0, -1, -1, -1)
 
 
-async def test_times_of_tiered_storage(kafka: KafkaClient, at: Readable) -> None:
+async def test_timestamps_of_tiered_storage_are_answered(kafka: KafkaClient, at: Readable) -> None:
     assert (await list_offset(kafka, at.topic, -4)).offset == 0
     for time in (-5, -6):
         tiered = await list_offset(kafka, at.topic, time)
@@ -176,22 +174,22 @@ async def test_times_of_tiered_storage(kafka: KafkaClient, at: Readable) -> None
 
 
 @pytest.mark.parametrize(("time", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10), (-7, 11)])
-async def test_a_time_that_the_version_does_not_have(
+async def test_timestamp_of_a_later_version_is_rejected(
     kafka: KafkaClient, at: Readable, time: int, version: int
 ) -> None:
-    refused = await list_offset(kafka, at.topic, time, version)
-    assert (refused.error_code, refused.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
+    rejected = await list_offset(kafka, at.topic, time, version)
+    assert (rejected.error_code, rejected.offset) == (ErrorCode.UNSUPPORTED_VERSION, -1)
 
 
-async def test_offsets_of_what_is_not_there(kafka: KafkaClient, at: Readable) -> None:
+async def test_offsets_of_unknown_partitions_are_errors(kafka: KafkaClient, at: Readable) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert (await list_offset(kafka, "nobody-made-this", -1)).error_code == unknown
+    assert (await list_offset(kafka, "no-such-topic", -1)).error_code == unknown
     assert (await list_offset(kafka, at.topic, -1, partition=1)).error_code == unknown
     fenced = await list_offset(kafka, at.topic, -1, current_leader_epoch=0)
     assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-async def test_a_partition_that_is_asked_for_twice(kafka: KafkaClient, at: Readable) -> None:
+async def test_duplicate_partition_is_rejected(kafka: KafkaClient, at: Readable) -> None:
     asked = [part(LIST_OFFSETS, "ListOffsetsPartition", partition_index=0, timestamp=t) for t in (-1, -2)]
     topics = [part(LIST_OFFSETS, "ListOffsetsTopic", name=at.topic, partitions=asked)]
     answer = await kafka.ask(LIST_OFFSETS, 11, topics=topics)
@@ -202,7 +200,7 @@ async def test_a_partition_that_is_asked_for_twice(kafka: KafkaClient, at: Reada
 
 
 @pytest.mark.parametrize("version", versions(OFFSET_FOR_LEADER_EPOCH))
-async def test_every_leader_epoch_reaches_to_the_end(kafka: KafkaClient, at: Readable, version: int) -> None:
+async def test_every_leader_epoch_ends_at_the_log_end(kafka: KafkaClient, at: Readable, version: int) -> None:
     key = OFFSET_FOR_LEADER_EPOCH
     asked = [
         part(key, "OffsetForLeaderPartition", partition=partition, leader_epoch=epoch)
@@ -227,7 +225,7 @@ async def delete(kafka: KafkaClient, version: int, topic: str, offset: int, part
 
 
 @pytest.mark.parametrize("version", versions(DELETE_RECORDS))
-async def test_deleting_records_moves_the_start(kafka: KafkaClient, at: Readable, version: int) -> None:
+async def test_delete_records_moves_the_log_start(kafka: KafkaClient, at: Readable, version: int) -> None:
     deleted = await delete(kafka, version, at.topic, 4)
     assert (deleted.error_code, deleted.low_watermark) == (0, 4)
     assert (await list_offset(kafka, at.topic, -2)).offset == 4
@@ -237,22 +235,24 @@ async def test_deleting_records_moves_the_start(kafka: KafkaClient, at: Readable
     assert (everything.error_code, everything.low_watermark) == (0, 10)
 
 
-async def test_records_that_cannot_be_deleted(kafka: KafkaClient, at: Readable) -> None:
+async def test_invalid_delete_records_is_rejected(kafka: KafkaClient, at: Readable) -> None:
     beyond = await delete(kafka, 2, at.topic, 11)
     assert (beyond.error_code, beyond.low_watermark) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    for topic, partition in ((at.topic, 1), ("nobody-made-this", 0)):
-        refused = await delete(kafka, 2, topic, 0, partition)
-        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for topic, partition in ((at.topic, 1), ("no-such-topic", 0)):
+        rejected = await delete(kafka, 2, topic, 0, partition)
+        assert rejected.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # DescribeLogDirs
 
 
 @pytest.mark.parametrize("version", versions(LOG_DIRS))
-async def test_how_large_logs_are(kafka: KafkaClient, harness: Harness, at: Readable, version: int) -> None:
+async def test_log_dirs_report_log_sizes(
+    kafka: KafkaClient, harness: Harness, at: Readable, version: int
+) -> None:
     asked = [
         part(LOG_DIRS, "DescribableLogDirTopic", topic=at.topic, partitions=[0, 0, 1]),
-        part(LOG_DIRS, "DescribableLogDirTopic", topic="nobody-made-this", partitions=[0]),
+        part(LOG_DIRS, "DescribableLogDirTopic", topic="no-such-topic", partitions=[0]),
     ]
     answer = await kafka.ask(LOG_DIRS, version, topics=asked)
     [place] = answer.results
@@ -264,7 +264,7 @@ async def test_how_large_logs_are(kafka: KafkaClient, harness: Harness, at: Read
     assert (partition.partition_size, partition.offset_lag) == (len(records), 0)
 
 
-async def test_all_topics_have_a_place(kafka: KafkaClient, at: Readable) -> None:
+async def test_every_topic_is_in_the_log_dir(kafka: KafkaClient, at: Readable) -> None:
     [place] = (await kafka.ask(LOG_DIRS, 5, topics=None)).results
     assert at.topic in {topic.name for topic in place.topics}
 
@@ -272,7 +272,7 @@ async def test_all_topics_have_a_place(kafka: KafkaClient, at: Readable) -> None
 # Several brokers
 
 
-async def test_the_wrong_broker_names_the_right_one(tmp_path: Path) -> None:
+async def test_wrong_broker_returns_the_leader_hint(tmp_path: Path) -> None:
     cluster = SharebrokerCluster(tmp_path, 2, {})
     cluster.start()
     try:
@@ -296,11 +296,11 @@ async def _ask_both(addresses: dict[int, str]) -> None:
         topic = fetch_topic(state.name, state.topic_id, 18, partition=at, fetch_offset=0)
         served = await fetch(left, 18, topic)
         assert served.responses[0].partitions[0].error_code == 0
-        refused = await fetch(right, 18, topic)
-        answer = refused.responses[0].partitions[0]
+        rejected = await fetch(right, 18, topic)
+        answer = rejected.responses[0].partitions[0]
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert answer.current_leader.leader_id == 0
-        [endpoint] = refused.node_endpoints
+        [endpoint] = rejected.node_endpoints
         assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (0, addresses[0])
         offset = await list_offset(right, state.name, -1, partition=at)
         assert offset.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -78,7 +78,7 @@ async def settled(one: Writer, group: str, offset: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_adding_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
+async def test_add_offsets_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
     one = await writer(harness, kafka)
     group = unique("group")
     assert await add(one, group, version) is FINE
@@ -94,7 +94,7 @@ async def test_adding_in_every_version(harness: Harness, kafka: KafkaClient, ver
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_committing_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
+async def test_commit_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
     one = await writer(harness, kafka)
     group = unique("group")
     if version < IMPLICIT:
@@ -109,7 +109,7 @@ async def test_committing_in_every_version(harness: Harness, kafka: KafkaClient,
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-async def test_fetching_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
+async def test_fetch_in_every_version(harness: Harness, kafka: KafkaClient, version: int) -> None:
     one = await writer(harness, kafka)
     group = unique("group")
     assert await commit(one, group, 5) is FINE
@@ -128,7 +128,7 @@ async def test_fetching_in_every_version(harness: Harness, kafka: KafkaClient, v
     await settled(one, group, 5)
 
 
-async def test_a_fenced_producer_commits_nothing(harness: Harness, kafka: KafkaClient) -> None:
+async def test_fenced_producer_cannot_commit_offsets(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka)
     group = unique("group")
     assert await commit(one, group, 5) is FINE
@@ -143,7 +143,7 @@ async def test_a_fenced_producer_commits_nothing(harness: Harness, kafka: KafkaC
     await settled(one, group, -1)
 
 
-async def test_only_members_of_the_generation_commit(harness: Harness, kafka: KafkaClient) -> None:
+async def test_only_members_of_the_generation_commit_offsets(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka)
     group = unique("group")
     place = await joined(kafka, group, 9)
@@ -151,13 +151,13 @@ async def test_only_members_of_the_generation_commit(harness: Harness, kafka: Ka
     assert await commit(one, group, 5, **member) is FINE
     late = {**member, "generation_id": place.generation_id + 1}
     assert await commit(one, group, 5, **late) is ErrorCode.ILLEGAL_GENERATION
-    stranger = {**member, "member_id": "nobody"}
+    stranger = {**member, "member_id": "absent"}
     assert await commit(one, group, 5, **stranger) is ErrorCode.UNKNOWN_MEMBER_ID
     fixed = {**member, "group_instance_id": "fixed"}
     assert await commit(one, group, 5, **fixed) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_requests_that_make_no_sense(harness: Harness, kafka: KafkaClient) -> None:
+async def test_invalid_requests_are_rejected(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka)
     group = unique("group")
     assert await add(one, "") is ErrorCode.INVALID_GROUP_ID
@@ -170,7 +170,7 @@ async def test_requests_that_make_no_sense(harness: Harness, kafka: KafkaClient)
     assert await commit(stranger, group, 5) is ErrorCode.INVALID_REQUEST
 
 
-async def test_a_group_that_is_deleted_commits_nothing(harness: Harness, kafka: KafkaClient) -> None:
+async def test_deleted_group_has_no_pending_offsets(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka)
     group = unique("group")
     assert await commit(one, group, 5) is FINE
@@ -183,7 +183,7 @@ async def test_a_group_that_is_deleted_commits_nothing(harness: Harness, kafka: 
     assert await fetch(one, group) == [(FINE, -1)]
 
 
-async def test_what_was_committed_stands_in_the_topic_what_was_aborted_does_not(
+async def test_offsets_topic_has_committed_and_no_aborted_offsets(
     harness: Harness, kafka: KafkaClient
 ) -> None:
     one = await writer(harness, kafka)

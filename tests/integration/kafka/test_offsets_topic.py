@@ -25,7 +25,7 @@ from tests.support.kafka_offsets import Record, fold, read_batches
 from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.waiting import eventually
 
-COMMIT, OFFSET_FETCH, FORGET, DESCRIBE_CONFIGS = 8, 9, 47, 32
+COMMIT, OFFSET_FETCH, DELETE_OFFSETS, DESCRIBE_CONFIGS = 8, 9, 47, 32
 SHARDS = 50
 
 
@@ -42,10 +42,10 @@ async def commit(kafka: KafkaClient, group: str, topic: str, offset: int) -> Non
     assert answer.topics[0].partitions[0].error_code == 0
 
 
-async def forget(kafka: KafkaClient, group: str, topic: str) -> None:
-    row = part(FORGET, "OffsetDeleteRequestPartition", partition_index=0)
-    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
-    answer = await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])
+async def delete_offsets(kafka: KafkaClient, group: str, topic: str) -> None:
+    row = part(DELETE_OFFSETS, "OffsetDeleteRequestPartition", partition_index=0)
+    of_topic = part(DELETE_OFFSETS, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
+    answer = await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=[of_topic])
     assert answer.topics[0].partitions[0].error_code == 0
 
 
@@ -64,7 +64,7 @@ async def records_of(kafka: KafkaClient, group: str, version: int = 18) -> list[
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
-async def test_what_is_read_folds_to_what_is_committed(
+async def test_topic_replays_to_the_committed_offsets(
     kafka: KafkaClient, harness: Harness, version: int
 ) -> None:
     group, (kept, kept_id), (gone, _) = (
@@ -75,7 +75,7 @@ async def test_what_is_read_folds_to_what_is_committed(
     await commit(kafka, group, kept, 3)
     await commit(kafka, group, gone, 4)
     await commit(kafka, group, kept, 5)
-    await forget(kafka, group, gone)
+    await delete_offsets(kafka, group, gone)
     records = await records_of(kafka, group, version)
     assert [record.key for record in records] == [(group, name, 0) for name in (kept, gone, kept, gone)]
     (folded,) = fold(records).values()
@@ -95,7 +95,7 @@ async def test_a_fetch_waits_for_the_next_commit(kafka: KafkaClient, harness: Ha
     assert answer.records
 
 
-async def test_offsets_and_where_it_ends(kafka: KafkaClient, harness: Harness) -> None:
+async def test_list_offsets_returns_its_start_and_end(kafka: KafkaClient, harness: Harness) -> None:
     group, (topic, _) = unique("consumers"), await harness.client.create()
     await commit(kafka, group, topic, 7)
     shard, (record,) = shard_of(group, SHARDS), await records_of(kafka, group)
@@ -104,8 +104,8 @@ async def test_offsets_and_where_it_ends(kafka: KafkaClient, harness: Harness) -
     assert (await list_offset(kafka, OFFSETS_TOPIC, -3, partition=shard)).timestamp >= record.timestamp
     assert (await read(kafka, shard, 10**9)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     for none in (SHARDS, -1):
-        refused = await list_offset(kafka, OFFSETS_TOPIC, -1, partition=none)
-        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        rejected = await list_offset(kafka, OFFSETS_TOPIC, -1, partition=none)
+        assert rejected.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     asked = part(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderPartition", partition=shard, leader_epoch=0)
     topics = [part(OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderTopic", topic=OFFSETS_TOPIC, partitions=[asked])]
     reach = (await kafka.ask(OFFSET_FOR_LEADER_EPOCH, 4, topics=topics)).topics[0].partitions[0]
@@ -113,7 +113,7 @@ async def test_offsets_and_where_it_ends(kafka: KafkaClient, harness: Harness) -
 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
-async def test_who_reads_an_internal_topic_commits_how_far(kafka: KafkaClient, name: str) -> None:
+async def test_reader_of_an_internal_topic_may_commit_its_position(kafka: KafkaClient, name: str) -> None:
     group = unique("consumers")
     await commit(kafka, group, name, 7)
     asked = part(OFFSET_FETCH, "OffsetFetchRequestGroup", group_id=group, topics=None)
@@ -126,7 +126,7 @@ async def test_who_reads_an_internal_topic_commits_how_far(kafka: KafkaClient, n
     )
 
 
-async def test_its_settings_are_kafkas(kafka: KafkaClient) -> None:
+async def test_configs_are_kafkas(kafka: KafkaClient) -> None:
     names = ["cleanup.policy", "compression.type", "segment.bytes"]
     asked = part(
         DESCRIBE_CONFIGS,
@@ -163,7 +163,7 @@ Place = tuple[int, int]
 
 
 def with_librdkafka(address: str, commits: Callable[[], None]) -> Place:
-    settings = {"bootstrap.servers": address, "group.id": "nobody", "auto.offset.reset": "earliest"}
+    settings = {"bootstrap.servers": address, "group.id": "absent", "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer(
         {**settings, "enable.auto.commit": False, "enable.partition.eof": True}
     )
@@ -224,7 +224,7 @@ def with_aiokafka(address: str, commits: Callable[[], None]) -> Place:
 
 
 @pytest.mark.parametrize("consume", [with_librdkafka, with_kafka_python, with_aiokafka])
-async def test_consumers_get_past_what_is_not_shown(
+async def test_consumers_skip_hidden_records(
     small: Harness, consume: Callable[[str, Callable[[], None]], Place]
 ) -> None:
     loop = asyncio.get_running_loop()

@@ -41,7 +41,9 @@ async def undeleting(no_deletion: Cluster) -> AsyncIterator[KafkaClient]:
         (6, ErrorCode.TOPIC_DELETION_DISABLED),
     ],
 )
-async def test_that_topics_are_not_deleted(undeleting: KafkaClient, version: int, error: ErrorCode) -> None:
+async def test_disabled_topic_deletion_has_an_error_per_version(
+    undeleting: KafkaClient, version: int, error: ErrorCode
+) -> None:
     name = unique("kept")
     asked = part(CREATE_TOPICS, "CreatableTopic", name=name, num_partitions=1, replication_factor=1)
     created = await undeleting.ask(CREATE_TOPICS, 5, topics=[asked], timeout_ms=5000)
@@ -54,7 +56,7 @@ async def test_that_topics_are_not_deleted(undeleting: KafkaClient, version: int
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-async def test_zstd_is_younger_than_some_producers(
+async def test_zstd_is_rejected_in_old_produce_versions(
     harness: Harness, kafka: KafkaClient, version: int
 ) -> None:
     topic, topic_id = await harness.client.create()
@@ -63,12 +65,12 @@ async def test_zstd_is_younger_than_some_producers(
     topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
     answer = await kafka.ask(PRODUCE, version, acks=-1, timeout_ms=5000, topic_data=topics)
     (written,) = answer.responses[0].partition_responses
-    refused = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1
-    assert (written.error_code, written.base_offset) == (refused if version < 7 else (0, 0))
+    rejected = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1
+    assert (written.error_code, written.base_offset) == (rejected if version < 7 else (0, 0))
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_coordinators_of_share_state_are_younger_than_others(kafka: KafkaClient, version: int) -> None:
+async def test_share_coordinator_lookup_is_rejected_in_old_versions(kafka: KafkaClient, version: int) -> None:
     key = f"group:{NOTHING}:0"
     if version < 4:
         found = await kafka.ask(FIND_COORDINATOR, version, key_type=2, key=key)
@@ -79,7 +81,9 @@ async def test_coordinators_of_share_state_are_younger_than_others(kafka: KafkaC
 
 
 @pytest.mark.parametrize("version", range(10, 14))
-async def test_metadata_by_id_is_younger_than_ids(harness: Harness, kafka: KafkaClient, version: int) -> None:
+async def test_metadata_by_id_is_rejected_in_old_versions(
+    harness: Harness, kafka: KafkaClient, version: int
+) -> None:
     name, topic_id = await harness.client.create()
     known = version >= 12
     asked = part(METADATA, "MetadataRequestTopic", name=None if known else name, topic_id=topic_id)

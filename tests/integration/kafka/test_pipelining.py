@@ -29,7 +29,7 @@ async def appended(kafka: KafkaClient) -> tuple[int, int, int]:
     return number, result.error_code, result.base_offset
 
 
-async def test_batches_lie_in_the_log_as_they_were_sent(harness: Harness, kafka: KafkaClient) -> None:
+async def test_pipelined_batches_are_appended_in_order(harness: Harness, kafka: KafkaClient) -> None:
     topic, topic_id = await harness.client.create()
     sizes = [1 + number % 7 for number in range(200)]
     sent = [send(kafka, topic, batch(1, size)) for size in sizes]
@@ -39,20 +39,20 @@ async def test_batches_lie_in_the_log_as_they_were_sent(harness: Harness, kafka:
     assert [len(value or b"") for _, value in read] == sizes
 
 
-async def test_other_requests_between_them_keep_their_place(harness: Harness, kafka: KafkaClient) -> None:
+async def test_interleaved_requests_are_answered_in_order(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     numbers = []
     for _ in range(20):
         numbers += [send(kafka, topic, batch(1)), send(kafka, topic, batch(1))]
         numbers.append(kafka.send(METADATA, 12, topics=[]))
-    heard = []
+    received = []
     for _ in range(20):
-        heard += [(await appended(kafka))[0], (await appended(kafka))[0]]
-        heard.append((await kafka.answer(METADATA, 12))[0])
-    assert heard == numbers
+        received += [(await appended(kafka))[0], (await appended(kafka))[0]]
+        received.append((await kafka.answer(METADATA, 12))[0])
+    assert received == numbers
 
 
-async def test_an_error_of_one_is_not_the_others(harness: Harness, kafka: KafkaClient) -> None:
+async def test_failed_request_does_not_fail_pipelined_ones(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     broken = bytearray(batch(1))
     broken[-1] ^= 1
@@ -67,19 +67,17 @@ async def test_an_error_of_one_is_not_the_others(harness: Harness, kafka: KafkaC
     ]
 
 
-async def test_sequences_of_an_idempotent_producer_hold(harness: Harness, kafka: KafkaClient) -> None:
+async def test_idempotent_sequences_hold_when_pipelined(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
-    told = await kafka.ask(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=0)
-    producer = told.producer_id
+    initialized = await kafka.ask(INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout_ms=0)
+    producer = initialized.producer_id
     for sequence in (0, 1, 2, 2, 9, 3):
         send(kafka, topic, batch(1, producer=(producer, 0, sequence)))
     answers = [(await appended(kafka))[1:] for _ in range(6)]
     assert answers == [(0, 0), (0, 1), (0, 2), (0, 2), (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1), (0, 3)]
 
 
-async def test_what_needs_no_answer_is_there_before_what_was_asked_after_it(
-    harness: Harness, kafka: KafkaClient
-) -> None:
+async def test_produce_without_acks_precedes_the_next_request(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     for _ in range(50):
         send(kafka, topic, batch(1), acks=0)
@@ -87,9 +85,7 @@ async def test_what_needs_no_answer_is_there_before_what_was_asked_after_it(
     assert await appended(kafka) == (last, 0, 50)
 
 
-async def test_who_hangs_up_after_sending_without_waiting_has_sent(
-    harness: Harness, kafka: KafkaClient
-) -> None:
+async def test_produce_without_acks_survives_a_disconnect(harness: Harness, kafka: KafkaClient) -> None:
     topic, topic_id = await harness.client.create()
     async with harness.connect() as hasty:
         for _ in range(50):

@@ -19,7 +19,9 @@ DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
 FINE = ErrorCode.NONE
 
 
-async def test_sequences_are_checked_and_repeats_answered(harness: Harness, kafka: KafkaClient) -> None:
+async def test_sequences_are_checked_and_duplicates_acknowledged(
+    harness: Harness, kafka: KafkaClient
+) -> None:
     one = await writer(harness, kafka, transactional=False)
     assert one.producer[1] == 0
     assert [await one.write(n) for n in (0, 1, 2)] == [(FINE, 0), (FINE, 1), (FINE, 2)]
@@ -34,9 +36,7 @@ async def test_sequences_are_checked_and_repeats_answered(harness: Harness, kafk
     assert await other.write(0) == (FINE, 5)
 
 
-async def test_a_transaction_of_a_producer_that_adds_its_partitions(
-    harness: Harness, kafka: KafkaClient
-) -> None:
+async def test_transaction_with_explicitly_added_partitions(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka)
     assert (await one.write(0, EXPLICIT))[0] is ErrorCode.TRANSACTION_ABORTABLE
     assert (await one.write(0, 10))[0] is ErrorCode.INVALID_TXN_STATE
@@ -52,9 +52,7 @@ async def test_a_transaction_of_a_producer_that_adds_its_partitions(
     assert await one.end(commit=False, version=3) is FINE
 
 
-async def test_a_transaction_of_a_producer_that_leaves_it_to_the_leader(
-    harness: Harness, kafka: KafkaClient
-) -> None:
+async def test_transaction_with_partitions_added_by_the_leader(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka)
     first = one.producer
     assert await one.write(0) == (FINE, 0)
@@ -70,9 +68,7 @@ async def test_a_transaction_of_a_producer_that_leaves_it_to_the_leader(
     assert [(t.producer_id, t.first_offset) for t in answer.aborted_transactions] == [(first[0], 3)]
 
 
-async def test_offsets_of_open_transactions_are_not_given_to_who_reads_what_is_committed(
-    harness: Harness, kafka: KafkaClient
-) -> None:
+async def test_read_committed_stops_before_open_transactions(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka)
     await one.write(0)
     assert (await list_offset(kafka, one.topic, -1)).offset == 1
@@ -82,7 +78,7 @@ async def test_offsets_of_open_transactions_are_not_given_to_who_reads_what_is_c
     assert answer.topics[0].partitions[0].offset == 0
 
 
-async def test_a_fenced_producer_is_told_in_words_of_its_time(harness: Harness, kafka: KafkaClient) -> None:
+async def test_fenced_producer_gets_the_error_of_its_version(harness: Harness, kafka: KafkaClient) -> None:
     zombie = await writer(harness, kafka)
     number, epoch = zombie.producer
     await zombie.init()
@@ -94,7 +90,7 @@ async def test_a_fenced_producer_is_told_in_words_of_its_time(harness: Harness, 
     assert again == [before, since, since]
 
 
-async def test_bad_requests_of_producers(harness: Harness, kafka: KafkaClient) -> None:
+async def test_invalid_producer_requests_are_rejected(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka)
     assert await one.init(transaction_timeout_ms=10**9) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert await one.init(transactional_id="") is ErrorCode.INVALID_REQUEST
@@ -107,7 +103,7 @@ async def test_bad_requests_of_producers(harness: Harness, kafka: KafkaClient) -
 
 
 @pytest.mark.parametrize("version", [3, 9, 13])
-async def test_a_request_has_one_batch_for_a_partition(
+async def test_second_batch_for_a_partition_is_rejected(
     harness: Harness, kafka: KafkaClient, version: int
 ) -> None:
     one = await writer(harness, kafka, transactional=False)
@@ -115,7 +111,7 @@ async def test_a_request_has_one_batch_for_a_partition(
     assert await one.send(batch(2), version) == (ErrorCode.NONE, 0)
 
 
-async def test_times_far_ahead_are_refused(harness: Harness, kafka: KafkaClient) -> None:
+async def test_timestamps_far_ahead_are_rejected(harness: Harness, kafka: KafkaClient) -> None:
     """Kafka allows an hour unless the topic overrides it; the age of a record does not matter."""
     one = await writer(harness, kafka, transactional=False)
     now = round(clock.now() * 1000)
@@ -124,13 +120,13 @@ async def test_times_far_ahead_are_refused(harness: Harness, kafka: KafkaClient)
     assert await one.send(batch(1, time=0)) == (ErrorCode.NONE, 1)
 
 
-async def test_no_id_is_no_topic(harness: Harness, kafka: KafkaClient) -> None:
+async def test_zero_topic_id_is_unknown(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka, transactional=False)
     one.topic_id = ""
     assert await one.send(batch(1), 13) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
 
 
-async def test_producers_and_transactions_are_shown(harness: Harness, kafka: KafkaClient) -> None:
+async def test_producers_and_transactions_are_described(harness: Harness, kafka: KafkaClient) -> None:
     one = await writer(harness, kafka)
     await one.write(0)
     asked = part(DESCRIBE_PRODUCERS, "TopicRequest", name=one.topic, partition_indexes=[0])
@@ -143,7 +139,7 @@ async def test_producers_and_transactions_are_shown(harness: Harness, kafka: Kaf
     ]
     assert (producer.producer_id, producer.producer_epoch) == one.producer
     assert (producer.last_sequence, producer.current_txn_start_offset) == (0, 0)
-    answer = await kafka.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=[one.name, "nobody"])
+    answer = await kafka.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=[one.name, "absent"])
     shown, missing = answer.transaction_states
     assert (shown.transaction_state, shown.producer_id) == ("Ongoing", one.producer[0])
     assert [(topic.topic, list(topic.partitions)) for topic in shown.topics] == [(one.topic, [0])]

@@ -41,7 +41,7 @@ RECORDS: Final = (
     Sent(b"no key"),
     Sent(None, b"tombstone"),
     Sent(b"", b""),
-    Sent(b"the time is told", b"key", (), 1_234_567_890_123),
+    Sent(b"with a timestamp", b"key", (), 1_234_567_890_123),
     Sent(b"much " * 2000, b"key"),
 )
 
@@ -99,7 +99,7 @@ async def shared_by_librdkafka(harness: Harness, topic: str, count: int) -> list
 @one_process_only
 @each_producer
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-async def test_consumers_of_all_makers_read_what_a_producer_wrote(
+async def test_consumers_of_all_libraries_read_a_producers_records(
     cluster: Cluster, harness: Harness, produce: Produce, compression: str
 ) -> None:
     if not knows(produce, compression):
@@ -120,7 +120,7 @@ async def test_consumers_of_all_makers_read_what_a_producer_wrote(
 
 @one_process_only
 @each_producer
-async def test_a_header_need_not_have_a_value(cluster: Cluster, harness: Harness, produce: Produce) -> None:
+async def test_header_may_lack_a_value(cluster: Cluster, harness: Harness, produce: Produce) -> None:
     if produce is produce_with_kafka_python:
         pytest.skip("kafka-python does not send such headers")
     topic, _ = await harness.client.create()
@@ -136,9 +136,7 @@ async def test_a_header_need_not_have_a_value(cluster: Cluster, harness: Harness
 
 @one_process_only
 @each_producer
-async def test_the_log_stamps_records_where_the_topic_says_so(
-    cluster: Cluster, harness: Harness, produce: Produce
-) -> None:
+async def test_log_append_time_is_applied(cluster: Cluster, harness: Harness, produce: Produce) -> None:
     topic, _ = await harness.client.create(message_timestamp_type="LogAppendTime")
     records = [Sent(b"old", timestamp=1), Sent(b"new")]
     settings = like_librdkafka(produce, compression_type="gzip")
@@ -152,7 +150,7 @@ async def test_the_log_stamps_records_where_the_topic_says_so(
 
 
 @each_producer
-async def test_a_batch_may_be_as_large_as_the_topic_allows(harness: Harness, produce: Produce) -> None:
+async def test_batch_of_the_maximum_size_is_accepted(harness: Harness, produce: Produce) -> None:
     topic, _ = await harness.client.create(max_message_bytes="100000")
     settings = like_librdkafka(produce, message_max_bytes=200_000)
     largest = Sent(b"x" * (100_000 - FRAME))
@@ -163,7 +161,7 @@ async def test_a_batch_may_be_as_large_as_the_topic_allows(harness: Harness, pro
     assert found.value == largest.value
 
 
-async def test_consumers_of_all_makers_read_records_larger_than_they_ask_for(harness: Harness) -> None:
+async def test_records_larger_than_the_fetch_limit_are_read(harness: Harness) -> None:
     topic, _ = await harness.client.create(max_message_bytes="4000000")
     records = [Sent(bytes([number]) * 3_900_000) for number in range(2)]
     settings = {"message_max_bytes": 5_000_000}
@@ -200,7 +198,7 @@ def server() -> Iterator[Cluster]:
 
 
 @each_producer
-def test_a_topic_is_made_when_somebody_writes_to_it(server: Cluster, produce: Produce) -> None:
+def test_topic_is_created_by_the_first_write(server: Cluster, produce: Produce) -> None:
     topic = unique("on-demand")
     assert produce(server.kafka, topic, [Sent(b"first", partition=2)]) == [0]
     (found,) = consume_with_aiokafka(server.kafka, topic, 2, 1)
@@ -208,7 +206,7 @@ def test_a_topic_is_made_when_somebody_writes_to_it(server: Cluster, produce: Pr
 
 
 @each_producer
-def test_an_idempotent_producer_lives_through_a_restart(server: Cluster, produce: Produce) -> None:
+def test_idempotent_producer_survives_a_restart(server: Cluster, produce: Produce) -> None:
     """No record is lost, none is duplicated, and their order stays."""
     topic = unique("restart")
     (serve,) = server.processes

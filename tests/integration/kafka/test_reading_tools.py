@@ -44,9 +44,9 @@ async def test_the_formatter_of_share_state_prints_checkpoints_and_deltas(
     harness: Harness, kafka: KafkaClient
 ) -> None:
     at = await harness.readable(records=3)
-    held = await harness.client.acquire_all(at.group, at.topic, 3, "somebody")
-    await harness.client.acknowledge(at.group, "somebody", held[1:2])
-    await harness.client.acknowledge(at.group, "somebody", held[2:])
+    held = await harness.client.acquire_all(at.group, at.topic, 3, "another")
+    await harness.client.acknowledge(at.group, "another", held[1:2])
+    await harness.client.acknowledge(at.group, "another", held[2:])
     shard = shard_of(f"{at.group}:{at.topic_id}:0", 50)
     first, end = [(await list_offset(kafka, STATE_TOPIC, t, partition=shard)).offset for t in (-2, -1)]
     where = ("--topic", STATE_TOPIC, "--partition", str(shard), "--offset", "earliest")

@@ -64,7 +64,7 @@ async def coordinator(client: KafkaClient, group: str) -> int:
     return int(found.node_id)
 
 
-async def test_partitions_are_spread_and_all_say_the_same(
+async def test_partitions_are_spread_and_all_brokers_agree(
     harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
     topic, _ = await harness.client.create(24)
@@ -73,24 +73,24 @@ async def test_partitions_are_spread_and_all_say_the_same(
     assert set(seen[0].values()) == {*NODES}
 
 
-async def test_a_fetch_at_the_wrong_broker_is_sent_on(
+async def test_fetch_at_the_wrong_broker_names_the_leader(
     harness: Harness, clients: dict[int, KafkaClient], brokers: Cluster
 ) -> None:
     at = await harness.readable(records=3)
     leader = (await leaders(clients[1], at.topic))[0]
     wrong, member = clients[leader % 3 + 1], unique("member")
     for version in (1, 2):
-        refused = await wrong.share_fetch(at.group, member, 0, {at.topic_id: [0]}, version=version)
-        assert (refused.error_code, refused.acquisition_lock_timeout_ms) == (0, 30_000)
-        check_sent_on(answered(refused)[at.topic_id, 0], refused, leader, brokers)
-        assert answered(refused)[at.topic_id, 0].records == b""
+        rejected = await wrong.share_fetch(at.group, member, 0, {at.topic_id: [0]}, version=version)
+        assert (rejected.error_code, rejected.acquisition_lock_timeout_ms) == (0, 30_000)
+        check_sent_on(answered(rejected)[at.topic_id, 0], rejected, leader, brokers)
+        assert answered(rejected)[at.topic_id, 0].records == b""
         acks = {(at.topic_id, 0): [(0, 2, [1])]}
-        refused = await wrong.share_acknowledge(at.group, member, 1, acks, version=version)
-        check_sent_on(answered(refused)[at.topic_id, 0], refused, leader, brokers)
-        refused = await wrong.share_fetch(at.group, member, 2, acks=acks, version=version, max_wait_ms=0)
-        data = answered(refused)[at.topic_id, 0]
+        rejected = await wrong.share_acknowledge(at.group, member, 1, acks, version=version)
+        check_sent_on(answered(rejected)[at.topic_id, 0], rejected, leader, brokers)
+        rejected = await wrong.share_fetch(at.group, member, 2, acks=acks, version=version, max_wait_ms=0)
+        data = answered(rejected)[at.topic_id, 0]
         assert data.acknowledge_error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        check_sent_on(data, refused, leader, brokers)
+        check_sent_on(data, rejected, leader, brokers)
     assert await acquire(clients[leader], at, member) == [(0, 2, 1)]
 
 
@@ -121,7 +121,7 @@ async def test_one_session_at_each_broker(harness: Harness, clients: dict[int, K
         assert opened.node_endpoints == []
 
 
-async def test_groups_are_asked_for_at_their_coordinator(
+async def test_groups_are_served_by_their_coordinator(
     harness: Harness, clients: dict[int, KafkaClient]
 ) -> None:
     at = await harness.readable(records=0)
@@ -139,8 +139,8 @@ async def test_groups_are_asked_for_at_their_coordinator(
         (15, 6, {"groups": [at.group]}, "groups"),
         (42, 2, {"groups_names": [at.group]}, "results"),
     ):
-        refused = getattr(await wrong.ask(key, version, **fields), answers)
-        assert [(one.group_id, one.error_code) for one in refused] == [(at.group, code)]
+        rejected = getattr(await wrong.ask(key, version, **fields), answers)
+        assert [(one.group_id, one.error_code) for one in rejected] == [(at.group, code)]
         found = getattr(await clients[right].ask(key, version, **fields), answers)
         assert [one.group_id for one in found] == [at.group]
         assert found[0].error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -170,7 +170,7 @@ async def test_a_disconnect_releases_at_every_leader(
     assert await acquire(clients[leader], at, unique("next")) == [(0, 1, 2)]
 
 
-async def test_the_topic_of_group_coordinators_shows_who_they_are(clients: dict[int, KafkaClient]) -> None:
+async def test_offsets_topic_leaders_are_the_group_coordinators(clients: dict[int, KafkaClient]) -> None:
     shown = await leaders(clients[1], OFFSETS_TOPIC)
     for group in (unique("group") for _ in range(10)):
         assert shown[shard_of(group, len(shown))] == await coordinator(clients[1], group)

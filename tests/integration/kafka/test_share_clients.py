@@ -97,7 +97,7 @@ async def test_librdkafka_releases_and_rejects(cluster: Cluster) -> None:
         assert list(consumer.commit_sync(SECONDS).values()) == [None]
 
 
-async def test_what_librdkafka_does_not_accept_comes_back_when_it_closes(cluster: Cluster) -> None:
+async def test_librdkafka_close_releases_unaccepted_records(cluster: Cluster) -> None:
     topic, group = await prepared(cluster, 3)
     first = rdkafka(cluster, group, topic, share_acknowledgement_mode="explicit")
     assert len(polled(first, 3)) == 3
@@ -167,7 +167,9 @@ async def test_java_consumes_and_accepts(cluster: Cluster, jars: JarSet, classes
 
 
 @EACH_VERSION
-async def test_java_decides_one_by_one_and_renews(cluster: Cluster, jars: JarSet, classes: Path) -> None:
+async def test_java_acknowledges_single_records_and_renews(
+    cluster: Cluster, jars: JarSet, classes: Path
+) -> None:
     topic, group = await prepared(cluster, 4)
     mode = {"share_acknowledgement_mode": "explicit", "share_acquire_mode": "record_limit"}
     with share_consumer(jars, classes, cluster.kafka, group, topic, **mode) as consumer:
@@ -188,7 +190,7 @@ async def test_java_decides_one_by_one_and_renews(cluster: Cluster, jars: JarSet
 
 @ONE_VERSION
 @pytest.mark.parametrize("how", ["close", "kill"])
-async def test_what_java_holds_comes_back_when_it_is_gone(
+async def test_java_records_are_redelivered_after_its_death(
     cluster: Cluster, jars: JarSet, classes: Path, how: str
 ) -> None:
     topic, group = await prepared(cluster, 3)
@@ -201,7 +203,7 @@ async def test_what_java_holds_comes_back_when_it_is_gone(
 
 
 @ONE_VERSION
-async def test_java_takes_small_portions(cluster: Cluster, jars: JarSet, classes: Path) -> None:
+async def test_java_consumes_in_small_batches(cluster: Cluster, jars: JarSet, classes: Path) -> None:
     topic, group = await prepared(cluster, 20)
     settings = {"share_acquire_mode": "record_limit", "max_poll_records": "1"}
     with share_consumer(jars, classes, cluster.kafka, group, topic, **settings) as consumer:

@@ -31,7 +31,7 @@ def member() -> str:
 # Limits
 
 
-async def test_the_record_limit_is_strict(kafka: KafkaClient, harness: Harness, member: str) -> None:
+async def test_record_limit_is_strict(kafka: KafkaClient, harness: Harness, member: str) -> None:
     at = await harness.readable(records=0)
     await harness.client.publish(at.topic, map(str, range(10)), partition=0)  # one batch
     first = await kafka.share_fetch(
@@ -64,12 +64,12 @@ async def test_acquired_runs_are_split_by_the_batch_size(
     assert runs(answered(opened)[at.topic_id, 0]) == [(n, n, 1) for n in range(5)]
 
 
-async def test_an_unknown_acquire_mode_is_refused(kafka: KafkaClient, at: Readable, member: str) -> None:
+async def test_unknown_acquire_mode_is_rejected(kafka: KafkaClient, at: Readable, member: str) -> None:
     answer = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, share_acquire_mode=7)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_records_come_back_until_they_were_delivered_too_often(
+async def test_records_are_redelivered_up_to_the_delivery_limit(
     kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
     at = await harness.readable(records=1, share_delivery_count_limit="2")
@@ -94,7 +94,7 @@ async def test_groups_do_not_share_with_each_other(
 # Renewing
 
 
-async def test_renewing_keeps_records_and_fetches_none(
+async def test_renewal_keeps_records_and_fetches_none(
     kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
     at = await harness.readable(records=3)
@@ -111,14 +111,14 @@ async def test_renewing_keeps_records_and_fetches_none(
 
 
 @pytest.mark.parametrize("size", NO_SIZES)
-async def test_a_fetch_that_renews_has_no_sizes(
+async def test_renewing_fetch_with_sizes_is_rejected(
     kafka: KafkaClient, at: Readable, member: str, size: str
 ) -> None:
     answer = await kafka.share_fetch(at.group, member, 0, is_renew_ack=True, **{**NO_SIZES, size: 1})
     assert (answer.error_code, answer.responses) == (ErrorCode.INVALID_REQUEST, [])
 
 
-async def test_a_group_may_forbid_renewing(kafka: KafkaClient, harness: Harness, member: str) -> None:
+async def test_group_may_disable_renewal(kafka: KafkaClient, harness: Harness, member: str) -> None:
     at = await harness.readable(records=1, share_renew_acknowledge_enable="false")
     await acquire(kafka, at, member)
     renewed = {(at.topic_id, 0): [(0, 0, RENEW)]}
@@ -138,7 +138,7 @@ async def test_a_fetch_waits_for_the_next_record(kafka: KafkaClient, harness: Ha
     assert runs(answered(await waiting)[at.topic_id, 0]) == [(0, 0, 1)]
 
 
-async def test_a_fetch_waits_for_what_another_member_releases(
+async def test_fetch_waits_for_released_records(
     kafka: KafkaClient, harness: Harness, at: Readable, member: str
 ) -> None:
     await acquire(kafka, at, member)
@@ -150,15 +150,13 @@ async def test_a_fetch_waits_for_what_another_member_releases(
         assert runs(answered(await waiting)[at.topic_id, 0]) == [(0, 9, 2)]
 
 
-async def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_up(
-    kafka: KafkaClient, harness: Harness, member: str
-) -> None:
+async def test_empty_fetch_returns_at_its_deadline(kafka: KafkaClient, harness: Harness, member: str) -> None:
     at = await harness.readable(records=0)
     opened = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=20)
     assert (opened.error_code, runs(answered(opened)[at.topic_id, 0])) == (0, [])
 
 
-async def test_a_partition_that_stays_wrong_does_not_make_its_client_spin(
+async def test_lasting_partition_error_does_not_cause_a_busy_loop(
     kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
     """The error is returned once at once; after that a fetch waits for the other partitions."""
@@ -176,7 +174,7 @@ async def test_a_partition_that_stays_wrong_does_not_make_its_client_spin(
 
 
 @pytest.mark.parametrize("how", ["close", "abort"])
-async def test_a_disconnect_releases_what_was_held(
+async def test_disconnect_releases_held_records(
     kafka: KafkaClient, harness: Harness, at: Readable, how: str
 ) -> None:
     async with harness.connect() as leaving:
@@ -189,7 +187,7 @@ async def test_a_disconnect_releases_what_was_held(
         assert await waiting == [(0, 9, 2)]
 
 
-async def test_a_disconnect_releases_what_was_held_of_forgotten_partitions(
+async def test_disconnect_releases_records_of_removed_partitions(
     kafka: KafkaClient, harness: Harness, at: Readable
 ) -> None:
     member = unique("leaving")
@@ -200,7 +198,7 @@ async def test_a_disconnect_releases_what_was_held_of_forgotten_partitions(
     assert await acquire(kafka, at, unique("staying")) == [(0, 9, 2)]
 
 
-async def test_a_client_that_goes_away_while_it_waits_leaves_no_locks(
+async def test_client_that_disconnects_while_waiting_leaves_no_locks(
     kafka: KafkaClient, harness: Harness
 ) -> None:
     at = await harness.readable(records=0)
@@ -217,14 +215,14 @@ async def test_a_client_that_goes_away_while_it_waits_leaves_no_locks(
             max_records=9,
         )
         await leaving.write(b"")
-    await harness.client.publish(at.topic, ["for somebody else"], partition=0)
+    await harness.client.publish(at.topic, ["for another"], partition=0)
     ((first, last, deliveries),) = await acquire(kafka, at, unique("staying"))
     assert (first, last) == (0, 0)
     # The closed connection may have acquired the record just before: then it was redelivered, which counts.
     assert deliveries in (1, 2)
 
 
-async def test_a_session_of_another_connection_is_left_alone(
+async def test_closed_connection_keeps_the_session_of_another(
     kafka: KafkaClient, harness: Harness, at: Readable, member: str
 ) -> None:
     """A member that reconnected keeps its session when the old connection closes."""
@@ -236,7 +234,7 @@ async def test_a_session_of_another_connection_is_left_alone(
     assert (accepted.error_code, answered(accepted)[at.topic_id, 0].error_code) == (0, 0)
 
 
-async def test_a_deleted_topic_is_said_to_be_unknown(
+async def test_deleted_topic_is_unknown(
     kafka: KafkaClient, harness: Harness, at: Readable, member: str
 ) -> None:
     await acquire(kafka, at, member)

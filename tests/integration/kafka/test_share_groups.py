@@ -12,7 +12,7 @@ from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part
 
 HEARTBEAT, DESCRIBE, LIST, DESCRIBE_CLASSIC, DELETE = 76, 77, 16, 15, 42
-OFFSETS, ALTER, FORGET = 90, 91, 92
+OFFSETS, ALTER, DELETE_OFFSETS = 90, 91, 92
 LATEST_DESCRIBE_CLASSIC = 6
 FIND_COORDINATOR = 10
 ALL_OF_A_GROUP = 0b1101_0100_1000
@@ -31,7 +31,7 @@ def assigned(answer: Any) -> dict[str, set[int]]:
 # Membership
 
 
-async def test_a_member_joins_stays_and_leaves(kafka: KafkaClient, harness: Harness, member: str) -> None:
+async def test_member_joins_stays_and_leaves(kafka: KafkaClient, harness: Harness, member: str) -> None:
     topic, topic_id = await harness.client.create(2)
     group = await harness.client.group()
     joined = await kafka.heartbeat(group, member, 0, subscribed_topic_names=[topic], rack_id="here")
@@ -63,7 +63,7 @@ async def test_a_member_joins_stays_and_leaves(kafka: KafkaClient, harness: Harn
     assert assigned(back) == {topic_id: {0, 1}}
 
 
-REFUSED_HEARTBEATS: list[tuple[dict[str, Any], ErrorCode]] = [
+INVALID_HEARTBEATS: list[tuple[dict[str, Any], ErrorCode]] = [
     ({"group_id": ""}, ErrorCode.INVALID_REQUEST),
     ({"member_id": ""}, ErrorCode.INVALID_REQUEST),
     ({"member_id": "x" * 37}, ErrorCode.INVALID_REQUEST),
@@ -76,8 +76,8 @@ REFUSED_HEARTBEATS: list[tuple[dict[str, Any], ErrorCode]] = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "code"), REFUSED_HEARTBEATS)
-async def test_heartbeats_that_are_refused(
+@pytest.mark.parametrize(("fields", "code"), INVALID_HEARTBEATS)
+async def test_invalid_heartbeats_are_rejected(
     kafka: KafkaClient, fields: dict[str, Any], code: ErrorCode
 ) -> None:
     right = {
@@ -91,7 +91,7 @@ async def test_heartbeats_that_are_refused(
     assert answer.error_message
 
 
-async def test_members_that_are_not_known_and_epochs_that_are_not_theirs(
+async def test_unknown_members_and_wrong_epochs_are_rejected(
     kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
     group = await harness.client.group()
@@ -103,7 +103,7 @@ async def test_members_that_are_not_known_and_epochs_that_are_not_theirs(
     assert (again.error_code, again.member_epoch) == (0, epoch)
 
 
-async def test_subscribing_anew_and_topics_that_come_later(
+async def test_changed_subscription_and_later_topics_are_assigned(
     kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
     topic, topic_id = await harness.client.create()
@@ -130,7 +130,7 @@ async def test_groups_are_listed(kafka: KafkaClient, harness: Harness, version: 
     assert found.group_type == ("share" if version >= 5 else "")
 
 
-async def test_lists_are_filtered_whatever_the_case(kafka: KafkaClient, harness: Harness) -> None:
+async def test_lists_are_filtered_case_insensitively(kafka: KafkaClient, harness: Harness) -> None:
     at = await harness.readable(records=0)
 
     async def is_listed(**filters: list[str]) -> bool:
@@ -141,9 +141,7 @@ async def test_lists_are_filtered_whatever_the_case(kafka: KafkaClient, harness:
     assert not await is_listed(states_filter=["Stable"])
 
 
-async def test_groups_that_do_not_exist_are_described_as_kafka_does(
-    kafka: KafkaClient, harness: Harness
-) -> None:
+async def test_unknown_groups_are_described_as_by_kafka(kafka: KafkaClient, harness: Harness) -> None:
     at, nothing = await harness.readable(records=0), unique("nothing")
     known, unknown, nameless = (await kafka.ask(DESCRIBE, 1, group_ids=[at.group, nothing, ""])).groups
     assert (known.error_code, known.group_id) == (0, at.group)
@@ -201,7 +199,9 @@ async def test_start_offsets_and_lag(kafka: KafkaClient, harness: Harness, membe
     assert [(p.partition_index, p.start_offset, p.error_code) for p in of_topic.partitions] == [(3, -1, 0)]
 
 
-async def test_an_empty_group_is_moved(kafka: KafkaClient, harness: Harness, member: str) -> None:
+async def test_offsets_of_an_empty_group_are_altered(
+    kafka: KafkaClient, harness: Harness, member: str
+) -> None:
     at = await harness.readable()
     answer = await kafka.ask(ALTER, 0, group_id=at.group, topics=altered(at.topic, (0, 7), (5, 1)))
     assert answer.error_code == 0
@@ -214,7 +214,7 @@ async def test_an_empty_group_is_moved(kafka: KafkaClient, harness: Harness, mem
     assert await acquire(kafka, at, member) == [(7, 9, 1)]
 
 
-async def test_moving_makes_the_group(kafka: KafkaClient, harness: Harness) -> None:
+async def test_altering_offsets_creates_the_group(kafka: KafkaClient, harness: Harness) -> None:
     topic, _ = await harness.client.create()
     group = unique("made")
     answer = await kafka.ask(ALTER, 0, group_id=group, topics=altered(topic, (0, 3)))
@@ -223,39 +223,45 @@ async def test_moving_makes_the_group(kafka: KafkaClient, harness: Harness) -> N
     assert (found.error_code, found.group_state) == (0, "Empty")
 
 
-async def test_a_group_forgets_topics_and_is_deleted(kafka: KafkaClient, harness: Harness) -> None:
+async def test_topics_are_removed_from_a_group_and_it_is_deleted(
+    kafka: KafkaClient, harness: Harness
+) -> None:
     at = await harness.readable()
 
-    async def forget(group: str, *names: str) -> Any:
-        topics = [part(FORGET, "DeleteShareGroupOffsetsRequestTopic", topic_name=name) for name in names]
-        return await kafka.ask(FORGET, 0, group_id=group, topics=topics)
+    async def delete_offsets(group: str, *names: str) -> Any:
+        topics = [
+            part(DELETE_OFFSETS, "DeleteShareGroupOffsetsRequestTopic", topic_name=name) for name in names
+        ]
+        return await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=topics)
 
-    answer = await forget(at.group, at.topic, "nothing")
+    answer = await delete_offsets(at.group, at.topic, "nothing")
     assert [(one.topic_name, one.error_code) for one in answer.responses] == [
         (at.topic, 0),
         ("nothing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert (await offsets(kafka, at.group)).topics == []
-    assert (await forget(unique("nothing"), at.topic)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert (await delete_offsets(unique("nothing"), at.topic)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     for version, code in ((0, 0), (1, ErrorCode.GROUP_ID_NOT_FOUND), (2, ErrorCode.GROUP_ID_NOT_FOUND)):
         (result,) = (await kafka.ask(DELETE, version, groups_names=[at.group])).results
         assert (result.group_id, result.error_code) == (at.group, code)
 
 
-async def test_a_group_with_members_is_not_changed(kafka: KafkaClient, harness: Harness, member: str) -> None:
+async def test_group_with_members_cannot_be_altered(
+    kafka: KafkaClient, harness: Harness, member: str
+) -> None:
     topic, _ = await harness.client.create()
     group = await harness.client.group()
     await kafka.heartbeat(group, member, 0, subscribed_topic_names=[topic])
     moved = await kafka.ask(ALTER, 0, group_id=group, topics=altered(topic, (0, 0)))
     assert moved.error_code == ErrorCode.NON_EMPTY_GROUP
-    topics = [part(FORGET, "DeleteShareGroupOffsetsRequestTopic", topic_name=topic)]
-    forgot = await kafka.ask(FORGET, 0, group_id=group, topics=topics)
-    assert (forgot.error_code, forgot.responses) == (ErrorCode.NON_EMPTY_GROUP, [])
+    topics = [part(DELETE_OFFSETS, "DeleteShareGroupOffsetsRequestTopic", topic_name=topic)]
+    deleted = await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=topics)
+    assert (deleted.error_code, deleted.responses) == (ErrorCode.NON_EMPTY_GROUP, [])
     (deleted,) = (await kafka.ask(DELETE, 2, groups_names=[group])).results
     assert deleted.error_code == ErrorCode.NON_EMPTY_GROUP
 
 
-async def test_who_coordinates_a_partitions_state(kafka: KafkaClient, harness: Harness) -> None:
+async def test_share_coordinator_of_a_partition_is_found(kafka: KafkaClient, harness: Harness) -> None:
     """Kafka supports this since version 6, for keys of group, topic id and partition."""
     group, topic_id = "a:b", (await harness.client.create(1))[1]
 

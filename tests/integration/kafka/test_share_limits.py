@@ -43,7 +43,7 @@ async def off(without_share: Cluster) -> AsyncIterator[KafkaClient]:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_share_keys_are_not_offered(off: KafkaClient, version: int) -> None:
+async def test_share_api_keys_are_not_advertised(off: KafkaClient, version: int) -> None:
     software = {"client_software_name": "test", "client_software_version": "1"} if version >= 3 else {}
     answer = await off.ask(18, version, **software)
     keys = {one.api_key for one in answer.api_keys}
@@ -65,21 +65,25 @@ OFF: list[tuple[int, int, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("key", "version", "fields", "answers"), OFF)
-async def test_who_asks_all_the_same_is_told_that_it_is_not_supported(
+async def test_share_requests_are_rejected_as_unsupported(
     off: KafkaClient, key: int, version: int, fields: dict[str, Any], answers: str
 ) -> None:
     answer = await off.ask(key, version, **fields)
-    refused = getattr(answer, answers) if answers else [answer]
-    assert [one.error_code for one in refused] == [ErrorCode.UNSUPPORTED_VERSION]
+    rejected = getattr(answer, answers) if answers else [answer]
+    assert [one.error_code for one in rejected] == [ErrorCode.UNSUPPORTED_VERSION]
 
 
-async def test_librdkafka_is_told_of_the_heartbeat_that_it_waits_for(off: KafkaClient) -> None:
-    for name, told in (("librdkafka", {76}), ("confluent-kafka-python", {76}), ("librdkafka-like", set())):
+async def test_librdkafka_receives_the_heartbeat_key_it_requires(off: KafkaClient) -> None:
+    for name, advertised in (
+        ("librdkafka", {76}),
+        ("confluent-kafka-python", {76}),
+        ("librdkafka-like", set()),
+    ):
         answer = await off.ask(18, 4, client_software_name=name, client_software_version="2.16")
-        assert {one.api_key for one in answer.api_keys}.intersection(SHARE_KEYS) == told
+        assert {one.api_key for one in answer.api_keys}.intersection(SHARE_KEYS) == advertised
 
 
-async def test_librdkafkas_share_consumer_hears_at_once_that_it_cannot_join(without_share: Cluster) -> None:
+async def test_librdkafkas_share_consumer_fails_to_join_at_once(without_share: Cluster) -> None:
     consumer = ShareConsumer({"bootstrap.servers": without_share.kafka, "group.id": unique("group")})
     try:
         consumer.subscribe([unique("topic")])
@@ -101,9 +105,9 @@ async def test_sessions_are_limited_until_a_connection_closes(two_sessions: Clus
             for member in ("first", "second"):
                 opened = await one.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=0)
                 assert opened.error_code == 0
-            refused = await another.share_fetch(at.group, "third", 0, {at.topic_id: [0]}, max_wait_ms=1)
-            assert refused.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
-            assert (refused.responses, refused.acquisition_lock_timeout_ms) == ([], 0)
+            rejected = await another.share_fetch(at.group, "third", 0, {at.topic_id: [0]}, max_wait_ms=1)
+            assert rejected.error_code == ErrorCode.SHARE_SESSION_LIMIT_REACHED
+            assert (rejected.responses, rejected.acquisition_lock_timeout_ms) == ([], 0)
             await one.close()
 
             async def has_room() -> bool:

@@ -30,7 +30,7 @@ def member() -> str:
     return unique("member")
 
 
-async def test_a_session_from_its_opening_to_its_end(
+async def test_session_from_opening_to_close(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     opened = await kafka.share_fetch(
@@ -63,7 +63,7 @@ async def test_a_session_from_its_opening_to_its_end(
     assert gone.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
-async def test_closing_with_a_fetch_takes_acknowledgements_and_releases_the_rest(
+async def test_final_fetch_acknowledges_and_releases_the_rest(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     assert await acquire(kafka, at, member) == [(0, 9, 1)]
@@ -77,7 +77,7 @@ async def test_closing_with_a_fetch_takes_acknowledgements_and_releases_the_rest
     assert await acquire(kafka, at, unique("next")) == [(5, 9, 2)]
 
 
-async def test_an_answer_leaves_out_what_has_nothing_to_tell(
+async def test_response_omits_unchanged_partitions(
     harness: Harness, kafka: KafkaClient, member: str, version: int
 ) -> None:
     at = await harness.readable(records=1, partitions=3)
@@ -89,7 +89,7 @@ async def test_an_answer_leaves_out_what_has_nothing_to_tell(
     assert third.responses == []
 
 
-async def test_a_forgotten_partition_is_not_fetched(
+async def test_removed_partition_is_not_fetched(
     harness: Harness, kafka: KafkaClient, member: str, version: int
 ) -> None:
     at = await harness.readable(records=0, partitions=2)
@@ -104,7 +104,7 @@ async def test_a_forgotten_partition_is_not_fetched(
     assert set(answered(answer)) == {(at.topic_id, 1)}
 
 
-async def test_a_topic_may_be_named_more_than_once(
+async def test_topic_may_be_repeated_in_a_request(
     harness: Harness, kafka: KafkaClient, member: str, version: int
 ) -> None:
     """librdkafka does not group the partitions it adds, and sends acknowledgements separately."""
@@ -134,7 +134,7 @@ async def test_a_topic_may_be_named_more_than_once(
     assert await harness.client.finished(at.group, at.topic_id) == set(range(6))
 
 
-async def test_no_records_and_no_bytes_are_answered_at_once(
+async def test_zero_records_and_bytes_return_at_once(
     harness: Harness, kafka: KafkaClient, member: str, version: int
 ) -> None:
     at = await harness.readable(records=1)
@@ -159,21 +159,21 @@ SESSION_ERRORS: list[tuple[str, int, ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("how", "epoch", "code"), SESSION_ERRORS)
-async def test_a_wrong_epoch_is_refused_and_the_session_goes_on(
+async def test_wrong_epoch_is_rejected_and_the_session_continues(
     kafka: KafkaClient, at: Readable, member: str, version: int, how: str, epoch: int, code: ErrorCode
 ) -> None:
     await acquire(kafka, at, member)
     ask: Any = kafka.share_fetch if how == "fetch" else kafka.share_acknowledge
-    refused = await ask(at.group, member, epoch, version=version)
-    assert (refused.error_code, refused.acquisition_lock_timeout_ms) == (code, 0)
-    assert refused.responses == []
-    assert refused.error_message
+    rejected = await ask(at.group, member, epoch, version=version)
+    assert (rejected.error_code, rejected.acquisition_lock_timeout_ms) == (code, 0)
+    assert rejected.responses == []
+    assert rejected.error_message
     acks = {(at.topic_id, 0): [(0, 9, ACCEPT)]}
     assert (await kafka.share_acknowledge(at.group, member, 1, acks, version=version)).error_code == 0
 
 
 @pytest.mark.parametrize("epoch", [1, 5, -1])
-async def test_without_a_session_only_epoch_0_is_right(
+async def test_without_a_session_only_epoch_0_is_valid(
     kafka: KafkaClient, at: Readable, member: str, version: int, epoch: int
 ) -> None:
     acks = {(at.topic_id, 0): [(0, 0, ACCEPT)]}
@@ -189,14 +189,14 @@ async def test_acknowledgements_cannot_open_a_session(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     acks = {(at.topic_id, 0): [(0, 0, ACCEPT)]}
-    refused = await kafka.share_fetch(at.group, member, 0, acks=acks, version=version)
-    assert (refused.error_code, refused.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
-    refused = await kafka.share_acknowledge(at.group, member, 0, acks, version=version)
-    assert refused.error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    rejected = await kafka.share_fetch(at.group, member, 0, acks=acks, version=version)
+    assert (rejected.error_code, rejected.acquisition_lock_timeout_ms) == (ErrorCode.INVALID_REQUEST, 0)
+    rejected = await kafka.share_acknowledge(at.group, member, 0, acks, version=version)
+    assert rejected.error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
     assert await acquire(kafka, at, member) == [(0, 9, 1)]
 
 
-async def test_epoch_0_replaces_the_session_and_what_was_held_can_still_be_acknowledged(
+async def test_epoch_0_replaces_the_session_and_keeps_locks(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     await acquire(kafka, at, member)
@@ -235,7 +235,7 @@ async def test_groups_and_members_need_names(
 # Partitions
 
 
-async def test_partitions_that_do_not_exist_are_refused_one_by_one(
+async def test_unknown_partitions_are_rejected_individually(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     opened = await kafka.share_fetch(
@@ -270,7 +270,7 @@ WRONG: list[tuple[list[tuple[int, int, list[int]]], ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("batches", "code"), WRONG)
-async def test_wrong_acknowledgements_are_refused_whole(
+async def test_invalid_acknowledgements_are_rejected_whole(
     kafka: KafkaClient,
     at: Readable,
     member: str,
@@ -301,7 +301,7 @@ async def test_records_of_others_cannot_be_acknowledged(
     assert answered(answer)[at.topic_id, 0].error_code == ErrorCode.INVALID_RECORD_STATE
 
 
-async def test_released_records_come_again_and_rejected_ones_do_not(
+async def test_released_records_are_redelivered_rejected_ones_are_not(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     await acquire(kafka, at, member)

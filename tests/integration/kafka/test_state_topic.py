@@ -56,7 +56,7 @@ async def records_of(kafka: KafkaClient, at: Readable, version: int = 18) -> lis
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-async def test_what_is_read_folds_to_the_state(
+async def test_topic_replays_to_the_share_state(
     kafka: KafkaClient, harness: Harness, at: Readable, version: int
 ) -> None:
     member = unique("member")
@@ -75,8 +75,8 @@ async def test_a_fetch_waits_for_the_next_change(kafka: KafkaClient, harness: Ha
     ]
     topic = part(FETCH, "FetchTopic", topic_id=STATE_TOPIC_ID, partitions=partitions)
     waiting = asyncio.create_task(fetch(kafka, 18, topic, max_wait_ms=15_000))
-    held = await harness.client.acquire_all(at.group, at.topic, 1, "somebody")
-    await harness.client.acknowledge(at.group, "somebody", held)
+    held = await harness.client.acquire_all(at.group, at.topic, 1, "another")
+    await harness.client.acknowledge(at.group, "another", held)
     answered = (await waiting).responses[0].partitions
     news = {one.partition_index: one for one in answered if one.records}
     assert news
@@ -85,7 +85,7 @@ async def test_a_fetch_waits_for_the_next_change(kafka: KafkaClient, harness: Ha
         assert next(read_batches(news[shard(at)].records)).offset == end
 
 
-async def test_it_is_read_beside_other_topics(kafka: KafkaClient, at: Readable) -> None:
+async def test_topic_is_read_beside_other_topics(kafka: KafkaClient, at: Readable) -> None:
     state = fetch_topic(STATE_TOPIC, STATE_TOPIC_ID, 18, partition=shard(at), fetch_offset=0)
     other = fetch_topic(at.topic, at.topic_id, 18, fetch_offset=0)
     first, second = (await fetch(kafka, 18, state, other, max_wait_ms=60_000)).responses
@@ -93,7 +93,7 @@ async def test_it_is_read_beside_other_topics(kafka: KafkaClient, at: Readable) 
     assert len(values(second.partitions[0].records)) == 10
 
 
-async def test_offsets(kafka: KafkaClient, at: Readable) -> None:
+async def test_list_offsets_returns_start_and_end(kafka: KafkaClient, at: Readable) -> None:
     records = await records_of(kafka, at)
     first = await list_offset(kafka, STATE_TOPIC, records[0].timestamp, partition=shard(at))
     assert first.offset <= records[0].offset
@@ -113,7 +113,7 @@ async def test_offsets(kafka: KafkaClient, at: Readable) -> None:
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
 @pytest.mark.parametrize("by", ["name", "id", "nothing"])
-async def test_metadata_shows_it(kafka: KafkaClient, name: str, by: str) -> None:
+async def test_metadata_lists_the_topic(kafka: KafkaClient, name: str, by: str) -> None:
     fields: dict[str, dict[str, str | None]] = {
         "name": {"name": name},
         "id": {"topic_id": INTERNAL_TOPIC_IDS[name], "name": None},
@@ -145,7 +145,7 @@ async def _all_of_it(address: str) -> list[Record]:
 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
-async def test_nobody_writes_to_it(kafka: KafkaClient, name: str) -> None:
+async def test_produce_is_rejected(kafka: KafkaClient, name: str) -> None:
     asked = part(PRODUCE, "PartitionProduceData", index=0, records=b"")
     for version, named in ((12, {"name": name}), (13, {"topic_id": INTERNAL_TOPIC_IDS[name]})):
         topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
@@ -155,7 +155,7 @@ async def test_nobody_writes_to_it(kafka: KafkaClient, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
-async def test_nobody_deletes_from_it(kafka: KafkaClient, name: str) -> None:
+async def test_delete_records_is_rejected(kafka: KafkaClient, name: str) -> None:
     asked = part(DELETE_RECORDS, "DeleteRecordsPartition", partition_index=0, offset=-1)
     topics = [part(DELETE_RECORDS, "DeleteRecordsTopic", name=name, partitions=[asked])]
     answer = await kafka.ask(DELETE_RECORDS, 2, topics=topics, timeout_ms=1000)
@@ -164,7 +164,7 @@ async def test_nobody_deletes_from_it(kafka: KafkaClient, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
-async def test_nobody_makes_deletes_or_widens_it(kafka: KafkaClient, name: str) -> None:
+async def test_topic_cannot_be_created_deleted_or_extended(kafka: KafkaClient, name: str) -> None:
     new = part(CREATE_TOPICS, "CreatableTopic", name=name, num_partitions=1, replication_factor=1)
     made = await kafka.ask(CREATE_TOPICS, 7, topics=[new], timeout_ms=5000)
     assert made.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
@@ -178,13 +178,13 @@ async def test_nobody_makes_deletes_or_widens_it(kafka: KafkaClient, name: str) 
 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
-async def test_nobody_shares_it(kafka: KafkaClient, name: str) -> None:
+async def test_share_groups_cannot_subscribe(kafka: KafkaClient, name: str) -> None:
     """Kafka permits it; here no share group can subscribe to the topic."""
     joined = await kafka.heartbeat(unique("group"), unique("member"), 0, subscribed_topic_names=[name])
     assert (joined.error_code, joined.assignment.topic_partitions) == (0, [])
 
 
 @pytest.mark.parametrize("name", INTERNAL_TOPIC_IDS)
-async def test_grpc_clients_do_not_meet_it(harness: Harness, name: str) -> None:
+async def test_grpc_clients_cannot_access_it(harness: Harness, name: str) -> None:
     with pytest.raises(Exception, match="internal"):
         await harness.client.publish(name, ["x"])

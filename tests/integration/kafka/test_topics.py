@@ -89,13 +89,13 @@ async def test_assignments_are_checked_and_count_partitions(kafka: KafkaClient) 
     ],
     ids=str,
 )
-async def test_refused_topics_leave_the_others_alone(
+async def test_rejected_topics_do_not_affect_others(
     kafka: KafkaClient, fields: dict[str, Any], code: ErrorCode
 ) -> None:
     good, bad = unique("good"), unique("bad")
-    refused, made = await create(kafka, topic(bad, **fields), topic(good))
-    assert (refused.error_code, made.error_code) == (code, 0)
-    assert refused.error_message
+    rejected, made = await create(kafka, topic(bad, **fields), topic(good))
+    assert (rejected.error_code, made.error_code) == (code, 0)
+    assert rejected.error_message
     shown = (await describe(kafka, bad, good)).topics
     assert [one.error_code for one in shown] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
 
@@ -103,23 +103,23 @@ async def test_refused_topics_leave_the_others_alone(
 @pytest.mark.parametrize(
     "assignments", [{0: []}, {0: [-5]}, {0: ["me", "me"]}, {1: ["me"]}, {0: ["me"], 2: ["me"]}], ids=str
 )
-async def test_impossible_assignments_are_refused(
+async def test_invalid_assignments_are_rejected(
     kafka: KafkaClient, assignments: dict[int, Sequence[Any]]
 ) -> None:
     (node, *_) = await brokers(kafka)
     known = {index: [node if one == "me" else one for one in some] for index, some in assignments.items()}
     given = {"num_partitions": -1, "replication_factor": -1}
-    (refused,) = await create(kafka, topic(unique("topic"), assignments=known, **given))
-    assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    (rejected,) = await create(kafka, topic(unique("topic"), assignments=known, **given))
+    assert rejected.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 @pytest.mark.parametrize("name", ["", ".", "not legal", "x" * 250])
-async def test_illegal_names_are_refused(kafka: KafkaClient, name: str) -> None:
-    (refused,) = await create(kafka, topic(name))
-    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+async def test_illegal_names_are_rejected(kafka: KafkaClient, name: str) -> None:
+    (rejected,) = await create(kafka, topic(name))
+    assert rejected.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_what_is_there_or_asked_for_twice_is_refused(kafka: KafkaClient) -> None:
+async def test_existing_and_duplicate_topics_are_rejected(kafka: KafkaClient) -> None:
     name, twice = unique("topic"), unique("twice")
     assert [one.error_code for one in await create(kafka, topic(name))] == [0]
     assert [one.error_code for one in await create(kafka, topic(name), topic(twice), topic(twice))] == [
@@ -131,7 +131,7 @@ async def test_what_is_there_or_asked_for_twice_is_refused(kafka: KafkaClient) -
     assert internal.error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_validating_creates_nothing(kafka: KafkaClient) -> None:
+async def test_validate_only_creates_nothing(kafka: KafkaClient) -> None:
     name = unique("topic")
     (made,) = await create(kafka, topic(name, num_partitions=5), validate_only=True)
     assert (made.error_code, made.num_partitions) == (0, 5)
@@ -139,7 +139,7 @@ async def test_validating_creates_nothing(kafka: KafkaClient) -> None:
     assert shown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_clients_that_would_not_wait_get_their_topic(kafka: KafkaClient) -> None:
+async def test_topic_is_created_despite_a_zero_timeout(kafka: KafkaClient) -> None:
     answer = await kafka.ask(CREATE, 4, topics=[topic(unique("topic"))], timeout_ms=0)
     assert [one.error_code for one in answer.topics] == [0]
 
@@ -216,7 +216,7 @@ async def test_partitions_are_added(kafka: KafkaClient, version: int) -> None:
     assert (shown.topic_id, len(shown.partitions)) == (made.topic_id, 3)
 
 
-async def test_topics_are_described_by_pages(kafka: KafkaClient) -> None:
+async def test_topics_are_described_in_pages(kafka: KafkaClient) -> None:
     first, second = sorted([unique("page"), unique("page")])
     await create(kafka, topic(first, num_partitions=3), topic(second, num_partitions=2))
     missing = unique("page-missing")
@@ -295,7 +295,7 @@ async def test_metadata_of_all_topics(kafka: KafkaClient, version: int, everythi
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_the_cluster_is_described(kafka: KafkaClient, version: int) -> None:
+async def test_cluster_is_described(kafka: KafkaClient, version: int) -> None:
     metadata = await kafka.ask(METADATA, 10, topics=[])
     answer = await kafka.ask(CLUSTER, version, include_cluster_authorized_operations=True)
     assert (answer.error_code, answer.cluster_id) == (0, metadata.cluster_id)
@@ -307,15 +307,15 @@ async def test_the_cluster_is_described(kafka: KafkaClient, version: int) -> Non
     plain = await kafka.ask(CLUSTER, version)
     assert plain.cluster_authorized_operations == -(2**31)
     if version >= 1:
-        refused = [await kafka.ask(CLUSTER, version, endpoint_type=kind) for kind in (2, 3)]
-        assert [one.error_code for one in refused] == [
+        rejected = [await kafka.ask(CLUSTER, version, endpoint_type=kind) for kind in (2, 3)]
+        assert [one.error_code for one in rejected] == [
             ErrorCode.MISMATCHED_ENDPOINT_TYPE,
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
         ]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_features_keep_the_level_they_were_started_with(kafka: KafkaClient, version: int) -> None:
+async def test_feature_levels_cannot_change(kafka: KafkaClient, version: int) -> None:
     async def update(**levels: int) -> Any:
         asked = [
             part(FEATURES, "FeatureUpdateKey", feature=name.replace("_", "."), max_version_level=level)
@@ -326,13 +326,13 @@ async def test_features_keep_the_level_they_were_started_with(kafka: KafkaClient
     fine = await update(share_version=1, transaction_version=2)
     assert fine.error_code == 0
     for levels in ({"share_version": 0}, {"share_version": 9}, {"nonsense_version": 1}):
-        refused = await update(**levels)
-        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        rejected = await update(**levels)
+        assert rejected.error_code == ErrorCode.INVALID_UPDATE_VERSION
         if version < 2:
-            assert [one.error_code for one in refused.results] == [ErrorCode.INVALID_UPDATE_VERSION]
+            assert [one.error_code for one in rejected.results] == [ErrorCode.INVALID_UPDATE_VERSION]
 
 
-async def test_topics_made_over_kafka_are_there_over_grpc(harness: Harness, kafka: KafkaClient) -> None:
+async def test_topics_created_by_kafka_clients_exist_over_grpc(harness: Harness, kafka: KafkaClient) -> None:
     name = unique("topic")
     await create(kafka, topic(name))
     await harness.client.publish(name, ["hello"])

@@ -47,7 +47,7 @@ def read(address: str, topic: str, isolation: str, count: int) -> list[str]:
         consumer.close()
 
 
-async def test_readers_see_what_was_committed_and_nothing_of_what_was_aborted(harness: Harness) -> None:
+async def test_read_committed_returns_no_aborted_records(harness: Harness) -> None:
     topic, _ = await harness.client.create(1)
 
     def run() -> tuple[list[str], list[str], list[str]]:
@@ -70,7 +70,7 @@ async def test_readers_see_what_was_committed_and_nothing_of_what_was_aborted(ha
     assert after == ["a", "b", "c", "open"]
 
 
-async def test_a_second_producer_of_the_same_name_fences_the_first(harness: Harness) -> None:
+async def test_second_producer_with_the_same_id_fences_the_first(harness: Harness) -> None:
     topic, _ = await harness.client.create(1)
     name = unique("writer")
 
@@ -78,9 +78,9 @@ async def test_a_second_producer_of_the_same_name_fences_the_first(harness: Harn
         zombie = producer(harness.address, name)
         write(zombie, topic, "lost")
         heir = producer(harness.address, name)
-        with pytest.raises(confluent_kafka.KafkaException) as refused:
+        with pytest.raises(confluent_kafka.KafkaException) as rejected:
             zombie.commit_transaction(TIMEOUT)
-        assert refused.value.args[0].fatal()
+        assert rejected.value.args[0].fatal()
         write(heir, topic, "kept")
         heir.commit_transaction(TIMEOUT)
         return read(harness.address, topic, "read_committed", 1)
@@ -92,7 +92,7 @@ async def test_a_second_producer_of_the_same_name_fences_the_first(harness: Harn
     ("isolation", "expected"),
     [("read_committed", [(0, 2, 1), (5, 7, 1)]), ("read_uncommitted", [(0, 7, 1)])],
 )
-async def test_a_share_group_gets_what_its_isolation_level_says(
+async def test_share_group_honours_its_isolation_level(
     harness: Harness, isolation: str, expected: list[tuple[int, int, int]]
 ) -> None:
     at = await harness.readable(0, 1, **{"share.isolation.level": isolation})

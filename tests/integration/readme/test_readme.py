@@ -111,8 +111,8 @@ def test_java_example(cluster: Cluster, environment: dict[str, str], tmp_path: P
     prepare_payments(cluster, environment)
     ((_, example),) = examples(_CLIENTS, cluster, "java")
     (tmp_path / "Ledger.java").write_text(example)
-    told = run(["java", "-cp", _JARS.class_path, str(tmp_path / "Ledger.java")], environment)
-    assert re.search(r'^[01] 0 \{"amount": 2\}$', told, re.MULTILINE)
+    output = run(["java", "-cp", _JARS.class_path, str(tmp_path / "Ledger.java")], environment)
+    assert re.search(r'^[01] 0 \{"amount": 2\}$', output, re.MULTILINE)
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="Go is missing: https://go.dev/dl")

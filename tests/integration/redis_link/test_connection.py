@@ -1,4 +1,4 @@
-"""The link when connections break and servers die, freeze, are overloaded or send garbage."""
+"""The link when connections break, servers die, fall silent, drown or talk nonsense."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def patient(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
 async def test_a_closed_connection_makes_the_outcome_unknown(proxy: FaultProxy, link: RedisLink) -> None:
     proxy.swallow_replies = True
     sent = [link.send("INCR", "n") for _ in range(3)]
-    await asyncio.sleep(0.02)  # in flight; how far does not matter
+    await asyncio.sleep(0.02)  # on its way; how far does not matter
     await proxy.cut()
     for command in sent:
         with pytest.raises(RedisOutcomeUnknown):
@@ -71,7 +71,7 @@ async def test_a_closed_connection_makes_the_outcome_unknown(proxy: FaultProxy, 
 async def test_an_unsent_command_is_surely_not_executed(proxy: FaultProxy, link: RedisLink) -> None:
     connection = link._connection
     assert connection is not None
-    connection.abort()  # the loop detects it in its next iteration, before it flushes
+    connection.abort()  # the loop learns of it in its next turn, before it flushes
     command = link.send("INCR", "n")
     with pytest.raises(RedisUnavailable):
         await command
@@ -91,7 +91,7 @@ async def test_commands_fail_at_once_while_redis_is_unavailable(proxy: FaultProx
     assert await link.call("PING", timeout=5.0) == b"PONG"
 
 
-async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_silent_server_breaks_the_connection(proxy: FaultProxy, link: RedisLink) -> None:
     proxy.black_hole()
     with pytest.raises(RedisOutcomeUnknown):
         await link.send("PING")
@@ -101,13 +101,13 @@ async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink)
     assert await link.call("PING", timeout=5.0) == b"PONG"
 
 
-async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: FaultProxy) -> None:
+async def test_slow_but_steady_replies_do_not_break_it(patient: RedisLink, proxy: FaultProxy) -> None:
     connection = patient._connection
     assert connection is not None
     first, second = patient.send("PING"), patient.send("BLPOP", "list", "0")
     connection._last_received -= (
         PATIENT.stall
-    )  # the first reply takes that long, and the second has not arrived then
+    )  # the first answer takes that long, and the second has not come then
     assert await first == b"PONG"
     assert connection._watchdog is not None
     connection._watchdog.cancel()
@@ -119,7 +119,7 @@ async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: F
     await other.close()
 
 
-async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
+async def test_idle_link_stays_open(link: RedisLink) -> None:
     connection = link._connection
     assert connection is not None
     await link.send("PING")
@@ -128,7 +128,7 @@ async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
     assert await link.send("PING") == b"PONG"
 
 
-async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patient: RedisLink) -> None:
+async def test_idle_time_before_a_command_does_not_count(proxy: FaultProxy, patient: RedisLink) -> None:
     connection = patient._connection
     assert connection is not None
     await patient.send("PING")
@@ -137,7 +137,7 @@ async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patien
     connection._last_received -= PATIENT.stall  # no command was sent for so long
     proxy.delay = 0.05
     reply = patient.send("PING")
-    connection._watch()  # the watchdog of the first command fires while the second is in flight
+    connection._watch()  # the watchdog of the first command comes while the second is on its way
     assert await reply == b"PONG"
     assert patient._connection is connection
 
@@ -158,12 +158,10 @@ async def test_scripts_are_reloaded_after_a_restart(server: Server) -> None:
 async def test_the_queue_of_one_turn_is_bounded(redis_url: str) -> None:
     link = await RedisLink.connect(redis_url, settings=LinkSettings(queue_bytes=1000))
     replies = await asyncio.gather(*[link.send("ECHO", "x" * 100) for _ in range(20)], return_exceptions=True)
-    refused = [reply for reply in replies if isinstance(reply, RedisUnavailable)]
-    assert refused
-    assert replies[: 20 - len(refused)] == [b"x" * 100] * (20 - len(refused))
-    assert (
-        await link.call("ECHO", "y" * 5000, timeout=5.0) == b"y" * 5000
-    )  # a single command may have any size
+    rejected = [reply for reply in replies if isinstance(reply, RedisUnavailable)]
+    assert rejected
+    assert replies[: 20 - len(rejected)] == [b"x" * 100] * (20 - len(rejected))
+    assert await link.call("ECHO", "y" * 5000, timeout=5.0) == b"y" * 5000  # alone, anything goes
     await link.close()
 
 
@@ -185,7 +183,7 @@ async def test_the_send_queue_of_a_frozen_server_is_bounded(server: Server) -> N
 
 @asynccontextmanager
 async def impostor(*answers: bytes) -> AsyncIterator[str]:
-    """Provides the URL of a server that sends these replies in order, and repeats the last one."""
+    """The URL of a server that gives the answers in order, and the last one again and again."""
     left = list(answers)
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -193,7 +191,7 @@ async def impostor(*answers: bytes) -> AsyncIterator[str]:
             while await reader.read(65536):
                 writer.write(left.pop(0) if len(left) > 1 else left[0])
         except ConnectionError:
-            pass  # the link closed the connection
+            pass  # the link had enough
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -207,7 +205,7 @@ async def impostor(*answers: bytes) -> AsyncIterator[str]:
 
 
 def info(release: str, ping: bytes = b"+PONG\r\n") -> bytes:
-    """Returns the replies to INFO and to the PING behind it."""
+    """What answers INFO and the PING behind it."""
     return b"$%d\r\nredis_version:%s\r\n" % (len(release) + 14, release.encode()) + ping
 
 
@@ -235,16 +233,16 @@ async def test_link_waits_for_a_loading_server() -> None:
 async def test_only_a_new_incarnation_increases_the_counter(server: Server) -> None:
     async with FaultProxy(server.port) as proxy:
         link = await RedisLink.connect(proxy.url, settings=QUICK)
-        told: list[int] = []
-        link.on_new_server.append(lambda: told.append(link.server_incarnation))
+        incarnations: list[int] = []
+        link.on_new_server.append(lambda: incarnations.append(link.server_incarnation))
         first = link._connection
         await proxy.cut()
         await eventually(lambda: link._connection not in (None, first))
-        assert (link.server_incarnation, told) == (0, [])
+        assert (link.server_incarnation, incarnations) == (0, [])
         server.kill()
         server.restart()
-        await eventually(lambda: told)
-        assert (link.server_incarnation, told) == (1, [1])
+        await eventually(lambda: incarnations)
+        assert (link.server_incarnation, incarnations) == (1, [1])
         await link.close()
 
 

@@ -1,4 +1,4 @@
-"""The embedded server: it keeps data, restarts, rejects a second user, and never outlives its process."""
+"""The embedded server: it keeps data, comes back, refuses to share, and never outlives its process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def setting(link: RedisLink, name: str) -> str:
     return reply[1].decode()
 
 
-async def test_it_is_as_durable_as_promised_and_unreachable_from_outside(link: RedisLink) -> None:
+async def test_server_is_durable_and_unreachable_from_outside(link: RedisLink) -> None:
     assert await setting(link, "appendonly") == "yes"
     assert await setting(link, "appendfsync") == "always"
     assert await setting(link, "maxmemory-policy") == "noeviction"
@@ -102,7 +102,7 @@ async def test_a_killed_server_restarts_with_acknowledged_writes(
     assert embedded.pid != first
 
 
-async def test_a_used_directory_names_its_holder(embedded: EmbeddedRedis, tmp_path: Path) -> None:
+async def test_used_folder_is_reported_with_its_process(embedded: EmbeddedRedis, tmp_path: Path) -> None:
     second = EmbeddedRedis(tmp_path / "data")
     with pytest.raises(DataDirectoryInUse, match=rf"data is in use by another process \({os.getpid()}\)$"):
         await second.start()
@@ -166,7 +166,7 @@ async def test_valkey_of_a_killed_process_ends_and_the_next_process_starts(kind:
     starter.kill()
     await starter.wait()
     embedded = EmbeddedRedis(tmp_path, binary=binaries()[kind])
-    await embedded.start()  # waits until the orphan has written everything and ended
+    await embedded.start()  # waits until the orphan has written everything and gone
     assert embedded.pid != orphan
     link = await RedisLink.connect(embedded.url)
     assert await link.call("GET", "k", timeout=5.0) == b"from the first life"
@@ -206,7 +206,7 @@ async def test_unsuitable_programs_are_rejected(
         await EmbeddedRedis(tmp_path / "data", binary=program).start()
 
 
-async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+async def test_missing_program_is_reported(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedRedisFailed, match="cannot be executed: No such file"):
         await EmbeddedRedis(tmp_path / "data", binary=tmp_path / "nothing").start()
 

@@ -1,4 +1,4 @@
-"""The link against real servers: order, coalescing, deadlines, scripts, authentication."""
+"""The link against real servers: order, coalescing, deadlines, scripts, log-in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 async def reads(link: RedisLink) -> int:
-    """Returns how many times the server has read from its sockets."""
+    """How many times the server has read from its sockets."""
     stats: bytes = await link.call("INFO", "stats", timeout=5.0)
     return next(
         int(line.partition(b":")[2]) for line in stats.splitlines() if line.startswith(b"total_reads")
@@ -50,10 +50,10 @@ async def test_error_reply_carries_code_and_text_and_affects_one_command(redis_l
         redis_link.send("LPUSH", "k", 1),
         redis_link.send("GET", "k"),
     )
-    with pytest.raises(RedisRefused) as refusal:
+    with pytest.raises(RedisRefused) as rejection:
         await bad
-    assert refusal.value.code == "WRONGTYPE"
-    assert refusal.value.text.startswith("Operation against a key")
+    assert rejection.value.code == "WRONGTYPE"
+    assert rejection.value.text.startswith("Operation against a key")
     assert await good == b"OK"
     assert await late == b"1"
 
@@ -93,9 +93,9 @@ async def test_wrong_password_is_rejected_at_once(server: Server) -> None:
     assert b"db=3" in await link.call("CLIENT", "INFO", timeout=5.0)
     await link.close()
     for url in (f"redis://:wrong@127.0.0.1:{server.port}", server.url):
-        with pytest.raises(RedisRefused) as refusal:
+        with pytest.raises(RedisRefused) as rejection:
             await RedisLink.connect(url)
-        assert refusal.value.code in ("WRONGPASS", "NOAUTH")
+        assert rejection.value.code in ("WRONGPASS", "NOAUTH")
 
 
 @pytest.mark.parametrize("kind", sorted(binaries()))

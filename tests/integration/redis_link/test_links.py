@@ -39,7 +39,7 @@ def servers() -> Iterator[Monitored]:
 
 
 async def counted(link: Link) -> int | None:
-    """Returns the next number, or None while the command fails."""
+    """The next number, or None while that does not go."""
     try:
         return int(await link.call("INCR", "n", timeout=1.0))
     except RedisRefused:
@@ -48,7 +48,7 @@ async def counted(link: Link) -> int | None:
         return None
 
 
-async def told(sentinels: Sentinels) -> Target:
+async def resolved(sentinels: Sentinels) -> Target:
     """Returns the sentinels' target, as soon as one of them replies in time."""
     found: list[Target] = []
 
@@ -95,15 +95,15 @@ async def test_the_sentinel_that_responded_is_queried_first(servers: Monitored) 
             SentinelUrl.parse(f"redis+sentinel://{proxy.host}:{proxy.port},127.0.0.1:{port}/{NAME}")
         )
         proxy.black_hole()
-        found = await told(sentinels)
+        found = await resolved(sentinels)
         assert found.port in [server.port for server in servers.servers]
         assert sentinels._order[0].port == port
         proxy.heal()
-        assert await told(sentinels) == found
+        assert await resolved(sentinels) == found
         assert sentinels._order[0].port == port
 
 
-async def test_sentinels_that_know_no_such_name(servers: Monitored) -> None:
+async def test_sentinels_without_the_name_are_reported(servers: Monitored) -> None:
     with pytest.raises(RedisPrimaryUnknown, match="has a primary 'other': use the name"):
         await connect(servers.url.replace(NAME, "other"), timeout=30.0)
 
@@ -114,12 +114,12 @@ async def test_an_unreachable_sentinel_may_have_the_name(servers: Monitored) -> 
         await connect(url, timeout=3.0)
 
 
-async def test_unreachable_sentinels() -> None:
+async def test_unreachable_sentinels_are_reported() -> None:
     with pytest.raises(RedisUnavailable, match="no sentinel has the address of the primary"):
         await connect(f"redis+sentinel://:hush@127.0.0.1:{free_port()}/{NAME}", timeout=0.5)
 
 
-async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Monitored) -> None:
+async def test_server_and_sentinel_are_not_interchangeable(servers: Monitored) -> None:
     with pytest.raises(RedisUnavailable, match="it is no sentinel"):
         await connect(f"redis+sentinel://127.0.0.1:{servers.servers[0].port}/{NAME}", timeout=3.0)
     with pytest.raises(
@@ -128,13 +128,13 @@ async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Monitor
         await connect(servers.sentinels[0].url, timeout=10.0)
 
 
-async def test_a_login_that_sentinels_do_not_know_is_no_hindrance(servers: Monitored) -> None:
+async def test_credentials_unknown_to_sentinels_are_ignored(servers: Monitored) -> None:
     sentinels = Sentinels(SentinelUrl.parse(servers.url.replace("://", "://me:hush@")))
-    assert (await told(sentinels)).user == "me"
+    assert (await resolved(sentinels)).user == "me"
 
 
 class Places:
-    """Resolves to each of these in turn, and then always to the last: sentinels that detect a promotion."""
+    """Leads to each of these in turn, the last one for good: sentinels that learn of a promotion."""
 
     def __init__(self, *targets: Target) -> None:
         self._targets = list(targets)
@@ -143,7 +143,7 @@ class Places:
         return self._targets.pop(0) if len(self._targets) > 1 else self._targets[0]
 
 
-async def test_a_replica_is_left_for_the_primary(servers: Monitored) -> None:
+async def test_link_leaves_a_replica_for_the_primary(servers: Monitored) -> None:
     until(servers.is_healthy, 90.0)
     primary = servers.primary()
     [replica] = [server for server in servers.servers if server is not primary]
@@ -161,7 +161,7 @@ async def test_a_planned_change_of_the_primary_is_followed(servers: Monitored) -
     try:
         until(servers.is_healthy, 90.0)
         old = servers.primary()
-        await eventually(lambda: _told_to_fail_over(servers), 60.0)
+        await eventually(lambda: _fail_over_requested(servers), 60.0)
         await eventually(lambda: servers.primary() is not old, 90.0)
 
         async def written() -> bool:
@@ -172,7 +172,7 @@ async def test_a_planned_change_of_the_primary_is_followed(servers: Monitored) -
         await link.close()
 
 
-def _told_to_fail_over(servers: Monitored) -> bool:
+def _fail_over_requested(servers: Monitored) -> bool:
     with redis.Redis.from_url(servers.sentinels[0].url) as sentinel, suppress(redis.ResponseError):
         sentinel.execute_command("SENTINEL", "FAILOVER", NAME)
         return True

@@ -14,7 +14,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 
 SERVICE = "sharebroker.share_partition_leader.v1.SharePartitionLeaderService"
 
-REFUSAL = KafkaError(
+FAILURE = KafkaError(
     ErrorCode.INVALID_RECORD_STATE,
     "offset 7: lock lost",
     metadata={"offset": "7"},
@@ -27,7 +27,7 @@ class Leader:
     STREAMING: Final = ("Deliver",)
 
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
-        raise REFUSAL
+        raise FAILURE
 
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
         raise ZeroDivisionError("a secret of the server")
@@ -40,7 +40,7 @@ class Leader:
     ) -> AsyncIterator[pb.DeliverResponse]:
         async for request in requests:
             if request.credit < 0:
-                raise REFUSAL
+                raise FAILURE
             response = pb.DeliverResponse()
             response.results.add(id=request.credit)
             yield response

@@ -16,7 +16,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.rpc.errors import MAX_MESSAGE, CallLimits
 from sharebroker_server.rpc.server import GrpcServer, Service
 from sharebroker_server.rpc.stubs import RemoteStub
-from tests.integration.rpc.harness import REFUSAL, SERVICE, Leader, caught, echo, register
+from tests.integration.rpc.harness import FAILURE, SERVICE, Leader, caught, echo, register
 from tests.testkit.waiting import eventually
 
 
@@ -33,44 +33,44 @@ async def test_calls_beyond_the_limits_are_retriable_errors() -> None:
             request = pb.DeleteRecordsRequest(partitions=[part])
             return asyncio.create_task(stub.DeleteRecords(request, timeout=30))
 
-        async def refused() -> str:
+        async def rejected() -> str:
             error = await caught(stub.Produce(pb.ProduceRequest(transactional_id="t"), timeout=5))
             return error.message if error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED else ""
 
-        assert not await refused()
+        assert not await rejected()
         large = endless(2000)
-        await eventually(refused)
-        assert "requests of 20" in await refused()
-        assert (await caught(stub.Produce(pb.ProduceRequest(), timeout=5))).code is REFUSAL.code  # no bytes
+        await eventually(rejected)
+        assert "requests of 20" in await rejected()
+        assert (await caught(stub.Produce(pb.ProduceRequest(), timeout=5))).code is FAILURE.code  # no bytes
         small = asyncio.create_task(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=30))
-        await eventually(lambda: _says_calls(refused))
+        await eventually(lambda: _says_calls(rejected))
         for call in (large, small):
             call.cancel()
-        await eventually(lambda: _served(refused))
+        await eventually(lambda: _served(rejected))
     await server.stop(0)
 
 
-async def _says_calls(refused: Callable[[], Awaitable[str]]) -> bool:
-    return "2 calls are in flight" in await refused()
+async def _says_calls(rejected: Callable[[], Awaitable[str]]) -> bool:
+    return "2 calls are in flight" in await rejected()
 
 
-async def _served(refused: Callable[[], Awaitable[str]]) -> bool:
-    return not await refused()
+async def _served(rejected: Callable[[], Awaitable[str]]) -> bool:
+    return not await rejected()
 
 
 async def test_errors_arrive_with_all_details(stub: Any) -> None:
     error = await caught(stub.Produce(pb.ProduceRequest(), timeout=5))
-    assert (error.code, error.message, error.metadata) == (REFUSAL.code, REFUSAL.message, REFUSAL.metadata)
-    assert (error.violations, error.retry_after) == (REFUSAL.violations, REFUSAL.retry_after)
+    assert (error.code, error.message, error.metadata) == (FAILURE.code, FAILURE.message, FAILURE.metadata)
+    assert (error.violations, error.retry_after) == (FAILURE.violations, FAILURE.retry_after)
 
 
 async def test_refusal_ends_a_stream(stub: Any) -> None:
     error = await caught(echo(stub, 1, -1))
-    assert error.code is REFUSAL.code
-    assert error.metadata == REFUSAL.metadata
+    assert error.code is FAILURE.code
+    assert error.metadata == FAILURE.metadata
 
 
-async def test_unexpected_failure_shows_nothing_of_the_server(address: str) -> None:
+async def test_unexpected_failure_reveals_no_internals(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         error = await caught(stub.ListOffsets(pb.ListOffsetsRequest(), timeout=5))
@@ -86,12 +86,12 @@ async def test_a_slow_server_returns_its_own_timeout_error(address: str) -> None
     assert "may or may not have been executed" in error.message
 
 
-async def test_status_and_details_are_those_of_the_table(address: str) -> None:
+async def test_status_and_details_match_the_table(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as failure:
             await pb_grpc.SharePartitionLeaderServiceStub(channel).Produce(pb.ProduceRequest())
     assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert failure.value.details() == REFUSAL.message
+    assert failure.value.details() == FAILURE.message
 
 
 UNREADABLE: Final = {

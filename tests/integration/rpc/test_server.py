@@ -16,7 +16,7 @@ from sharebroker_server.leases.port import LeasesUnavailable, Member
 from sharebroker_server.routing.router import Router
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.stubs import NOT_SENT
-from tests.integration.rpc.harness import REFUSAL, SERVICE, Leader, caught, echo
+from tests.integration.rpc.harness import FAILURE, SERVICE, Leader, caught, echo
 
 
 class Owners:
@@ -44,7 +44,7 @@ async def test_a_used_port_is_reported_in_one_sentence(address: str) -> None:
     assert failure.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_health_and_reflection_know_the_service(address: str) -> None:
+async def test_health_and_reflection_list_the_service(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", SERVICE):
@@ -70,7 +70,7 @@ async def test_router_calls_its_own_process_without_a_socket() -> None:
     router = Router(Owners(ME), ME.owner)
     router.register_local(pb_grpc.SharePartitionLeaderServiceStub, Leader())
     peer = await router.leader("T", 0)
-    assert (await caught(peer.stub.Produce(pb.ProduceRequest(), timeout=5))).code is REFUSAL.code
+    assert (await caught(peer.stub.Produce(pb.ProduceRequest(), timeout=5))).code is FAILURE.code
     await router.close()
 
 
@@ -82,7 +82,7 @@ async def test_router_closes_channels_to_departed_brokers(address: str) -> None:
     owners = Owners(first)
     router = Router(owners, ME.owner)
     alive = (await router.leader("T", 0)).stub
-    assert (await caught(alive.Produce(pb.ProduceRequest(), timeout=5))).code is REFUSAL.code
+    assert (await caught(alive.Produce(pb.ProduceRequest(), timeout=5))).code is FAILURE.code
     owners.members = [second]
     gone = (await router.leader("T", 0)).stub
     await caught(gone.Produce(pb.ProduceRequest(), timeout=5))

@@ -75,10 +75,10 @@ _SETTLED = (grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_F
 async def test_certificate_is_reloaded_without_a_restart(
     authority: Authority, tls: Tls, grpc_port: int, plain_port: int, tmp_path: Path
 ) -> None:
-    told: list[str] = []
-    tls.changed.append(lambda: told.append("changed"))
+    changes: list[str] = []
+    tls.changed.append(lambda: changes.append("changed"))
     tls.refresh()
-    assert told == []
+    assert changes == []
     assert await trusted(authority, grpc_port, plain_port) == (True, True)
     other = Authority.make(tmp_path / "second")
     made = other.issue("broker", "127.0.0.1")
@@ -86,7 +86,7 @@ async def test_certificate_is_reloaded_without_a_restart(
         path.replace(authority.folder / name)
     other.file.write_bytes((authority.folder / "ca.crt").read_bytes())
     tls.refresh()
-    assert told == ["changed"]
+    assert changes == ["changed"]
     assert await trusted(other, grpc_port, plain_port) == (True, True)
 
 
@@ -107,7 +107,7 @@ def start(certificate: Path | None, key: Path | None, ca: Path | None) -> Tls:
 
 
 @pytest.mark.parametrize(
-    ("certificate", "key", "ca", "said"),
+    ("certificate", "key", "ca", "message"),
     [
         ("broker.crt", None, None, "both --tls-cert and --tls-key"),
         (None, None, "ca.crt", "both --tls-cert and --tls-key"),
@@ -118,26 +118,26 @@ def start(certificate: Path | None, key: Path | None, ca: Path | None) -> Tls:
     ],
 )
 def test_unusable_tls_files_are_named(
-    authority: Authority, certificate: str | None, key: str | None, ca: str | None, said: str
+    authority: Authority, certificate: str | None, key: str | None, ca: str | None, message: str
 ) -> None:
     for name in ("broker", "other"):
         authority.issue(name, "127.0.0.1")
     certificate_file, key_file, ca_file = (
         None if name is None else authority.folder / name for name in (certificate, key, ca)
     )
-    with pytest.raises(KafkaError, match=said) as caught:
+    with pytest.raises(KafkaError, match=message) as caught:
         start(certificate_file, key_file, ca_file)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_certificates_of_clients_need_an_authority() -> None:
+def test_client_certificates_require_an_authority() -> None:
     config = BrokerConfig.parse(["ssl.client.auth=required"])
     with pytest.raises(KafkaError, match="needs --tls-ca: the authority"):
         parse_tls(Path("broker.crt"), Path("broker.key"), None, None, config)
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "message"),
     [
         ("tls://broker", "must be tls://HOST:PORT"),
         ("tls://broker:9090/path", "must be tls://HOST:PORT"),
@@ -146,7 +146,7 @@ def test_certificates_of_clients_need_an_authority() -> None:
         ("tls://broker:9090?ca=/absent", "/absent, which cannot be read: No such file"),
     ],
 )
-def test_invalid_addresses_are_rejected(address: str, said: str) -> None:
-    with pytest.raises(KafkaError, match=said) as caught:
+def test_invalid_addresses_are_rejected(address: str, message: str) -> None:
+    with pytest.raises(KafkaError, match=message) as caught:
         Address.parse(address)
     assert caught.value.code is ErrorCode.INVALID_CONFIG

@@ -90,22 +90,22 @@ async def test_commit_reports_late_acknowledgements(harness: Harness) -> None:
 
 
 async def test_explicit_acknowledgement_commit_async(harness: Harness) -> None:
-    told: list[AcknowledgementOutcome] = []
+    outcomes: list[AcknowledgementOutcome] = []
     group = await harness.new_group()
     await harness.produce(3)
-    one = await harness.consumer(group, acknowledgement_commit_callback=told.append)
+    one = await harness.consumer(group, acknowledgement_commit_callback=outcomes.append)
     accept_all(await poll_records(one, 3))
     one.commit_async()
-    while not told:
+    while not outcomes:
         await one.poll(0.1)
-    assert [(outcome.offsets, outcome.error) for outcome in told] == [(range(3), None)]
+    assert [(outcome.offsets, outcome.error) for outcome in outcomes] == [(range(3), None)]
     assert await is_idle(await harness.consumer(group))
 
 
 async def test_explicit_acknowledgement_commit_async_partial_batch(harness: Harness) -> None:
-    told: list[int] = []
+    outcomes: list[int] = []
     consumer = await harness.consumer(
-        acknowledgement_commit_callback=lambda outcome: told.extend(outcome.offsets)
+        acknowledgement_commit_callback=lambda outcome: outcomes.extend(outcome.offsets)
     )
     await harness.produce(3)
     records = await poll_records(consumer, 3)
@@ -118,7 +118,7 @@ async def test_explicit_acknowledgement_commit_async_partial_batch(harness: Harn
     await harness.produce(1)
     accept_all(await poll_records(consumer, 1))
     await consumer.commit()
-    assert sorted(told) == [0, 1, 2, 3]
+    assert sorted(outcomes) == [0, 1, 2, 3]
 
 
 async def test_explicit_acknowledge_release_poll_accept(harness: Harness) -> None:
@@ -262,17 +262,17 @@ async def test_implicit_acknowledge_commit_sync(harness: Harness) -> None:
 
 
 async def test_implicit_acknowledgement_commit_async(harness: Harness) -> None:
-    told: list[int] = []
+    outcomes: list[int] = []
     consumer = await harness.consumer(
         share_acknowledgement_mode="implicit",
-        acknowledgement_commit_callback=lambda outcome: told.extend(outcome.offsets),
+        acknowledgement_commit_callback=lambda outcome: outcomes.extend(outcome.offsets),
     )
     await harness.produce(3)
     await poll_records(consumer, 3)
     consumer.commit_async()
-    while not told:
+    while not outcomes:
         assert await consumer.poll(0.1) == []
-    assert told == [0, 1, 2]
+    assert outcomes == [0, 1, 2]
 
 
 async def test_commit_sync_fails_for_deleted_topic(harness: Harness) -> None:

@@ -13,65 +13,65 @@ from tests.testkit.waiting import eventually
 
 
 async def test_acknowledgement_commit_callback_successful_acknowledgement(harness: Harness) -> None:
-    told: list[AcknowledgementOutcome] = []
-    consumer = await harness.consumer(acknowledgement_commit_callback=told.append)
+    outcomes: list[AcknowledgementOutcome] = []
+    consumer = await harness.consumer(acknowledgement_commit_callback=outcomes.append)
     await harness.produce(1)
     accept_all(await poll(consumer))
-    while not told:
+    while not outcomes:
         await consumer.poll(0.1)
-    assert [(outcome.topic, outcome.offsets, outcome.error) for outcome in told] == [
+    assert [(outcome.topic, outcome.offsets, outcome.error) for outcome in outcomes] == [
         (harness.topic, range(1), None)
     ]
 
 
-async def test_acknowledgement_commit_callback_successful_acknowledgement_on_commit_sync(
+async def test_acknowledgement_commit_callback_success_on_commit_sync(
     harness: Harness,
 ) -> None:
-    told: list[AcknowledgementOutcome] = []
-    consumer = await harness.consumer(acknowledgement_commit_callback=told.append)
+    outcomes: list[AcknowledgementOutcome] = []
+    consumer = await harness.consumer(acknowledgement_commit_callback=outcomes.append)
     await harness.produce(1)
     accept_all(await poll(consumer))
     await consumer.commit()
-    assert [outcome.error for outcome in told] == [None]
+    assert [outcome.error for outcome in outcomes] == [None]
 
 
 async def test_acknowledgement_commit_callback_on_close(harness: Harness) -> None:
-    told: list[AcknowledgementOutcome] = []
-    consumer = await harness.consumer(acknowledgement_commit_callback=told.append)
+    outcomes: list[AcknowledgementOutcome] = []
+    consumer = await harness.consumer(acknowledgement_commit_callback=outcomes.append)
     await harness.produce(1)
     accept_all(await poll(consumer))
     await consumer.close()
-    assert [outcome.error for outcome in told] == [None]
+    assert [outcome.error for outcome in outcomes] == [None]
 
 
 async def test_acknowledgement_commit_callback_invalid_record_state_exception(harness: Harness) -> None:
-    told: list[AcknowledgementOutcome] = []
+    outcomes: list[AcknowledgementOutcome] = []
     consumer = await harness.consumer(
         await harness.new_group(share_record_lock_duration_ms=1000),
-        acknowledgement_commit_callback=told.append,
+        acknowledgement_commit_callback=outcomes.append,
     )
     await harness.produce(1)
     (record,) = await poll(consumer)
     await eventually(lambda: record.lock_lost)
     record.accept()
     await consumer.commit()
-    assert [outcome.error and outcome.error.code for outcome in told] == [ErrorCode.INVALID_RECORD_STATE]
+    assert [outcome.error and outcome.error.code for outcome in outcomes] == [ErrorCode.INVALID_RECORD_STATE]
 
 
 async def test_acknowledgement_commit_callback_calls_share_consumer_disallowed(harness: Harness) -> None:
-    refused: list[IllegalStateError] = []
+    rejected: list[IllegalStateError] = []
     consumers: list[ShareConsumer] = []
 
     def call_back(_: AcknowledgementOutcome) -> None:
         with pytest.raises(IllegalStateError, match="callback") as caught:
             consumers[0].commit_async()
-        refused.append(caught.value)
+        rejected.append(caught.value)
 
     consumers.append(await harness.consumer(acknowledgement_commit_callback=call_back))
     await harness.produce(1)
     accept_all(await poll(consumers[0]))
     await consumers[0].commit()
-    assert len(refused) == 1
+    assert len(rejected) == 1
 
 
 async def test_acknowledgement_commit_callback_calls_share_consumer_wakeup(harness: Harness) -> None:

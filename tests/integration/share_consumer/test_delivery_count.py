@@ -9,7 +9,7 @@ from tests.integration.share_consumer.harness import Harness, is_idle, offsets, 
 from tests.testkit.waiting import eventually
 
 
-async def test_delivery_count_different_behavior_when_closing_session_with_explicit_acknowledgement(
+async def test_delivery_count_when_closing_explicit_session(
     harness: Harness,
 ) -> None:
     await harness.produce(2)

@@ -227,12 +227,12 @@ async def test_leader_restart(own_server: Cluster, mode: str) -> None:
     """Acknowledgements of records from before the restart fail and are reported; the records are
     redelivered.
     """
-    told: list[KafkaError | None] = []
+    outcomes: list[KafkaError | None] = []
     async with Harness(own_server.address) as harness:
         await harness.produce(1)
         consumer = await harness.consumer(
             share_acknowledgement_mode=mode,
-            acknowledgement_commit_callback=lambda outcome: told.append(outcome.error),
+            acknowledgement_commit_callback=lambda outcome: outcomes.append(outcome.error),
         )
         (record,) = await poll(consumer)
         own_server.processes[0].kill()
@@ -242,8 +242,8 @@ async def test_leader_restart(own_server: Cluster, mode: str) -> None:
         consumer.commit_async()
         (again,) = await poll(consumer)
         assert (again.offset, again.delivery_count) == (0, 1)
-        assert told
-        assert all(error is not None for error in told)
+        assert outcomes
+        assert all(error is not None for error in outcomes)
         if mode == "explicit":
             again.accept()
         failed, applied = await consumer.commit()

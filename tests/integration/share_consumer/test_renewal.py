@@ -9,15 +9,15 @@ from tests.integration.share_consumer.harness import Harness, accept_all, is_idl
 from tests.testkit.waiting import eventually
 
 
-def counted(told: list[AcknowledgementOutcome]) -> int:
-    assert all(outcome.error is None for outcome in told)
-    return sum(len(outcome.offsets) for outcome in told)
+def counted(outcomes: list[AcknowledgementOutcome]) -> int:
+    assert all(outcome.error is None for outcome in outcomes)
+    return sum(len(outcome.offsets) for outcome in outcomes)
 
 
 async def test_renew_acknowledgement_on_poll(harness: Harness) -> None:
-    told: list[AcknowledgementOutcome] = []
+    outcomes: list[AcknowledgementOutcome] = []
     await harness.produce(10)
-    consumer = await harness.consumer(acknowledgement_commit_callback=told.append)
+    consumer = await harness.consumer(acknowledgement_commit_callback=outcomes.append)
     records = await poll_records(consumer, 10)
     accept_all(records[:5])
     for record in records[5:]:
@@ -27,8 +27,8 @@ async def test_renew_acknowledgement_on_poll(harness: Harness) -> None:
     assert [record.delivery_count for record in again] == [1] * 5
     accept_all(again)
     await consumer.commit()
-    assert counted(told) == 15
-    assert counted([outcome for outcome in told if outcome.kind is AcknowledgeType.RENEW]) == 5
+    assert counted(outcomes) == 15
+    assert counted([outcome for outcome in outcomes if outcome.kind is AcknowledgeType.RENEW]) == 5
 
 
 async def test_renew_acknowledgement_on_commit_sync(harness: Harness) -> None:
@@ -57,9 +57,9 @@ async def test_renew_acknowledgement_on_commit_sync(harness: Harness) -> None:
 
 async def test_renew_acknowledgement_no_result_in_poll(harness: Harness) -> None:
     """While renewed records are outstanding, new ones wait."""
-    told: list[AcknowledgementOutcome] = []
+    outcomes: list[AcknowledgementOutcome] = []
     await harness.produce(10)
-    consumer = await harness.consumer(acknowledgement_commit_callback=told.append)
+    consumer = await harness.consumer(acknowledgement_commit_callback=outcomes.append)
     records = await poll_records(consumer, 10)
     accept_all(records[:5])
     for record in records[5:]:
@@ -72,19 +72,19 @@ async def test_renew_acknowledgement_no_result_in_poll(harness: Harness) -> None
     assert offsets(fresh) == [10, 11, 12, 13, 14]
     accept_all(fresh)
     await consumer.commit()
-    assert counted(told) == 20
+    assert counted(outcomes) == 20
 
 
 async def test_renew_acknowledgement_invalid_state_record(harness: Harness) -> None:
-    told: list[AcknowledgementOutcome] = []
+    outcomes: list[AcknowledgementOutcome] = []
     await harness.produce(1)
-    consumer = await harness.consumer(acknowledgement_commit_callback=told.append)
+    consumer = await harness.consumer(acknowledgement_commit_callback=outcomes.append)
     (record,) = await poll(consumer)
     record.reject()
     await consumer.commit()
     with pytest.raises(IllegalStateError, match="already acknowledged"):
         record.renew()
-    assert [outcome.kind for outcome in told] == [AcknowledgeType.REJECT]
+    assert [outcome.kind for outcome in outcomes] == [AcknowledgeType.REJECT]
 
 
 async def test_renew_acknowledgement_disabled(harness: Harness) -> None:

@@ -23,14 +23,14 @@ async def client(server: str) -> AsyncIterator[Client]:
 
 
 async def _acknowledge(
-    client: Client, group_id: str, member: str, said: share.AcknowledgeRequest.Decision
+    client: Client, group_id: str, member: str, decision: share.AcknowledgeRequest.Decision
 ) -> ErrorCode:
-    request = share.AcknowledgeRequest(group_id=group_id, member_id=member, acknowledgements=[said])
+    request = share.AcknowledgeRequest(group_id=group_id, member_id=member, acknowledgements=[decision])
     answer = await client.share.Acknowledge(request, timeout=TIMEOUT)
     return ErrorCode(answer.results[0].error_code)
 
 
-async def test_a_release_with_a_delay_comes_back_after_it_and_not_before(client: Client) -> None:
+async def test_delayed_release_is_redelivered_after_the_delay(client: Client) -> None:
     topic, _ = await client.create()
     group_id = await client.group()
     await client.publish(topic, ["now", "later"])
@@ -48,7 +48,7 @@ async def test_a_release_with_a_delay_comes_back_after_it_and_not_before(client:
     assert await _acknowledge(client, group_id, "m2", decision(again)) is ErrorCode.NONE
 
 
-async def test_a_token_is_worth_nothing_once_its_record_is_finished(client: Client) -> None:
+async def test_lock_token_is_invalid_once_its_record_is_finished(client: Client) -> None:
     topic, topic_id = await client.create()
     group_id = await client.group()
     await client.publish(topic, ["a", "b"])
@@ -58,7 +58,7 @@ async def test_a_token_is_worth_nothing_once_its_record_is_finished(client: Clie
     assert await client.finished(group_id, topic_id) == {0, 1}
 
 
-async def test_what_a_member_holds_is_free_as_soon_as_it_leaves_its_group(client: Client) -> None:
+async def test_leaving_member_releases_its_records_at_once(client: Client) -> None:
     topic, _ = await client.create()
     group_id = await client.group(share_record_lock_duration_ms=LONG)
     await client.publish(topic, ["a", "b", "c"])
@@ -71,7 +71,7 @@ async def test_what_a_member_holds_is_free_as_soon_as_it_leaves_its_group(client
     assert await client.acknowledge(group_id, member, held, ACCEPT) == [ErrorCode.INVALID_RECORD_STATE] * 3
 
 
-async def test_what_a_member_holds_is_free_when_its_session_runs_out(client: Client) -> None:
+async def test_member_whose_session_times_out_releases_its_records(client: Client) -> None:
     topic, _ = await client.create()
     group_id = await client.group(
         share_record_lock_duration_ms=LONG, share_session_timeout_ms="1000", share_heartbeat_interval_ms="100"

@@ -41,9 +41,9 @@ class Place:
 
     def address(self, trusted: Authority | None = None, shown: Identity | None = None) -> str:
         """Returns a client of the gRPC listener."""
-        said = [f"ca={(trusted or self.authority).file}"]
-        said += [f"cert={shown.certificate}", f"key={shown.key}"] if shown else []
-        return f"tls://{self.cluster.address}?{'&'.join(said)}"
+        query = [f"ca={(trusted or self.authority).file}"]
+        query += [f"cert={shown.certificate}", f"key={shown.key}"] if shown else []
+        return f"tls://{self.cluster.address}?{'&'.join(query)}"
 
     def kafka(self, shown: Identity | None = None, trusted: Authority | None = None) -> dict[str, str]:
         """Returns librdkafka's settings."""
@@ -58,7 +58,7 @@ class Place:
             settings |= {"ssl.key.location": str(shown.key)}
         return settings
 
-    def gateway_says(self, text: str) -> None:
+    def wait_for_log(self, text: str) -> None:
         """Waits until the gateway's log contains the text."""
         until(lambda: text in self.cluster.process("gateway").log, SECONDS)
 
@@ -82,7 +82,7 @@ def topic(place: Place, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_python(place: Place, topic: str) -> None:
+def test_python_client_over_tls(place: Place, topic: str) -> None:
     address = place.address(shown=place.someone)
     with Producer(address) as producer, ShareConsumer(address, topic, [topic]) as consumer:
         producer.send(topic, b"over TLS").result(SECONDS)
@@ -93,7 +93,7 @@ def test_python(place: Place, topic: str) -> None:
     assert result.error is None
 
 
-def test_keda(place: Place, topic: str) -> None:
+def test_keda_over_tls(place: Place, topic: str) -> None:
     """The fields that a TriggerAuthentication passes to KEDA: caCert, tlsClientCert and tlsClientKey."""
     files = place.authority.file, place.someone.key, place.someone.certificate
     credentials = grpc.ssl_channel_credentials(*(file.read_bytes() for file in files))
@@ -106,14 +106,14 @@ def test_keda(place: Place, topic: str) -> None:
         assert ExternalScalerStub(channel).IsActive(ref, timeout=SECONDS).result
 
 
-def test_command_line(place: Place, topic: str) -> None:
+def test_command_line_over_tls(place: Place, topic: str) -> None:
     command = [str(Path(sys.executable).with_name("sharebroker")), "topics", "list"]
     command += ["--server", place.address(shown=place.someone)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert topic in done.stdout, done.stderr
 
 
-def test_librdkafka(place: Place, topic: str) -> None:
+def test_librdkafka_over_tls(place: Place, topic: str) -> None:
     settings = place.kafka(place.someone)
     producer = KafkaProducer(settings)
     producer.produce(topic, b"over TLS")
@@ -132,7 +132,7 @@ def test_librdkafka(place: Place, topic: str) -> None:
 
 
 @pytest.mark.skipif(not is_there(JARS), reason="Kafka's jars are not here: make kafka")
-def test_java(place: Place, topic: str, tmp_path: Path) -> None:
+def test_java_over_tls(place: Place, topic: str, tmp_path: Path) -> None:
     producer = KafkaProducer(place.kafka(place.someone))
     producer.produce(topic, b"over TLS")
     assert producer.flush(SECONDS) == 0
@@ -148,7 +148,7 @@ def test_java(place: Place, topic: str, tmp_path: Path) -> None:
         assert [one.value for one in consumer.poll(1, SECONDS)] == ["over TLS"]
 
 
-def refused(address: str) -> str:
+def rejected(address: str) -> str:
     """Returns the error that a client receives."""
     with Admin(address) as admin, pytest.raises(KafkaError) as caught:
         admin.list_topics()
@@ -156,36 +156,36 @@ def refused(address: str) -> str:
 
 
 def test_broker_with_an_unknown_authority_is_rejected(place: Place) -> None:
-    said = refused(place.address(trusted=place.others, shown=place.someone))
-    assert "CERTIFICATE_VERIFY_FAILED" in said
+    error = rejected(place.address(trusted=place.others, shown=place.someone))
+    assert "CERTIFICATE_VERIFY_FAILED" in error
 
 
 def test_client_without_a_certificate_is_rejected(place: Place) -> None:
-    assert refused(place.address())
-    assert refused(place.cluster.address)  # not even TLS
+    assert rejected(place.address())
+    assert rejected(place.cluster.address)  # not even TLS
     # Connection attempts without TLS write no log lines of another format.
     assert all(json.loads(line) for line in place.cluster.process("gateway").log.splitlines())
 
 
-def complaint(place: Place, settings: dict[str, str]) -> LibrdError:
+def first_error(place: Place, settings: dict[str, str]) -> LibrdError:
     """Returns the first error that librdkafka reports."""
-    heard: list[LibrdError] = []
-    producer = KafkaProducer({**settings, "error_cb": heard.append})
-    until(lambda: producer.poll(0.1) or heard, SECONDS)
-    return heard[0]
+    errors: list[LibrdError] = []
+    producer = KafkaProducer({**settings, "error_cb": errors.append})
+    until(lambda: producer.poll(0.1) or errors, SECONDS)
+    return errors[0]
 
 
 def test_kafka_clients_receive_a_reason_for_rejection(place: Place) -> None:
-    said = complaint(place, place.kafka(place.someone, trusted=place.others))
-    assert "certificate verify failed" in said.str()
-    place.gateway_says("unknown ca")
-    complaint(place, place.kafka())
-    place.gateway_says("peer did not return a certificate")
-    complaint(place, {"bootstrap.servers": place.cluster.kafka, "log_level": "2"})
-    place.gateway_says("TLS: wrong version number")
+    error = first_error(place, place.kafka(place.someone, trusted=place.others))
+    assert "certificate verify failed" in error.str()
+    place.wait_for_log("unknown ca")
+    first_error(place, place.kafka())
+    place.wait_for_log("peer did not return a certificate")
+    first_error(place, {"bootstrap.servers": place.cluster.kafka, "log_level": "2"})
+    place.wait_for_log("TLS: wrong version number")
 
 
-async def test_grpcio(place: Place) -> None:
+async def test_grpcio_over_tls(place: Place) -> None:
     who = place.someone
     credentials = grpc.ssl_channel_credentials(
         place.authority.file.read_bytes(), who.key.read_bytes(), who.certificate.read_bytes()

@@ -29,19 +29,19 @@ WARNING = "telemetry export failing"
 
 
 @contextmanager
-def nobody_listens() -> Iterator[str]:
+def closed_port() -> Iterator[str]:
     yield f"http://127.0.0.1:{free_port()}"
 
 
 @contextmanager
-def nobody_answers() -> Iterator[str]:
+def silent_port() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         yield f"http://127.0.0.1:{silent.getsockname()[1]}"
 
 
 @pytest.mark.parametrize(
     ("away", "protocol"),
-    [(nobody_listens, "grpc"), (nobody_answers, "grpc"), (nobody_answers, "http/protobuf")],
+    [(closed_port, "grpc"), (silent_port, "grpc"), (silent_port, "http/protobuf")],
 )
 async def test_unavailable_collector_does_not_stop_work(away: object, protocol: str, tmp_path: Path) -> None:
     assert callable(away)
@@ -59,15 +59,15 @@ async def test_unavailable_collector_does_not_stop_work(away: object, protocol: 
                 records = await client.acquire_all(group, topic, 50, "worker")
                 assert not any(await client.acknowledge(group, "worker", records))
 
-            async def worked_and_told() -> bool:
+            async def warned_while_working() -> bool:
                 await work()
                 return WARNING in serve.log
 
-            await eventually(worked_and_told, 60)
+            await eventually(warned_while_working, 60)
             for _ in range(5):
                 await work()
-    told = [json.loads(line) for line in serve.log.splitlines()]
-    assert [line["level"] for line in told if WARNING in line["event"]] == ["warning"]
+    output = [json.loads(line) for line in serve.log.splitlines()]
+    assert [line["level"] for line in output if WARNING in line["event"]] == ["warning"]
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
@@ -108,5 +108,5 @@ async def test_secrets_are_never_logged(tmp_path: Path) -> None:
         span.operation.partition(" ")[0] for span in collector.spans()
     }
     assert token in {headers.get("authorization") for headers in collector.headers}
-    told = "".join(map(str, collector.requests)) + serve.log
-    assert not [secret for secret in SECRETS if secret in told]
+    output = "".join(map(str, collector.requests)) + serve.log
+    assert not [secret for secret in SECRETS if secret in output]

@@ -16,7 +16,7 @@ from tests.testkit.brokers import Serve
 from tests.testkit.waiting import eventually
 
 
-def told(collector: Collector) -> dict[str, Any]:
+def latest(collector: Collector) -> dict[str, Any]:
     """Returns the latest value of each name."""
     return {
         metric.name: metric
@@ -44,11 +44,11 @@ async def test_metrics_are_exported_to_a_collector(
             await client.acquire_all(group, topic, 3, "m")
 
         def acquired() -> bool:
-            found = told(collector).get("sharebroker_share_group_records_acquired")
+            found = latest(collector).get("sharebroker_share_group_records_acquired")
             return found is not None and sum(point.as_double for point in found.sum.data_points) == 3
 
         await eventually(acquired, 60)
-        names = told(collector)
+        names = latest(collector)
         assert names["sharebroker_log_end_offset"].gauge.data_points
         assert names["sharebroker_log_append_seconds"].histogram.data_points[0].count
         assert names["sharebroker_event_loop_lag_seconds"].unit == "s"

@@ -129,7 +129,7 @@ async def test_lost_lock_appears_in_the_trace(traced: Traced) -> None:
     async with connected(traced.cluster.address) as client, Producer(traced.cluster.address) as producer:
         topic, _ = await client.create()
         group = await client.group(share_record_lock_duration_ms=LOCK)
-        sent = await producer.publish(topic, b"never told", key=b"nor this", partition=0)
+        sent = await producer.publish(topic, b"unsampled", key=b"nor this", partition=0)
         await lose_a_lock_then_accept(client, topic, group)
     twice = ("acquire", "write state", "append state")
     whole = ("create", "send", "append", "lock lost", "accept", *twice, *twice)
@@ -144,8 +144,8 @@ async def test_lost_lock_appears_in_the_trace(traced: Traced) -> None:
     assert {span.parent for span in (send, append, first, second)} == {create.name.span}
     assert (lost.parent, accepted.parent) == (first.name.span, second.name.span)
     assert {span.parent for span in written} == {lost.name.span, accepted.name.span}
-    story_told = [create, append, first, lost, second, accepted]
-    assert story_told == sorted(story_told, key=lambda span: span.begun)
+    path = [create, append, first, lost, second, accepted]
+    assert path == sorted(path, key=lambda span: span.begun)
     assert create.service == CLIENT
     for span in (append, first, lost, second, accepted):
         assert span.attributes["messaging.system"] == "sharebroker"
@@ -186,7 +186,7 @@ async def test_related_spans_are_linked(collected: Traced) -> None:
     assert {span.attributes["messaging.kafka.offset"] for span in rejected} == {0, 1, 2}
 
 
-async def test_a_caller_has_its_calls_in_its_trace(collected: Traced) -> None:
+async def test_callers_trace_contains_its_calls(collected: Traced) -> None:
     mine = TraceContext(int(uuid4()), 7)
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create()
@@ -237,7 +237,7 @@ async def test_trace_continues_after_the_producer_timed_out(collected: Traced) -
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-async def test_kafka_clients_join(collected: Traced, codec: str) -> None:
+async def test_kafka_clients_continue_the_trace(collected: Traced, codec: str) -> None:
     mine = TraceContext(int(uuid4()), 7)
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create()
@@ -250,11 +250,11 @@ async def test_kafka_clients_join(collected: Traced, codec: str) -> None:
     assert producer.flush(20) == 0
     found: list[FinishedSpan] = []
 
-    def told() -> bool:
+    def received() -> bool:
         found[:] = [span for span in collected.spans() if span.name.trace == f"{mine.trace_id:032x}"]
         return bool(found)
 
-    until(told, PATIENCE)
+    until(received, PATIENCE)
     (appended,) = found
     assert (appended.operation, appended.parent) == (f"append {topic}", f"{7:016x}")
     assert appended.attributes["messaging.kafka.offset"] == 4
@@ -268,8 +268,8 @@ async def test_collector_may_use_http(tmp_path: Path) -> None:
         async with connected(serve.address) as client:
             topic, _ = await client.create()
             await client.publish(topic, ["a"], partition=0)
-        told = Traced(Cluster([serve], ""), collector.spans, collector.url)
-        spans = await asyncio.to_thread(story, told, topic, "create", "send", "append")
+        received = Traced(Cluster([serve], ""), collector.spans, collector.url)
+        spans = await asyncio.to_thread(story, received, topic, "create", "send", "append")
     assert {span.service for span in spans} == {"sharebroker"}
     assert set(collector.paths) == {"/v1/traces"}
     assert {headers["authorization"] for headers in collector.headers} == {"me"}
@@ -303,9 +303,9 @@ async def test_worker_spans_belong_to_the_records_trace(collected: Traced, tmp_p
                         await record.accept()
                     break
         await client.publish(topic, ["b"], partition=0)
-    told = tmp_path / "told"
+    received = tmp_path / "received"
     command = [sys.executable, "-c", "from sharebroker.cli import main; main()", "work", topic, "-g", group]
-    command += ["--server", address, "--timeout", "5", "--", "sh", "-c", f"echo $TRACEPARENT > {told}"]
+    command += ["--server", address, "--timeout", "5", "--", "sh", "-c", f"echo $TRACEPARENT > {received}"]
     own = os.environ | environment(collected.otlp)
     ran = await asyncio.to_thread(
         subprocess.run, command, env=own, capture_output=True, text=True, check=False
@@ -318,7 +318,7 @@ async def test_worker_spans_belong_to_the_records_trace(collected: Traced, tmp_p
         assert process.attributes["messaging.sharebroker.settled"] == "accept"
     mine, works = named["process"]
     assert (mine.service, works.service) == (CLIENT, "sharebroker-cli")
-    assert told.read_text().strip() == f"00-{works.name.trace}-{works.name.span}-01"
+    assert received.read_text().strip() == f"00-{works.name.trace}-{works.name.span}-01"
 
 
 @pytest.mark.skipif(JAEGER is None, reason=MISSING)
@@ -342,12 +342,12 @@ async def test_command_prints_a_records_path(in_jaeger: Traced) -> None:
         return all(what in run(offset).stdout for offset, some in awaited.items() for what in some)
 
     await eventually(lambda: asyncio.to_thread(whole), 60)
-    told = await asyncio.to_thread(run, 1, "--group", group)
-    assert told.exit_code == 0
+    received = await asyncio.to_thread(run, 1, "--group", group)
+    assert received.exit_code == 0
     for what in (f"{topic}-0@1, trace", "create", "append", f"group {group}, member worker, delivery 1"):
-        assert what in told.stdout
-    assert "send (for several records)" in told.stdout
-    assert "write state (for several records)" in told.stdout
+        assert what in received.stdout
+    assert "send (for several records)" in received.stdout
+    assert "write state (for several records)" in received.stdout
     assert "for several" not in (await asyncio.to_thread(run, 0, "--group", group)).stdout
     document = json.loads((await asyncio.to_thread(run, 0, "--json")).stdout)
     assert [row["operation"].partition(" ")[0] for row in document if row["depth"] == 0] == ["create"]

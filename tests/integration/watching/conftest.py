@@ -36,11 +36,11 @@ class Watched:
 
     async def metrics(self) -> Metrics:
         """Returns the current metrics, never cached ones."""
-        before = told = await self._scrape()
-        while told.renderings == before.renderings:
+        before = current = await self._scrape()
+        while current.renderings == before.renderings:
             await asyncio.sleep(0.05)
-            told = await self._scrape()
-        return told
+            current = await self._scrape()
+        return current
 
     async def _scrape(self) -> Metrics:
         status, text = await self.ask("/metrics")
@@ -57,9 +57,9 @@ def _ask(url: str) -> tuple[int, str]:
     try:
         with urlopen(url, timeout=TIMEOUT) as answer:
             return answer.status, answer.read().decode()
-    except HTTPError as refusal:
-        with refusal:
-            return refusal.code, refusal.read().decode()
+    except HTTPError as rejection:
+        with rejection:
+            return rejection.code, rejection.read().decode()
 
 
 class Metrics:

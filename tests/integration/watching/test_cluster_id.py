@@ -66,15 +66,15 @@ async def test_two_clusters_in_one_redis(redis: Server, start: Start) -> None:
     assert not nothing.records
 
 
-async def test_a_gateway_of_another_cluster_id_is_not_ready(redis: Server, start: Start) -> None:
+async def test_gateway_with_another_cluster_id_is_not_ready(redis: Server, start: Start) -> None:
     await start(of_cluster("right", redis=redis.url))
     lost = await start(
         of_cluster("wrong", redis=redis.url, roles=frozenset({"gateway"}), metrics="127.0.0.1:0")
     )
     assert lost.metrics_address is not None
-    status, said = await ask(f"http://{lost.metrics_address}/readyz")
+    status, page = await ask(f"http://{lost.metrics_address}/readyz")
     assert status == 503
-    assert "a broker with the role group-coordinator" in said
+    assert "a broker with the role group-coordinator" in page
     found = await start(
         of_cluster("right", redis=redis.url, roles=frozenset({"gateway"}), metrics="127.0.0.1:0")
     )
@@ -94,14 +94,14 @@ def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
 
 
 async def test_all_parts_export_metrics(redis: Server, start: Start) -> None:
-    process = await start(of_cluster("told", redis=redis.url, metrics="127.0.0.1:0"))
+    process = await start(of_cluster("exported", redis=redis.url, metrics="127.0.0.1:0"))
     status, text = await ask(f"http://{process.metrics_address}/metrics")
     assert status == 200
-    for told in (
+    for expected in (
         'sharebroker_leases_held{kind="share-coordinator"} 50',
         'sharebroker_lease_changes_total{kind="catalog",change="acquired"} 1',
         'sharebroker_shards{coordinator="group-coordinator",state="closed"} 0',
         'sharebroker_members{role="gateway"} 1',
         'sharebroker_redis_connected{link="all"} 1',
     ):
-        assert told in text
+        assert expected in text

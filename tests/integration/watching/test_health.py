@@ -20,7 +20,7 @@ async def probe(question: str, url: str) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
 
 
-async def test_without_redis_it_is_live_and_not_ready(watched: Watched) -> None:
+async def test_process_without_redis_is_live_and_not_ready(watched: Watched) -> None:
     assert [(await watched.ask(page)) for page in PAGES] == [(200, "ok\n")] * 3
     assert (await probe("ready", watched.url)).returncode == 0
     watched.redis.kill()
@@ -48,8 +48,8 @@ async def test_without_redis_it_is_live_and_not_ready(watched: Watched) -> None:
 
 
 async def test_probe_usage(watched: Watched) -> None:
-    nobody = f"http://127.0.0.1:{free_port()}"
-    assert "no response" in (await probe("live", nobody)).stderr
+    unused = f"http://127.0.0.1:{free_port()}"
+    assert "no response" in (await probe("live", unused)).stderr
     for question, url in (("well", watched.url), ("live", "ftp://here"), ("live", "http://")):
         asked = await probe(question, url)
         assert asked.returncode == 2

@@ -48,7 +48,7 @@ async def test_events_are_logged_once(watched: Watched) -> None:
         group = await client.group(share_session_timeout_ms="1000")
         await client.heartbeat(group, "silent", 0, [topic])
 
-        def told() -> list[tuple[object, object]]:
+        def logged() -> list[tuple[object, object]]:
             here = (topic, group)
             return [
                 (line["event"], line["level"])
@@ -56,10 +56,10 @@ async def test_events_are_logged_once(watched: Watched) -> None:
                 if not {line.get("topic"), line.get("name"), line.get("group")}.isdisjoint(here)
             ]
 
-        await eventually(lambda: len(told()) == 3, 60)
+        await eventually(lambda: len(logged()) == 3, 60)
         await client.admin.DeleteGroups(groups.DeleteGroupsRequest(group_ids=[group]), timeout=TIMEOUT)
         await client.delete(topic)
-    assert told() == [
+    assert logged() == [
         ("topic created", "info"),
         ("configs changed", "info"),
         ("member session timed out", "info"),
@@ -90,6 +90,6 @@ def test_text_format_is_readable(tmp_path: Path) -> None:
 
 def test_unknown_log_format_is_rejected() -> None:
     command = [sys.executable, "-m", "sharebroker_server.broker", "--log-format", "xml"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert said.returncode == 2
-    assert "--log-format" in said.stderr
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--log-format" in done.stderr

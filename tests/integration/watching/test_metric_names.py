@@ -33,13 +33,13 @@ KAFKA: Final = NAMES.split()
 def rows() -> dict[str, str]:
     """Returns Kafka's metric names and their descriptions."""
     cells = (line.strip("| \n").split(" | ", 1) for line in TABLE.read_text().splitlines() if line[:1] == "|")
-    return {name.split()[0]: said for name, said in (pair for pair in cells if len(pair) == 2)}
+    return {name.split()[0]: description for name, description in (pair for pair in cells if len(pair) == 2)}
 
 
 @pytest.mark.parametrize("name", KAFKA)
 def test_every_kafka_metric_is_served_or_explained(name: str) -> None:
-    said = rows()[name]
-    assert "`sharebroker_" in said or said.startswith("None")
+    description = rows()[name]
+    assert "`sharebroker_" in description or description.startswith("None")
 
 
 async def test_documented_metrics_are_served(watched: Watched) -> None:

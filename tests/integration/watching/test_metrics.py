@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.integration.watching.conftest import Watched
-from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, refusal
+from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, rejection
 from tests.testkit.waiting import eventually
 
 _BACKLOG = ("lag", "oldest_unaccepted_seconds")
@@ -31,10 +31,10 @@ async def test_metrics_of_a_few_records(watched: Watched, client: Client) -> Non
     await client.acknowledge(group, "m", records[3:4], RELEASE)
     again = await client.acquire_all(group, topic, 1, "m")
     await client.acknowledge(group, "m", again, RELEASE)  # its last delivery
-    told = await watched.metrics()
+    metrics = await watched.metrics()
 
     def counted(name: str, **labels: str) -> float | None:
-        return told.of(f"share_group_{name}_total", group=group, topic=topic, **labels)
+        return metrics.of(f"share_group_{name}_total", group=group, topic=topic, **labels)
 
     assert counted("records_acquired") == 7
     assert counted("records_redelivered") == 1
@@ -43,7 +43,7 @@ async def test_metrics_of_a_few_records(watched: Watched, client: Client) -> Non
     assert counted("record_acknowledgements", ack_type="release") == 2
     assert counted("records_archived", reason="rejected") == 2
     assert counted("records_archived", reason="attempts") == 1
-    assert told.of("log_end_offset", topic=topic, partition="0") == 6
+    assert metrics.of("log_end_offset", topic=topic, partition="0") == 6
     asked, found = counted("fetch_partitions"), counted("fetch_partitions_with_records")
     assert asked is not None
     assert found is not None
@@ -76,10 +76,10 @@ async def test_lag_is_exported_after_the_members_left(watched: Watched, client: 
     async def age() -> float:
         return (await watched.metrics()).of("share_group_oldest_unaccepted_seconds", **place) or 0.0
 
-    told = await watched.metrics()
-    assert told.of("share_partition_locked_messages", **place) == 4
-    assert told.of("share_partition_in_flight_messages", **place) == 6
-    assert told.of("share_partition_in_flight_batch_messages", **place) == 6
+    metrics = await watched.metrics()
+    assert metrics.of("share_partition_locked_messages", **place) == 4
+    assert metrics.of("share_partition_in_flight_messages", **place) == 6
+    assert metrics.of("share_partition_in_flight_batch_messages", **place) == 6
     await eventually(lambda: lag(6), 60)  # before anything of the group is written
     assert 0 < await age() < 600
     await client.acknowledge(group, "m", held[:1])
@@ -101,12 +101,12 @@ async def test_lag_time_is_exported_without_consumers(watched: Watched, client: 
     await asyncio.to_thread(watched.serve.stop)
     await asyncio.to_thread(watched.serve.start)
 
-    async def told() -> bool:
+    async def exported() -> bool:
         metrics = await watched.metrics()
         lag, age = (metrics.of(f"share_group_{name}", group=group) for name in _BACKLOG)
         return lag == 2 and bool(age)
 
-    await eventually(told, 60)
+    await eventually(exported, 60)
     assert (await watched.metrics()).of("share_partition_locked_messages", group=group) is None
 
 
@@ -114,7 +114,7 @@ async def test_every_call_is_counted_with_its_outcome(watched: Watched, client: 
     topic, _ = await client.create()
     before = await watched.metrics()
     await client.publish(topic, "a")
-    await refusal(client.publish("nowhere", "a"))
+    await rejection(client.publish("nowhere", "a"))
     after = await watched.metrics()
     publish = {"method": "ProduceService/Publish"}
 
@@ -130,16 +130,16 @@ async def test_every_call_is_counted_with_its_outcome(watched: Watched, client: 
 
 async def test_dependencies_are_exported(watched: Watched, client: Client) -> None:
     await client.create()
-    told = await watched.metrics()
-    assert told.of("shards", coordinator="share-coordinator", state="active") == 50
-    assert told.of("shard_last_pruned_offset", shard="share-coordinator:7") is not None
-    assert told.of("leases_held", kind="group-coordinator") == 50
-    assert told.of("leases_missing") == 0
-    assert told.of("members", role="gateway") == 1
-    assert told.of("redis_connected") == 1
-    assert told.of("log_append_records_count", log="catalog")
-    assert told.of("log_append_seconds_sum", log="catalog")
-    assert told.of("event_loop_lag_seconds_count") is not None
+    metrics = await watched.metrics()
+    assert metrics.of("shards", coordinator="share-coordinator", state="active") == 50
+    assert metrics.of("shard_last_pruned_offset", shard="share-coordinator:7") is not None
+    assert metrics.of("leases_held", kind="group-coordinator") == 50
+    assert metrics.of("leases_missing") == 0
+    assert metrics.of("members", role="gateway") == 1
+    assert metrics.of("redis_connected") == 1
+    assert metrics.of("log_append_records_count", log="catalog")
+    assert metrics.of("log_append_seconds_sum", log="catalog")
+    assert metrics.of("event_loop_lag_seconds_count") is not None
 
 
 async def test_metric_names_are_unique_and_prefixed(watched: Watched) -> None:
@@ -158,10 +158,10 @@ async def test_many_share_partitions_have_few_series(watched: Watched, client: C
     await client.configure_broker("metrics.max.share.partitions", "3")
 
     async def few() -> bool:
-        told = await watched.metrics()
-        rows = [sample.value for sample in told.samples("share_partition_locked_messages")]
-        lags = told.samples("share_group_lag")
-        return len(rows) == len(lags) == 4 and bool(told.of("share_group_lag", partition="other"))
+        metrics = await watched.metrics()
+        rows = [sample.value for sample in metrics.samples("share_partition_locked_messages")]
+        lags = metrics.samples("share_group_lag")
+        return len(rows) == len(lags) == 4 and bool(metrics.of("share_group_lag", partition="other"))
 
     await eventually(few, 60)
     await client.configure_broker("metrics.max.share.partitions", "1000")

@@ -12,6 +12,7 @@ import os
 import statistics
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -72,7 +73,7 @@ async def _read(cluster: Cluster, folder: Path, divisor: int, rounds: int) -> No
         "growing": growing,
     }  # fmt: skip
     with running("throughput", folder / "spark", json.dumps(request), JDK_JAVA_OPTIONS="") as program:
-        await asyncio.to_thread(program.says, "done")
+        await asyncio.to_thread(program.wait_for_value, "done")
         _report(program, topics)
 
 
@@ -86,7 +87,7 @@ def _fill(address: str, topic: str, size: int, records: int, partitions: int) ->
 
 def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
     rates: dict[tuple[str, str], list[float]] = {}
-    for one in program.said:
+    for one in program.reports:
         if "read" in one:
             system, topic, rate = one["read"]
             rates.setdefault((topic, system), []).append(rate)
@@ -94,7 +95,7 @@ def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
     for topic, *_ in topics:
         ours, kafka = (statistics.median(rates[topic, system]) for system in ("ours", "kafka"))
         typer.echo(f"{topic:24} {ours:10,.0f} {kafka:10,.0f} {ours / kafka:6.2f}")
-    for one in program.said:
+    for one in program.reports:
         if "triggers" in one:
             system, triggers = one["triggers"]
             parts = {name: statistics.median(each.get(name, 0) for each in triggers) for name in triggers[0]}
@@ -102,7 +103,7 @@ def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
                 f"stream, {system}: " + ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
             )
 
-    for one in program.said:
+    for one in program.reports:
         if "grown" in one:
             size, triggers = one["grown"]
             whole = [each for each in triggers if each["rows"] == size]
@@ -123,7 +124,7 @@ def _plan(cluster: Cluster) -> None:
 
     topic, group = asyncio.run(prepare())
     options = read_options({"bootstrap": cluster.address, "topics": topic, "group": group}, streaming=True)
-    with PlanClient.closing(cluster.address) as client:
+    with closing(PlanClient(cluster.address, waits=True)) as client:
         driver = Driver(options, client)
         batch = driver.plan(Batch("bench"), None, 0)  # initialises the share-partitions
         idle, full = [], []

@@ -66,7 +66,7 @@ def facts(state: TopicCatalog) -> object:
 
 
 @given(st.lists(commands, max_size=60), st.sampled_from([0, 3, 512]), st.integers(1, 5))
-def test_trimmed_log_folds_to_the_live_state(todo: list[CatalogCommand], slack: int, kept: int) -> None:
+def test_trimmed_log_replays_to_the_live_state(todo: list[CatalogCommand], slack: int, kept: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "SLACK", slack)
         patch.setattr(catalog_module, "MAX_DELETED", kept)

@@ -122,8 +122,8 @@ class History:
     def noting_refusals(self) -> Iterator[None]:
         try:
             yield
-        except KafkaError as refused:
-            self.refusals.add(refused.code)
+        except KafkaError as rejected:
+            self.refusals.add(rejected.code)
 
     async def happen(self, event: Event) -> None:
         memory = self.harness.memory

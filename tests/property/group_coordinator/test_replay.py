@@ -102,7 +102,7 @@ class Coordination(RuleBasedStateMachine):
         self.ask(AlterOffsets(group, {(name, partition): 3}))
 
     @rule(group=groups, name=names, whole=st.booleans())
-    def forget(self, group: str, name: str, whole: bool) -> None:
+    def delete_offsets(self, group: str, name: str, whole: bool) -> None:
         self.ask(DeleteGroup(group) if whole else DeleteOffsets(group, (name,)))
 
     @rule(seconds=st.sampled_from([1, 20, 46]))

@@ -221,7 +221,7 @@ class Cluster(RuleBasedStateMachine):
             return
         log, sequence = self.partitions[partition], client.sequences[partition]
         if client.version < RENEWS_EPOCH:
-            self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
+            self.send(AddPartitions(client.name, client.producer, at(partition), client.version))
         try:
             log.append(client.producer, sequence, client.tag, None)
         except UnverifiedError:
@@ -230,7 +230,7 @@ class Cluster(RuleBasedStateMachine):
 
     def append_offset(self, client: Client) -> None:
         if client.version < RENEWS_EPOCH:
-            self.tell(AddPartitions(client.name, client.producer, at(GROUP), client.version))
+            self.send(AddPartitions(client.name, client.producer, at(GROUP), client.version))
         try:
             self.group.commit(client.producer, client.tag, None)
         except UnverifiedOffsetsError:
@@ -246,7 +246,7 @@ class Cluster(RuleBasedStateMachine):
         client.open = client.broken = client.last = True
         with contextlib.suppress(KafkaError):
             if client.version < RENEWS_EPOCH:
-                self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
+                self.send(AddPartitions(client.name, client.producer, at(partition), client.version))
             verified = self.verify(client, partition)
             if partition == GROUP:
                 self.late_offsets.append((client.producer, client.tag, self.group.marks))
@@ -374,14 +374,14 @@ class Cluster(RuleBasedStateMachine):
         end = 0 if partition == GROUP else self.partitions[partition].end
         verified = Verified(end, client.version >= RENEWS_EPOCH)
         if client.version >= RENEWS_EPOCH:
-            self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
+            self.send(AddPartitions(client.name, client.producer, at(partition), client.version))
         else:
             asked = VerifyPartitions(client.name, client.producer, at(partition))
             if self.shard.decide(asked).reply != at(partition):
                 raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE)
         return verified
 
-    def tell(self, command: AddPartitions) -> None:
+    def send(self, command: AddPartitions) -> None:
         self.shard.execute(command)
 
     def refused(self, client: Client, error: KafkaError) -> None:

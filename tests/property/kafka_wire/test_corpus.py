@@ -16,7 +16,7 @@ from tests.support.kafka_corpus import Recorded, corpus
 RECORDED = list(corpus())
 
 
-def test_the_corpus_has_clients_of_three_makers() -> None:
+def test_corpus_has_clients_of_three_libraries() -> None:
     makers = {one.software.rstrip("0123456789.") for one in RECORDED}
     assert makers == {"apache-kafka-java-", "kafka-python-", "confluent-kafka-python-2.16.1-rdkafka-"}
     asked = {read_header(one.frame).api_key for one in RECORDED}
@@ -24,7 +24,7 @@ def test_the_corpus_has_clients_of_three_makers() -> None:
 
 
 @pytest.mark.parametrize("one", RECORDED, ids=lambda one: " ".join(one.line.split(" ")[:3]))
-def test_a_request_is_written_as_it_came(one: Recorded) -> None:
+def test_request_is_encoded_as_received(one: Recorded) -> None:
     header = read_header(one.frame)
     how = codec_of(header.api_key, header.version)
     message = read_request(one.frame, header, how)
@@ -32,7 +32,7 @@ def test_a_request_is_written_as_it_came(one: Recorded) -> None:
     assert written[4:] == one.frame
 
 
-def test_bent_requests_are_refused_or_read() -> None:
+def test_mutated_requests_are_rejected_or_read() -> None:
     for one in RECORDED:
         for at in range(len(one.frame)):
             take(one.frame[:at])
@@ -44,7 +44,7 @@ def test_bent_requests_are_refused_or_read() -> None:
     one=st.sampled_from(RECORDED),
     edits=st.lists(st.tuples(st.integers(0, 700), st.binary(max_size=8), st.integers(0, 8)), max_size=6),
 )
-def test_requests_that_were_edited(one: Recorded, edits: list[tuple[int, bytes, int]]) -> None:
+def test_edited_requests_are_rejected_or_read(one: Recorded, edits: list[tuple[int, bytes, int]]) -> None:
     frame = one.frame
     for at, put, out in edits:
         frame = frame[:at] + put + frame[at + out :]

@@ -16,7 +16,7 @@ MOST = 300
     lie=st.none() | st.sampled_from([0, -1, MOST + 1, 2**31 - 1]),
     data=st.data(),
 )
-def test_frames_are_cut_alike_from_any_pieces(
+def test_frames_are_split_alike_from_any_pieces(
     wanted: list[bytes], lie: int | None, data: st.DataObject
 ) -> None:
     stream = b"".join(len(frame).to_bytes(4) + frame for frame in wanted)

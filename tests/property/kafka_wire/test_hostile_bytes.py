@@ -18,6 +18,7 @@ from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES, BadMessage, Reade
 from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request
 from sharebroker_server.kafka_wire.generate import APIS
 from sharebroker_server.kafka_wire.schema import Message
+from tests.support.kafka_frames import response_reader
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 LENGTHS = [
@@ -35,14 +36,16 @@ def take(reader: Reader, data: bytes) -> None:
 
 
 @given(version=st.sampled_from(VERSIONS), data=st.data())
-def test_a_message_that_ends_too_early(version: tuple[int, int], data: st.DataObject) -> None:
+def test_truncated_message_is_rejected(version: tuple[int, int], data: st.DataObject) -> None:
     reader, written = data.draw(_written(version))
     for end in range(len(written)):
         take(reader, written[:end])
 
 
 @given(version=st.sampled_from(VERSIONS), data=st.data())
-def test_a_message_with_lies_in_it(version: tuple[int, int], data: st.DataObject) -> None:
+def test_message_with_false_lengths_is_rejected_or_read(
+    version: tuple[int, int], data: st.DataObject
+) -> None:
     reader, written = data.draw(_written(version))
     lie = data.draw(st.sampled_from(LENGTHS) | st.binary(min_size=1, max_size=5))
     for at in range(len(written)):
@@ -50,15 +53,15 @@ def test_a_message_with_lies_in_it(version: tuple[int, int], data: st.DataObject
 
 
 @given(data=st.binary(max_size=2000), version=st.sampled_from(VERSIONS), answer=st.booleans())
-def test_garbage(data: bytes, version: tuple[int, int], answer: bool) -> None:
+def test_garbage_is_rejected_or_read(data: bytes, version: tuple[int, int], answer: bool) -> None:
     how = codec_of(*version)
-    take(how.read_response if answer else how.read_request, data)
+    take(response_reader(how) if answer else how.read_request, data)
 
 
 @given(data=st.binary(max_size=200))
 @example(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n")
 @example(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
-def test_garbage_as_a_frame(data: bytes) -> None:
+def test_garbage_frame_is_rejected_or_read(data: bytes) -> None:
     for key in APIS:
         frame = key.to_bytes(2) + data
         with suppress(BadMessage, KeyError):
@@ -67,7 +70,7 @@ def test_garbage_as_a_frame(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100, MAX_ENTRIES])
-def test_memory_is_bounded_by_entries_not_by_what_a_length_says(size: int) -> None:
+def test_memory_is_bounded_by_entries_not_by_stated_length(size: int) -> None:
     """Topics of two bytes each cost the most memory per byte."""
     names = size.to_bytes(4) + b"\0\0" * MAX_ENTRIES * 2
     reader = codec_of(3, 1).read_request
@@ -85,8 +88,10 @@ def test_memory_is_bounded_by_entries_not_by_what_a_length_says(size: int) -> No
 def _written(version: tuple[int, int]) -> st.SearchStrategy[tuple[Reader, bytes]]:
     how = codec_of(*version)
     asked = requests(*version).map(lambda message: (how.read_request, _bytes(how.write_request, message)))
-    told = responses(*version).map(lambda message: (how.read_response, _bytes(how.write_response, message)))
-    return asked | told
+    answered = responses(*version).map(
+        lambda message: (response_reader(how), _bytes(how.write_response, message))
+    )
+    return asked | answered
 
 
 def _bytes(write: Callable[[bytearray, Message], None], message: Message) -> bytes:

@@ -26,7 +26,7 @@ pauses = st.sampled_from([0.0, 0.0, 1.0, 299.0, 301.0])
 histories = st.lists(st.tuples(commands, pauses), max_size=25)
 
 
-def said(value: int) -> int | None:
+def known(value: int) -> int | None:
     return None if value == -1 else value
 
 
@@ -40,9 +40,9 @@ def entry(position: int, record: ShareRecord) -> Entry:
         rest = (record.leader_epoch, record.start_offset, record.write_timestamp_ms)
         return Entry(position, *whole, *rest, runs(record.state_batches))
     if isinstance(record, ShareDelta):
-        leader, start = said(record.leader_epoch), said(record.start_offset)
-        told = runs(record.state_batches)
-        return Entry(position, "delta", record.checkpoint_epoch, None, leader, start, 0, told)
+        leader, start = known(record.leader_epoch), known(record.start_offset)
+        runs_of_delta = runs(record.state_batches)
+        return Entry(position, "delta", record.checkpoint_epoch, None, leader, start, 0, runs_of_delta)
     return Entry(position, "tombstone", 0)
 
 
@@ -68,7 +68,7 @@ def entries(shard: Shard, key: SharePartitionKey) -> list[Entry]:
 
 @settings(deadline=None)
 @given(rules, histories, st.booleans(), st.randoms(use_true_random=False))
-def test_log_and_answer_agree(
+def test_log_and_state_agree(
     rules: CheckpointRules, history: list[tuple[Command, float]], trim: bool, random: st.DataObject
 ) -> None:
     shard = lived(rules, history)
@@ -82,7 +82,7 @@ def test_log_and_answer_agree(
 
 @settings(deadline=None)
 @given(rules, histories, st.data())
-def test_an_answer_that_was_changed_is_found(
+def test_changed_state_is_found(
     rules: CheckpointRules, history: list[tuple[Command, float]], data: st.DataObject
 ) -> None:
     shard = lived(rules, history)

@@ -51,7 +51,6 @@ class Harness:
         self.epoch = 0
         self.in_flight = False
         self.running: Callback | None = None
-        self.told: Partitions = frozenset()  # the partitions that the listener holds
 
     def step(self, what: str, value: object) -> None:
         member = self.member

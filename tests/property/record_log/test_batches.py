@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import assign, parse_headers
 from tests.unit.record_log.batches import LIMIT, batch
 
-REFUSALS = {
+ERRORS = {
     ErrorCode.CORRUPT_MESSAGE,
     ErrorCode.MESSAGE_TOO_LARGE,
     ErrorCode.INVALID_RECORD,
@@ -37,7 +37,7 @@ def assigned(data: bytes, limit: int = LIMIT) -> list[bytes] | ErrorCode:
 
 
 @given(requests)
-def test_a_request_is_cut_where_its_batches_meet(request: list[bytes]) -> None:
+def test_request_is_split_at_batch_boundaries(request: list[bytes]) -> None:
     data = b"".join(request)
     headers = parse_headers(data, LIMIT)
     assert [header.size for header in headers] == [len(part) for part in request]
@@ -50,11 +50,11 @@ def test_a_request_is_cut_where_its_batches_meet(request: list[bytes]) -> None:
 
 @given(st.binary(max_size=300))
 def test_random_bytes_are_rejected(data: bytes) -> None:
-    assert assigned(data) in REFUSALS
+    assert assigned(data) in ERRORS
 
 
 @given(requests, st.data())
-def test_a_truncated_request_is_refused(request: list[bytes], draw: st.DataObject) -> None:
+def test_truncated_request_is_rejected(request: list[bytes], draw: st.DataObject) -> None:
     data = b"".join(request)
     boundaries = {sum(len(part) for part in request[:i]) for i in range(1, len(request))}
     end = draw.draw(st.integers(0, len(data) - 1))
@@ -63,7 +63,7 @@ def test_a_truncated_request_is_refused(request: list[bytes], draw: st.DataObjec
         assert isinstance(result, list)
         assert len(result) < len(request)
     else:
-        assert result in REFUSALS
+        assert result in ERRORS
 
 
 @given(requests, st.data())
@@ -72,10 +72,10 @@ def test_changed_byte_is_rejected_or_harmless(request: list[bytes], draw: st.Dat
     position = draw.draw(st.integers(0, len(data) - 1))
     data[position] ^= draw.draw(st.integers(1, 255))
     result = assigned(bytes(data))
-    assert result in REFUSALS if isinstance(result, ErrorCode) else result == assigned(b"".join(request))
+    assert result in ERRORS if isinstance(result, ErrorCode) else result == assigned(b"".join(request))
 
 
 @given(batches, st.integers(0, 2000))
-def test_the_limit_decides_by_the_size_of_the_batch(data: bytes, limit: int) -> None:
+def test_limit_applies_to_the_batch_size(data: bytes, limit: int) -> None:
     refused = assigned(data, limit) is ErrorCode.MESSAGE_TOO_LARGE
     assert refused == (len(data) > limit)

@@ -60,9 +60,9 @@ def test_hot_reads(
     view = view_of(batches, bounds)
     view.move_log_start(min(start, view.log_end_offset))
     if not view.log_start_offset <= offset <= view.log_end_offset:
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             view.read_hot(offset, max_bytes)
-        assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert rejected.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         return
     hot = view.read_hot(offset, max_bytes)
     assert hot in (None, expected(batches, offset, max_bytes))
@@ -92,7 +92,7 @@ def test_retention(
 
 
 @given(logs(), limits, retentions)
-def test_retention_leaves_no_batch_of_the_tail_that_may_go(
+def test_retention_removes_every_expired_batch_at_the_start(
     batches: list[StoredBatch], bounds: Limits, retention: Retention
 ) -> None:
     view = view_of(batches, bounds)
@@ -118,7 +118,7 @@ def test_the_index_counts_everything_once(batches: list[StoredBatch], bounds: Li
 
 
 @given(logs(), limits, st.integers(0, NOW + 1))
-def test_look_up_by_time_starts_at_or_before_the_answer(
+def test_look_up_by_time_starts_at_or_before_the_result(
     batches: list[StoredBatch], bounds: Limits, timestamp: int
 ) -> None:
     found = view_of(batches, bounds).index.first_since(timestamp)
@@ -129,9 +129,7 @@ def test_look_up_by_time_starts_at_or_before_the_answer(
 
 
 @given(logs(), limits, st.integers(0, 12))
-def test_a_reopened_log_is_the_log_that_was_closed(
-    batches: list[StoredBatch], bounds: Limits, saved: int
-) -> None:
+def test_reopened_log_equals_the_closed_one(batches: list[StoredBatch], bounds: Limits, saved: int) -> None:
     """Index rows may be lost behind the last saved one: they are counted again."""
     live = view_of(batches, bounds)
     rows = live.index.unsaved[:saved]

@@ -33,7 +33,7 @@ turns = st.lists(
 
 
 @given(turns, st.integers(0, 300), st.integers(1, 300))
-def test_history(
+def test_acknowledged_appends_survive_any_faults(
     history: list[tuple[list[int], Fault | None, int | None]], hot_cache_bytes: int, segment_bytes: int
 ) -> None:
     asyncio.run(play(history, LogSettings(limits=Limits(hot_cache_bytes, segment_bytes))))

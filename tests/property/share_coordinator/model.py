@@ -22,7 +22,7 @@ from sharebroker_server.share_coordinator.core.commands import (
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 
-class RefusedError(Exception):
+class Rejected(Exception):
     def __init__(self, code: ErrorCode) -> None:
         self.code = code
 
@@ -70,12 +70,12 @@ class Model:
     def initialize(self, command: Initialize) -> None:
         key, state_epoch, start_offset, keep_existing, start_has_epoch, since_epoch = command
         if state_epoch < 0:
-            raise RefusedError(ErrorCode.INVALID_REQUEST)
+            raise Rejected(ErrorCode.INVALID_REQUEST)
         there = self.partitions.get(key)
         leader_epoch = 0
         if there is not None:
             if there.state_epoch > state_epoch:
-                raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
+                raise Rejected(ErrorCode.FENCED_STATE_EPOCH)
             known = start_has_epoch or start_offset == there.start_offset
             keeps = (keep_existing or start_offset == -1) and there.state_epoch >= since_epoch
             if keeps or (there.state_epoch == state_epoch and known):
@@ -89,28 +89,28 @@ class Model:
         key, epoch = command
         if epoch is not None:
             if epoch < 0:
-                raise RefusedError(ErrorCode.INVALID_REQUEST)
+                raise Rejected(ErrorCode.INVALID_REQUEST)
             if key in self.partitions and self.partitions[key].state_epoch > epoch:
-                raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
+                raise Rejected(ErrorCode.FENCED_STATE_EPOCH)
         self.partitions.pop(key, None)
 
     def read(self, command: Read) -> ReadReply:
         there = self.partitions.get(command.key)
         if command.leader_epoch < 0 or there is None:
-            raise RefusedError(ErrorCode.INVALID_REQUEST)
+            raise Rejected(ErrorCode.INVALID_REQUEST)
         if there.leader_epoch > command.leader_epoch:
-            raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise Rejected(ErrorCode.FENCED_LEADER_EPOCH)
         there.leader_epoch = command.leader_epoch
         return ReadReply(there.state_epoch, there.start_offset, tuple(there.offsets.runs()))
 
     def write(self, command: Write) -> None:
         there = self.partitions.get(command.key)
         if there is None:
-            raise RefusedError(ErrorCode.INVALID_REQUEST)
+            raise Rejected(ErrorCode.INVALID_REQUEST)
         if there.leader_epoch > command.leader_epoch:
-            raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+            raise Rejected(ErrorCode.FENCED_LEADER_EPOCH)
         if there.state_epoch > command.state_epoch:
-            raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
+            raise Rejected(ErrorCode.FENCED_STATE_EPOCH)
         start = there.start_offset if command.start_offset == -1 else command.start_offset
         if start > there.start_offset:
             there.start_offset, there.count = start, command.delivery_complete_count

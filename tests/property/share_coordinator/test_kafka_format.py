@@ -34,7 +34,7 @@ def check(shard: Shard) -> None:
 
 @settings(deadline=None)
 @given(rules, histories)
-def test_the_log_folds_to_the_state(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
+def test_log_replays_to_the_state(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
     check(lived(rules, history))
 
 

@@ -20,7 +20,7 @@ from sharebroker_server.share_coordinator.core.commands import (
 )
 from sharebroker_server.share_coordinator.core.state import DeltaTombstone
 from tests.property.share_coordinator.commands import KEYS, batches, commands
-from tests.property.share_coordinator.model import Model, RefusedError
+from tests.property.share_coordinator.model import Model, Rejected
 from tests.unit.share_coordinator.harness import KEY, Shard, batch, same, write
 
 rules = st.builds(CheckpointRules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
@@ -43,17 +43,17 @@ def lived(rules: CheckpointRules, history: list[tuple[Command, float]]) -> Shard
 
 @settings(deadline=None)
 @given(rules, histories)
-def test_answers_as_the_naive_model(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
+def test_replies_equal_the_naive_model(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
     shard, model = Shard(rules), Model()
     for command, pause in history:
         shard.tick(pause)
         try:
             expected = model.run(command)
-        except RefusedError as refused:
+        except Rejected as rejected:
             before = len(shard.log)
             with pytest.raises(KafkaError) as error:
                 shard.run(command)
-            assert (error.value.code, len(shard.log)) == (refused.code, before)  # noqa: PT017
+            assert (error.value.code, len(shard.log)) == (rejected.code, before)  # noqa: PT017
         else:
             assert shard.run(command) == expected
     for key in KEYS:
@@ -62,7 +62,9 @@ def test_answers_as_the_naive_model(rules: CheckpointRules, history: list[tuple[
 
 @settings(deadline=None)
 @given(rules, histories)
-def test_replayed_is_live(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
+def test_replayed_state_equals_live_state(
+    rules: CheckpointRules, history: list[tuple[Command, float]]
+) -> None:
     shard = lived(rules, history)
     assert same(shard, shard.replayed(), KEYS)
     assert shard.replayed().machine.trim_before() == shard.machine.trim_before()
@@ -113,9 +115,7 @@ def test_checkpoint_may_be_at_any_point(
     st.sampled_from(["nothing", "delete", "initialize"]),
     st.booleans(),
 )
-def test_a_delete_interrupted_at_any_step_is_finished(
-    writes: list[tuple[object, ...]], then: str, trim: bool
-) -> None:
+def test_interrupted_delete_is_completed(writes: list[tuple[object, ...]], then: str, trim: bool) -> None:
     whole = Shard()
     whole.run(Initialize(KEY, 1, 0))
     for state_batches in writes:
@@ -153,7 +153,7 @@ def test_a_delete_interrupted_at_any_step_is_finished(
 
 @settings(deadline=None)
 @given(rules, histories, st.data())
-def test_a_prefix_of_the_log_is_a_state_that_was(
+def test_prefix_of_the_log_is_a_past_state(
     rules: CheckpointRules, history: list[tuple[Command, float]], data: st.DataObject
 ) -> None:
     """A crash loses the end of the log; the state that the next owner loads and completes is consistent."""

@@ -23,7 +23,7 @@ starts = st.integers(-1, 90)
 
 @settings(deadline=None)
 @given(st.lists(batches, max_size=12), starts, st.lists(batches, max_size=12), starts)
-def test_combines_as_offset_by_offset(
+def test_combine_equals_offset_by_offset(
     first: list[StateBatch], start: int, second: list[StateBatch], later_start: int
 ) -> None:
     naive = NaiveRuns()
@@ -38,7 +38,7 @@ def test_combines_as_offset_by_offset(
 
 @settings(deadline=None)
 @given(st.permutations(range(8)), st.lists(batches, min_size=8, max_size=8))
-def test_order_is_of_no_account(order: list[int], added: list[StateBatch]) -> None:
+def test_order_does_not_matter(order: list[int], added: list[StateBatch]) -> None:
     assert combine([], [added[i] for i in order], -1) == combine([], added, -1)
 
 

@@ -52,7 +52,7 @@ async def decide(topic: Topic, group_id: str, member_id: str, *decisions: Any) -
     return [result.error_code for result in (await topic.connection.share.Acknowledge(request)).results]
 
 
-async def refusal(call: Any) -> KafkaError:
+async def rejection(call: Any) -> KafkaError:
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await call
     return from_rpc_error(failure.value)
@@ -72,7 +72,7 @@ async def test_publish_acquire_acknowledge(connection: Connection) -> None:
     assert not (await acquire(topic, group_id, max_wait_ms=50)).records
 
 
-async def test_a_group_nobody_has_heard_of_needs_no_heartbeat(connection: Connection) -> None:
+async def test_unknown_group_needs_no_heartbeat(connection: Connection) -> None:
     topic = await connection.topic()
     group_id = await connection.group(await connection.topic())  # has its configs; has no state of this topic
     await topic.publish(1)
@@ -83,7 +83,7 @@ async def test_a_group_nobody_has_heard_of_needs_no_heartbeat(connection: Connec
     assert len(described.groups[0].members) <= 1  # the initialising member leaves at once
 
 
-async def test_a_group_that_was_deleted_begins_anew_at_the_next_call(connection: Connection) -> None:
+async def test_deleted_group_restarts_at_the_next_call(connection: Connection) -> None:
     topic = await connection.topic()
     group_id = await connection.group(topic)
     await topic.publish(3)
@@ -129,12 +129,12 @@ async def test_each_decision_has_its_own_result(connection: Connection) -> None:
     )
     stale = ErrorCode.INVALID_RECORD_STATE
     assert codes == [0, stale, 0, 0, stale]
-    assert await decide(topic, group_id, "somebody else", (ACCEPT, second)) == [stale]
+    assert await decide(topic, group_id, "another", (ACCEPT, second)) == [stale]
     again = await acquire(topic, group_id)
     assert [(record.offset, record.delivery_count) for record in again.records] == [(third.offset, 2)]
 
 
-async def test_no_more_records_than_asked_for(connection: Connection) -> None:
+async def test_acquire_obeys_its_record_limit(connection: Connection) -> None:
     topic = await connection.topic(partitions=2)
     group_id = await connection.group(topic)
     for partition in range(2):
@@ -156,15 +156,17 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("changed", "field"), WRONG)
-async def test_requests_that_are_refused(connection: Connection, changed: dict[str, Any], field: str) -> None:
+async def test_invalid_requests_are_rejected(
+    connection: Connection, changed: dict[str, Any], field: str
+) -> None:
     fields = {"group_id": "group", "topics": ["topic"]} | changed
-    error = await refusal(connection.share.Acquire(pb.AcquireRequest(**fields)))
+    error = await rejection(connection.share.Acquire(pb.AcquireRequest(**fields)))
     assert error.code is ErrorCode.INVALID_REQUEST
     assert [violation.field for violation in error.violations] == [field]
 
 
-async def test_a_topic_that_does_not_exist(connection: Connection) -> None:
-    error = await refusal(connection.share.Acquire(pb.AcquireRequest(group_id="group", topics=["nowhere"])))
+async def test_unknown_topic_is_an_error(connection: Connection) -> None:
+    error = await rejection(connection.share.Acquire(pb.AcquireRequest(group_id="group", topics=["nowhere"])))
     assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert error.metadata["topic"] == "nowhere"
 
@@ -176,13 +178,13 @@ async def test_a_topic_that_does_not_exist(connection: Connection) -> None:
         ({"last_offset": 0, "offset": 5}, "acknowledgements[0]"),
     ],
 )
-async def test_decisions_that_are_refused_as_a_whole(
+async def test_invalid_decisions_are_rejected_whole(
     connection: Connection, changed: dict[str, Any], field: str
 ) -> None:
     topic = await connection.topic()
     group_id = await connection.group(topic)
     await topic.publish(1)
     got = await acquire(topic, group_id)
-    error = await refusal(decide(topic, group_id, got.member_id, (ACCEPT, got.records[0], changed)))
+    error = await rejection(decide(topic, group_id, got.member_id, (ACCEPT, got.records[0], changed)))
     assert [violation.field for violation in error.violations] == [field]
     assert await decide(topic, group_id, got.member_id, (ACCEPT, got.records[0])) == [0]

@@ -42,5 +42,5 @@ def one_more(self: ShareGroupPartition, deadline: float) -> None:
     asyncio.get_running_loop().call_later(deadline - now(), self._fire)
 
 
-async def test_a_timer_for_each_lock_leaks(harness: Harness) -> None:
+async def test_timer_per_lock_leaks(harness: Harness) -> None:
     await fails_without((ShareGroupPartition, "_arm", one_more), finished_records_leave_no_timers, harness)

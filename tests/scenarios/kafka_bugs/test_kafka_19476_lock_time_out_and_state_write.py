@@ -35,7 +35,7 @@ async def what_is_being_accepted_does_not_come_again(harness: Harness) -> None:
     assert await acquired(harness, "m3") == []
 
 
-async def what_could_not_be_accepted_comes_again(harness: Harness) -> None:
+async def failed_acceptances_are_redelivered(harness: Harness) -> None:
     asked = await accepts_while_nothing_can_be_written(harness)
     harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     harness.persister.open.set()
@@ -49,7 +49,7 @@ async def test_pending_records_are_not_redelivered(harness: Harness) -> None:
 
 
 async def test_records_of_a_failed_acknowledgement_are_redelivered(harness: Harness) -> None:
-    await what_could_not_be_accepted_comes_again(harness)
+    await failed_acceptances_are_redelivered(harness)
 
 
 def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list[Any]:
@@ -61,14 +61,12 @@ def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list
     ]
 
 
-async def test_without_waiting_for_the_write_accepted_records_come_again(harness: Harness) -> None:
+async def test_without_waiting_for_the_write_accepted_records_return(harness: Harness) -> None:
     await fails_without((Locks, "expire", every_lock), what_is_being_accepted_does_not_come_again, harness)
 
 
-async def test_without_a_roll_back_they_never_come_again(harness: Harness) -> None:
-    def forget(*_: object) -> None:
+async def test_without_a_roll_back_records_are_never_redelivered(harness: Harness) -> None:
+    def discard(*_: object) -> None:
         pass
 
-    await fails_without(
-        (share_partition, "roll_back", forget), what_could_not_be_accepted_comes_again, harness
-    )
+    await fails_without((share_partition, "roll_back", discard), failed_acceptances_are_redelivered, harness)

@@ -20,10 +20,10 @@ async def a_waiting_fetch_is_sent_to_the_new_leader(harness: Harness) -> None:
     assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_waiting_fetch_is_sent_to_the_new_leader(harness: Harness) -> None:
+async def test_waiting_fetch_is_redirected_to_the_new_leader(harness: Harness) -> None:
     await a_waiting_fetch_is_sent_to_the_new_leader(harness)
 
 
-async def test_without_a_notification_it_waits(harness: Harness) -> None:
+async def test_without_a_notification_the_fetch_waits(harness: Harness) -> None:
     deaf = (Fetch, "retired", lambda *_: None)
     await fails_without(deaf, a_waiting_fetch_is_sent_to_the_new_leader, harness)

@@ -30,24 +30,24 @@ async def test_released_records_complete_a_waiting_fetch(harness: Harness) -> No
     await released_records_complete_a_waiting_fetch(harness)
 
 
-async def test_without_the_wake_up_the_fetch_stands_still(harness: Harness) -> None:
+async def test_without_the_wake_up_the_fetch_stalls(harness: Harness) -> None:
     wake = (ShareGroupPartition, "wake", lambda _: None)
     await fails_without(wake, released_records_complete_a_waiting_fetch, harness)
 
 
-async def test_after_an_acknowledgement_its_member_may_acquire_at_once(harness: Harness) -> None:
+async def test_member_may_acquire_right_after_an_acknowledgement(harness: Harness) -> None:
     """The path that deadlocked in Kafka: from the completion back into the share-partition."""
     for _ in range(10):
         await harness.publish(1)
     share_partition = await harness.share_partition()
     accepted: list[int] = []
-    told = asyncio.Event()
+    notified = asyncio.Event()
 
     def done(error: KafkaError | None) -> None:
         assert error is None
         taken = share_partition.acquire(AcquireRequest("m1", 1, 1))
         if not isinstance(taken, Fetched):
-            told.set()
+            notified.set()
             return
         offset = taken.acquired[0].first
         accepted.append(offset)
@@ -55,6 +55,6 @@ async def test_after_an_acknowledgement_its_member_may_acquire_at_once(harness: 
 
     done(None)
     async with asyncio.timeout(10.0):
-        await told.wait()
+        await notified.wait()
     assert accepted == list(range(10))
     assert await harness.start_offset() == 10

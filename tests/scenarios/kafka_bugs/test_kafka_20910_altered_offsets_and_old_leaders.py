@@ -28,6 +28,6 @@ def under_any_epoch(command: Write, state: ShareState | None) -> ShareState:
     return state
 
 
-async def test_without_a_state_epoch_that_counts_it_is(harness: Harness) -> None:
+async def test_without_the_state_epoch_records_are_accepted(harness: Harness) -> None:
     unchecked = (machine, "check_write", under_any_epoch)
     await fails_without(unchecked, what_was_held_before_the_alteration_is_not_accepted, harness)

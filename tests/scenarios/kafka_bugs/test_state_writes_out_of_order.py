@@ -44,19 +44,19 @@ def as_it_came(state: ShareState, write: Write) -> tuple[int, int]:
     return write.start_offset, write.delivery_complete_count
 
 
-async def test_the_count_of_finished_records_does_not_go_back(harness: Harness) -> None:
+async def test_count_of_finished_records_does_not_decrease(harness: Harness) -> None:
     await the_count_of_finished_records_does_not_go_back(harness)
 
 
-async def test_taking_the_count_as_it_came_it_would(harness: Harness) -> None:
+async def test_without_the_check_the_count_decreases(harness: Harness) -> None:
     taken = (checkpointing, "_advance", as_it_came)
     await fails_without(taken, the_count_of_finished_records_does_not_go_back, harness)
 
 
-async def test_a_higher_start_offset_stays_and_takes_states_with_it(harness: Harness) -> None:
+async def test_higher_start_offset_stays_and_drops_states(harness: Harness) -> None:
     await a_higher_start_offset_stays_and_takes_states_with_it(harness)
 
 
-async def test_taking_the_start_as_it_came_it_would_not(harness: Harness) -> None:
+async def test_without_the_check_the_start_offset_decreases(harness: Harness) -> None:
     taken = (checkpointing, "_advance", as_it_came)
     await fails_without(taken, a_higher_start_offset_stays_and_takes_states_with_it, harness)

@@ -106,5 +106,5 @@ def definitions(tmp_path_factory: pytest.TempPathFactory) -> Definitions:
     given = folder / "given.json"
     given.write_text(json.dumps({"settings": SETTINGS, "bronze": bronze(), "log": LOG}))
     with running("definitions", folder / "run", str(given)) as program:
-        tables = program.says("tables")
+        tables = program.wait_for_value("tables")
         return Definitions(tables, program.value("outputs"))

@@ -49,7 +49,7 @@ def report(folder: Path, tables: dict[str, list[dict[str, Any]]]) -> tuple[str, 
     given = folder / "given.json"
     given.write_text(json.dumps(tables))
     with running("reporting", folder / "run", str(given), str(folder / "report")) as program:
-        assert program.says("files") == ["index.html", "summary.json"]  # and no temporary file
+        assert program.wait_for_value("files") == ["index.html", "summary.json"]  # and no temporary file
     page = (folder / "report" / "index.html").read_text()
     return page, json.loads((folder / "report" / "summary.json").read_text())
 

@@ -27,7 +27,7 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, An
     given = folder / "given.json"
     given.write_text(json.dumps(list(CASES.values())))
     with running("replaying", folder / "run", str(given)) as program:
-        rows = program.says("rows")
+        rows = program.wait_for_value("rows")
     assert all(len(each) == 1 for each in rows)
     return {case: each[0] for case, each in zip(CASES, rows, strict=True)}
 

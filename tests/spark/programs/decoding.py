@@ -15,7 +15,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_spark.records import read_records
-from tests.spark.programs.session import say
+from tests.spark.programs.session import report
 
 HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
@@ -55,11 +55,11 @@ def survived(batches: bytes, first: int, last: int) -> str:
     return ""
 
 
-say(ready=True)
+report(ready=True)
 for line in sys.stdin:
     asked = json.loads(line)
     look = survived if asked["bent"] else compared
     try:
-        say(fault=look(bytes.fromhex(asked["batches"]), asked["first"], asked["last"]))
+        report(fault=look(bytes.fromhex(asked["batches"]), asked["first"], asked["last"]))
     except Exception as error:
-        say(fault=repr(error))
+        report(fault=repr(error))

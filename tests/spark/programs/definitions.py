@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from sharebroker_server.pipeline import state_replay
 from sharebroker_server.pipeline.project import PREFIX
-from tests.spark.programs.session import say, session
+from tests.spark.programs.session import report, session
 
 BRONZE = "topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, delivery_count INT, read_at TIMESTAMP, value BINARY"  # noqa: E501
 Query = Callable[[], DataFrame]
@@ -106,7 +106,7 @@ def main() -> None:
         if name not in read:
             view(query(), name)
     tables = {name: [row.asDict(recursive=True) for row in spark.table(name).collect()] for name in queries}
-    say(outputs=definitions.outputs, tables=json.loads(json.dumps(tables, default=str)))
+    report(outputs=definitions.outputs, tables=json.loads(json.dumps(tables, default=str)))
 
 
 main()

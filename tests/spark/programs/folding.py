@@ -12,7 +12,7 @@ from sharebroker_spark.client import Client
 from sharebroker_spark.core.options import state_options
 from sharebroker_spark.state_reading import read_state, share_partitions
 from sharebroker_spark.state_source import as_arrow
-from tests.spark.programs.session import say
+from tests.spark.programs.session import report
 
 ADDRESS, GROUP = sys.argv[1:]
 
@@ -29,7 +29,7 @@ def main() -> None:
             span = "" if one["first_offset"] is None else f"{one['first_offset']} to {one['last_offset']}: "
             found.append(f"{row['topic']}-{row['partition']}: {span}{one['text']}")
     client.close()
-    say(differences=found)
+    report(differences=found)
 
 
 main()

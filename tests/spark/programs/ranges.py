@@ -21,8 +21,8 @@ from sharebroker_spark.arrow import Delivery, Frame
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import read_options
-from sharebroker_spark.reading import DataLossError, Reading, read_ranges
-from tests.spark.programs.session import say
+from sharebroker_spark.reading import DataLossError, read_ranges
+from tests.spark.programs.session import report
 
 ADDRESS, *ASKED = sys.argv[1:]
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -47,8 +47,9 @@ def read(client: Client, asked: str, deadline_ms: int | None, *, strict: bool) -
     options = read_options({"bootstrap": ADDRESS, "topics": topic, "value.format": "string"}, streaming=False)
     frame = Frame(to_arrow_schema(SCHEMA, timezone="UTC"), options)
     ranges = [Range(topic, 0, int(first), int(last), 3)]
-    how = Reading(strict, lambda _: None)
-    batches = list(read_ranges(client, ranges, frame, Delivery(deadline_ms), how))
+    batches = list(
+        read_ranges(client, ranges, frame, Delivery(deadline_ms), strict=strict, rejected=lambda _: None)
+    )
     return [[row["offset"], row["value"]] for batch in batches for row in batch.to_pylist()]
 
 
@@ -67,7 +68,7 @@ def read_all(client: Client, asked: str) -> dict[str, Any]:
 
 def main() -> None:
     client = Client(ADDRESS, waits=True)
-    say(read=[read_all(client, asked) for asked in ASKED])
+    report(read=[read_all(client, asked) for asked in ASKED])
     client.close()
 
 

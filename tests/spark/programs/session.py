@@ -28,7 +28,7 @@ def session() -> SparkSession:
     return spark
 
 
-def say(**facts: Any) -> None:
+def report(**facts: Any) -> None:
     """Reports facts to the test, on a line of their own."""
     sys.stdout.write("\n" + json.dumps(facts) + "\n")
     sys.stdout.flush()

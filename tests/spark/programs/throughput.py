@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.spark.programs.session import say
+from tests.spark.programs.session import report
 
 ASKED = json.loads(sys.argv[1])
 """`bootstrap`, `kafka`, `topics` (name, records, tasks), `rounds`, `jars`, `folder`, `group`, `growing`."""
@@ -57,16 +57,16 @@ for name, records, tasks in ASKED["topics"]:
     assert ours(name, tasks).count() == kafka(name).count() == records
     for turn in range(ASKED["rounds"]):
         for system, frame in (("ours", ours(name, tasks)), ("kafka", kafka(name)))[:: 1 if turn % 2 else -1]:
-            say(read=[system, name, records / seconds(frame)])
+            report(read=[system, name, records / seconds(frame)])
 if ASKED["group"]:
     topic = ASKED["topics"][-1][0]
     limit = str(ASKED["per_trigger"])
     stream = spark.readStream.format("sharegroup").options(**OURS, topics=topic, group=ASKED["group"])
-    say(triggers=["ours", drained(stream.option("maxRecordsPerTrigger", limit).load(), "ours")])
+    report(triggers=["ours", drained(stream.option("maxRecordsPerTrigger", limit).load(), "ours")])
     stream = spark.readStream.format("kafka").options(**KAFKA, subscribe=topic, startingOffsets="earliest")
-    say(triggers=["kafka", drained(stream.option("maxOffsetsPerTrigger", limit).load(), "kafka")])
+    report(triggers=["kafka", drained(stream.option("maxOffsetsPerTrigger", limit).load(), "kafka")])
 for topic, group, size in ASKED["growing"]:
     stream = spark.readStream.format("sharegroup").options(**OURS, topics=topic, group=group)
-    say(grown=[size, drained(stream.option("maxRecordsPerTrigger", str(size)).load(), topic)])
+    report(grown=[size, drained(stream.option("maxRecordsPerTrigger", str(size)).load(), topic)])
 spark.stop()
-say(done=True)
+report(done=True)

@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.functions import col, expr, lit, udf
 
 import sharebroker_spark
-from tests.spark.programs.session import say, session
+from tests.spark.programs.session import report, session
 
 SETUP = json.loads(sys.argv[1])
 TOPIC, TARGET, FOLDER = SETUP["topic"], SETUP["target"], SETUP["folder"]
@@ -25,7 +25,7 @@ ARROW = {"value.format": "arrow", "value.schema": "id INT, name STRING"}
 spark = session()
 
 
-def refusal(work: Any) -> str:
+def rejection(work: Any) -> str:
     """Returns the text of the exception that `work` raises."""
     try:
         work()
@@ -53,9 +53,9 @@ def run(frame: Any, work: Any, checkpoint: str) -> None:
 def show_a_table() -> None:
     """Reads the topic as a table, which acquires nothing."""
     whole = table(TOPIC, recordsPerTask="400")
-    say(columns=[f"{field.name} {field.dataType.simpleString()}" for field in whole.schema.fields])
+    report(columns=[f"{field.name} {field.dataType.simpleString()}" for field in whole.schema.fields])
     rows = whole.collect()
-    say(
+    report(
         table=sorted((row.partition, row.offset, bytes(row.value).decode()) for row in rows),
         tasks=whole.rdd.getNumPartitions(),
         unacquired=all(row.delivery_count is None and row.lock_deadline is None for row in rows),
@@ -88,10 +88,10 @@ def show_a_stream() -> None:
 
     options = {"value.format": "string", "maxRecordsPerTrigger": "500", "recordsPerTask": "200"}
     run(stream(TOPIC, SETUP["group"], **options), work, "first")
-    say(batches=batches)
+    report(batches=batches)
     batches.clear()
     run(stream(TOPIC, SETUP["group"], **options), work, "first")
-    say(idle=len(batches))
+    report(idle=len(batches))
 
 
 def show_verdicts() -> None:
@@ -110,7 +110,7 @@ def show_verdicts() -> None:
             rows.withColumn("offset", lit(1_000_000).cast("bigint")).selectExpr("*", "'accept' verdict"),
             rows.withColumn("topic", lit("another")).selectExpr("*", "'accept' verdict"),
         )
-        say(unsayable=[refusal(lambda rows=rows: sharebroker_spark.verdicts(rows)) for rows in wrong])
+        report(unsayable=[rejection(lambda rows=rows: sharebroker_spark.verdicts(rows)) for rows in wrong])
 
     def fail(frame: Any, number: int) -> None:
         readme(2)["work"](frame, number)
@@ -125,22 +125,22 @@ def show_verdicts() -> None:
         counts = [
             sharebroker_spark.verdicts(rows) for rows in (bad, again.selectExpr("*", "'release' verdict"))
         ]
-        say(counts=counts)
+        report(counts=counts)
 
-    say(failed=refusal(lambda: run(judged, fail, "judged")))
+    report(failed=rejection(lambda: run(judged, fail, "judged")))
     run(judged, judge, "judged")
-    say(judged=seen)
+    report(judged=seen)
 
 
 def show_formats() -> None:
     """Reads values that are JSON or Arrow, and invalid ones."""
 
     def take(frame: Any, number: int) -> None:
-        say(taken=sorted(row.offset for row in frame.collect()))
+        report(taken=sorted(row.offset for row in frame.collect()))
         sharebroker_spark.verdicts(frame.where("offset = 0").selectExpr("*", "'release' verdict"))
 
     rows = sorted(table(SETUP["json"], **JSON).collect(), key=lambda row: row.offset)
-    say(
+    report(
         json=[
             None if row.value is None else json.loads(json.dumps(row.value.asDict(), default=str))
             for row in rows
@@ -150,14 +150,14 @@ def show_formats() -> None:
     )
     rejecting = {"onMalformed": "reject", "verdicts": "true", **JSON}
     run(stream(SETUP["json"], SETUP["rejecters"], **rejecting), take, "rejected")
-    say(strict=refusal(lambda: table(SETUP["json"], onMalformed="fail", **JSON).collect()))
+    report(strict=rejection(lambda: table(SETUP["json"], onMalformed="fail", **JSON).collect()))
     streams = [ipc(id=[1, 2], name=["a", None]), b"no stream", ipc(id=[], name=[]), ipc(other=[1]), None]
     values = spark.createDataFrame([(value, 0) for value in streams], "value binary, partition int").coalesce(
         1
     )
     values.write.format("sharegroup").options(**SERVER, topic=SETUP["arrow"]).mode("append").save()
     rows = sorted(table(SETUP["arrow"], **ARROW).collect(), key=lambda row: row.offset)
-    say(
+    report(
         arrow=[None if row.value is None else [list(one) for one in row.value] for row in rows],
         unread=[row.rejected_reason is not None for row in rows],
     )
@@ -176,14 +176,14 @@ def show_writing() -> None:
     """Writes rows to a topic, and from a stream to a topic."""
     rows_out = spark.createDataFrame([(f"k{n}", f"out {n}") for n in range(50)], "key string, value string")
     rows_out.write.format("sharegroup").options(**SERVER, topic=TARGET).mode("append").save()
-    say(written=table(TARGET).count())
+    report(written=table(TARGET).count())
     copied = stream(TOPIC, SETUP["streamers"], maxRecordsPerTrigger="900").select("key", "value", "headers")
     query = copied.writeStream.format("sharegroup").options(**SERVER, topic=SETUP["streamed"])
     query = query.option("transactions", "true")
     query = query.option("checkpointLocation", f"{FOLDER}/copied").trigger(availableNow=True).start()
     query.awaitTermination()
     rows = table(SETUP["streamed"], **{"value.format": "string"}).collect()
-    say(
+    report(
         streamed=sorted(row.value for row in rows),
         streamed_keys=sorted({bytes(row.key).decode() for row in rows}),
         streamed_headers=sum(len(row.headers) for row in rows),
@@ -205,7 +205,7 @@ def show_repeated_attempts() -> None:
         options = {**SERVER, "topic": SETUP[name], "transactions": transactions}
         rows.write.format("sharegroup").options(**options).mode("append").save()
         keys = [bytes(row.key) for row in table(SETUP[name]).select("key").collect()]
-        say(**{name: [len(keys), len(set(keys))]})
+        report(**{name: [len(keys), len(set(keys))]})
 
 
 def readme(number: int, *names: tuple[str, str]) -> dict[str, Any]:
@@ -214,9 +214,9 @@ def readme(number: int, *names: tuple[str, str]) -> dict[str, Any]:
     for name, ours in names:
         assert name in example
         example = example.replace(name, ours)
-    told: dict[str, Any] = {}
-    exec(example, told)
-    return told
+    scope: dict[str, Any] = {}
+    exec(example, scope)
+    return scope
 
 
 def show_the_readme() -> None:
@@ -230,7 +230,7 @@ def show_the_readme() -> None:
     )["query"]
     query.processAllAvailable()
     query.stop()
-    say(readme=spark.read.parquet(f"{FOLDER}/readme").count())
+    report(readme=spark.read.parquet(f"{FOLDER}/readme").count())
 
 
 def show_refusals() -> None:
@@ -245,22 +245,24 @@ def show_refusals() -> None:
 
     texts = spark.range(3).select(col("id").cast("string").alias("value"))
     nameless = expr("array(named_struct('key', CAST(NULL AS STRING), 'value', CAST('x' AS BINARY)))")
-    say(
+    report(
         refusals=[
-            refusal(lambda: stream(TOPIC, "g", maxRecordsPerTrigger="0").writeStream.format("noop").start()),
-            refusal(lambda: spark.read.format("sharegroup").options(topics=TOPIC).load()),
-            refusal(save(spark.range(3), topic=TARGET)),
-            refusal(start),
-            refusal(
+            rejection(
+                lambda: stream(TOPIC, "g", maxRecordsPerTrigger="0").writeStream.format("noop").start()
+            ),
+            rejection(lambda: spark.read.format("sharegroup").options(topics=TOPIC).load()),
+            rejection(save(spark.range(3), topic=TARGET)),
+            rejection(start),
+            rejection(
                 lambda: table(
                     TOPIC, **{"value.format": "json", "value.schema": "m MAP<STRING, INT>"}
                 ).collect()
             ),
-            refusal(
+            rejection(
                 lambda: table(TOPIC, **{"value.format": "json", "value.schema": "id INT NOT NULL"}).collect()
             ),
-            refusal(lambda: table(TOPIC, **{"value.format": "json", "value.schema": "id BIGGINT"})),
-            refusal(
+            rejection(lambda: table(TOPIC, **{"value.format": "json", "value.schema": "id BIGGINT"})),
+            rejection(
                 lambda: (
                     spark.read.format("sharegroup")
                     .schema("value STRING")
@@ -269,8 +271,10 @@ def show_refusals() -> None:
                     .collect()
                 )
             ),
-            refusal(texts.write.format("sharegroup").options(**SERVER, topic=TARGET).mode("overwrite").save),
-            refusal(save(texts.withColumn("headers", nameless), topic=TARGET)),
+            rejection(
+                texts.write.format("sharegroup").options(**SERVER, topic=TARGET).mode("overwrite").save
+            ),
+            rejection(save(texts.withColumn("headers", nameless), topic=TARGET)),
         ]
     )
 
@@ -284,16 +288,16 @@ def show_refused_streams() -> None:
         query.awaitTermination()
 
     begin, group = {"startingOffsets": "earliest"}, {"group": SETUP["group"]}
-    say(
+    report(
         streams=[
-            refusal(lambda: start({}, {"availableNow": True})),
-            refusal(lambda: start({**begin, **group}, {"availableNow": True})),
-            refusal(lambda: start({**begin, **group}, {"processingTime": "0 seconds"})),
+            rejection(lambda: start({}, {"availableNow": True})),
+            rejection(lambda: start({**begin, **group}, {"availableNow": True})),
+            rejection(lambda: start({**begin, **group}, {"processingTime": "0 seconds"})),
         ],
-        nobody=refusal(
-            lambda: spark.read.format("sharegroup-state").options(**SERVER, groups="nobody").load().collect()
+        absent=rejection(
+            lambda: spark.read.format("sharegroup-state").options(**SERVER, groups="absent").load().collect()
         ),
-        behind=refusal(lambda: table(TOPIC, endingOffsets=json.dumps({TOPIC: {"0": 401}})).collect()),
+        behind=rejection(lambda: table(TOPIC, endingOffsets=json.dumps({TOPIC: {"0": 401}})).collect()),
     )
 
 
@@ -301,7 +305,7 @@ def show_state() -> None:
     """Reads the state of the group with verdicts as a table."""
     rows = spark.read.format("sharegroup-state").options(**SERVER, groups=SETUP["judges"]).load()
     shown = ("kind", "position", "first_offset", "last_offset", "delivery_state")
-    say(
+    report(
         state=[
             {name: row[name] for name in shown} | {"written": row.written_at is not None}
             for row in rows.collect()
@@ -320,4 +324,4 @@ show_refusals()
 show_refused_streams()
 show_state()
 spark.stop()
-say(done=True)
+report(done=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sharebroker_spark.source import ShareGroupDataSource, StreamReader
-from tests.spark.programs.session import say, session
+from tests.spark.programs.session import report, session
 
 ASKED: dict[str, Any] = json.loads(sys.argv[1])
 """`options` of the source, `folder`, and `at`: the batch and the moment to stop at."""
@@ -23,7 +23,7 @@ def stand_still(number: int, when: str) -> None:
     """Waits at the requested batch and moment until there is a file `go`."""
     if [number, when] == AT:
         Path(FOLDER, "stands").write_text(when)
-        say(stands=[number, when])
+        report(stands=[number, when])
         while not Path(FOLDER, "go").exists():
             time.sleep(0.05)
 
@@ -74,7 +74,7 @@ def die_once(rows: Iterator[Any]) -> Iterator[Any]:
 
 def work(frame: Any, number: int) -> None:
     stand_still(number, "before")
-    say(places=frame.limit(1).rdd.map(lambda _: source_file()).collect())
+    report(places=frame.limit(1).rdd.map(lambda _: source_file()).collect())
     if [number, "executor"] == AT:
         frame = frame.mapInArrow(die_once, frame.schema)
     frame.write.mode("overwrite").parquet(f"{FOLDER}/out/batch={number}")
@@ -96,10 +96,10 @@ query = (
 try:
     query.awaitTermination()
 except Exception as error:
-    say(failed=str(error))
+    report(failed=str(error))
     sys.exit(1)
 shown = [json.loads(source.latestOffset) for one in query.recentProgress for source in one.sources]
-say(lost=shown[-1]["recordsLost"])
+report(lost=shown[-1]["recordsLost"])
 out = Path(FOLDER, "out")
 rows = spark.read.parquet(str(out)).select("partition", "offset", "value", "delivery_count").collect()
-say(rows=sorted([row.partition, row.offset, row.value, row.delivery_count] for row in rows))
+report(rows=sorted([row.partition, row.offset, row.value, row.delivery_count] for row in rows))

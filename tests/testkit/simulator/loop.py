@@ -143,7 +143,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def end_all(self) -> None:
         """Closes every task, including those of killed nodes."""
         for task in [task for task in self.tasks if not task.done()]:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own way to say so
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own flag
             for _ in range(_MAX_AWAITS):
                 try:
                     task.get_coro().close()

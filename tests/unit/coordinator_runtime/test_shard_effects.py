@@ -33,7 +33,7 @@ class Performing(Harness):
             raise RuntimeError("on demand")
 
 
-async def test_soft_change_is_visible_before_the_append_and_effect_is_performed_after() -> None:
+async def test_soft_change_precedes_the_append_and_effect_follows_it() -> None:
     harness = Performing()
     await harness.opened()
     harness.memory.hold()

@@ -29,32 +29,32 @@ async def doctor(*options: str) -> subprocess.CompletedProcess[str]:
 
 async def test_a_healthy_cluster_has_no_errors(watched: Watched) -> None:
     async def well() -> bool:
-        said = await doctor("--redis", watched.redis.url, "--json")
-        rows = json.loads(said.stdout)
-        return said.returncode == 0 and [(row["level"], row["subject"]) for row in rows] == [
+        done = await doctor("--redis", watched.redis.url, "--json")
+        rows = json.loads(done.stdout)
+        return done.returncode == 0 and [(row["level"], row["subject"]) for row in rows] == [
             ("warning", "redis 0"),  # it has no replica
             ("note", "redis 0"),  # its version
             ("note", "versions"),
         ]
 
     await eventually(well, 60)
-    said = await doctor("--redis", watched.redis.url)
-    assert "no replica" in said.stdout
+    done = await doctor("--redis", watched.redis.url)
+    assert "no replica" in done.stdout
 
 
 async def test_doctor_reports_a_cluster_without_brokers(watched: Watched) -> None:
-    said = await doctor("--redis", watched.redis.url, "--set", "cluster.id=nobody", "--json")
-    errors = [row["subject"] for row in json.loads(said.stdout) if row["level"] == "error"]
+    done = await doctor("--redis", watched.redis.url, "--set", "cluster.id=absent", "--json")
+    errors = [row["subject"] for row in json.loads(done.stdout) if row["level"] == "error"]
     assert errors == ["gateway", "group-coordinator", "share-coordinator", "share-partition-leader"]
-    assert said.returncode == 1
+    assert done.returncode == 1
 
 
 async def test_doctor_reports_redis_durability_and_continues() -> None:
     options = ("--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--appendfsync", "always")
     with running("valkey", *options, "--no-appendfsync-on-rewrite", "yes") as server:
-        said = await doctor("--redis", server.url, "--json")
-    rows = [(row["level"], row["subject"], row["what"].partition(":")[0]) for row in json.loads(said.stdout)]
-    assert said.returncode == 1
+        done = await doctor("--redis", server.url, "--json")
+    rows = [(row["level"], row["subject"], row["what"].partition(":")[0]) for row in json.loads(done.stdout)]
+    assert done.returncode == 1
     assert rows[:3] == [
         ("error", "redis 0", "maxmemory-policy is allkeys-lru"),
         ("warning", "redis 0", "no-appendfsync-on-rewrite is yes"),
@@ -64,10 +64,10 @@ async def test_doctor_reports_redis_durability_and_continues() -> None:
 
 
 async def test_doctor_reports_an_unreachable_redis_without_the_password() -> None:
-    said = await doctor("--redis", f"redis://me:secret@127.0.0.1:{free_port()}")
-    assert said.returncode == 2
-    assert said.stderr.startswith("sharebroker doctor: no Redis at 127.0.0.1:")
-    assert "secret" not in said.stderr
+    done = await doctor("--redis", f"redis://me:secret@127.0.0.1:{free_port()}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("sharebroker doctor: no Redis at 127.0.0.1:")
+    assert "secret" not in done.stderr
 
 
 async def test_doctor_reports_lag_without_members(watched: Watched) -> None:
@@ -79,16 +79,16 @@ async def test_doctor_reports_lag_without_members(watched: Watched) -> None:
         await client.acknowledge(group, "m", [first])
         begun = await client.group()  # of which nothing is stored
         await client.acquire_all(begun, topic, 3, "m")
-    said = await doctor("--redis", watched.redis.url, "--json")
-    rows = {row["subject"]: row for row in json.loads(said.stdout)}
+    done = await doctor("--redis", watched.redis.url, "--json")
+    rows = {row["subject"]: row for row in json.loads(done.stdout)}
     assert rows["versions"]["what"] == f"{release()}: {watched.serve.address}."
     assert rows[f"group {group}"]["what"] == "Its lag is 2 records, and it has no member."
     assert rows[f"group {begun}"]["what"] == "Its lag is 3 records, and it has no member."
     nonsense = await doctor("--redis", watched.redis.url, "--server", "nowhere")
     assert (nonsense.returncode, "not 'nowhere'" in nonsense.stderr) == (2, True)
-    nobody = f"127.0.0.1:{free_port()}"
-    said = await doctor("--redis", watched.redis.url, "--server", nobody, "--json")
-    assert [row["subject"] for row in json.loads(said.stdout)] == [
+    unused = f"127.0.0.1:{free_port()}"
+    done = await doctor("--redis", watched.redis.url, "--server", unused, "--json")
+    assert [row["subject"] for row in json.loads(done.stdout)] == [
         "redis 0",
         "redis 0",
         "gateway",
@@ -102,15 +102,15 @@ async def test_doctor_reports_clock_skew(watched: Watched, monkeypatch: pytest.M
     ahead = Member("78/1", 78, frozenset({"gateway"}), "127.0.0.1:9", version=release())
     store = RedisLeaseStore(link)
 
-    async def told() -> bool:
+    async def reported() -> bool:
         await store.announce(ahead, 60.0)  # each step uses the result of the previous one
-        said = await doctor("--redis", watched.redis.url, "--server", watched.serve.address, "--json")
-        rows = {row["subject"]: row["what"] for row in json.loads(said.stdout)}
+        done = await doctor("--redis", watched.redis.url, "--server", watched.serve.address, "--json")
+        rows = {row["subject"]: row["what"] for row in json.loads(done.stdout)}
         assert f"broker {watched.serve.address}" not in rows
         return "its clock differs by +90." in rows.get("broker 127.0.0.1:9", "").lower()
 
     try:
-        await eventually(told, 60)
+        await eventually(reported, 60)
     finally:
         await store.withdraw(ahead.owner)
         await link.close()
@@ -122,11 +122,11 @@ async def test_doctor_reports_mixed_versions(watched: Watched) -> None:
     store = RedisLeaseStore(link)
     await store.announce(older, 60.0)
     try:
-        said = await doctor("--redis", watched.redis.url, "--server", watched.serve.address, "--json")
+        done = await doctor("--redis", watched.redis.url, "--server", watched.serve.address, "--json")
     finally:
         await store.withdraw(older.owner)
         await link.close()
-    (row,) = [row for row in json.loads(said.stdout) if row["subject"] == "versions"]
+    (row,) = [row for row in json.loads(done.stdout) if row["subject"] == "versions"]
     assert row["level"] == "warning"
     assert "0.0.1: 127.0.0.1:9;" in row["what"]
     assert "restart the older brokers" in row["remedy"]

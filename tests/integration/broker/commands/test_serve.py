@@ -36,12 +36,12 @@ class Failing:
 
     def sentence(self) -> str:
         """Returns the one sentence on standard error before the exit with status 2."""
-        out, said = self._process.communicate(timeout=60)
-        assert self._process.returncode == 2, said
+        out, message = self._process.communicate(timeout=60)
+        assert self._process.returncode == 2, message
         assert out == ""
-        assert said.startswith("sharebroker serve: ")
-        assert said.count("\n") == 1, said
-        return said.removeprefix("sharebroker serve: ").rstrip()
+        assert message.startswith("sharebroker serve: ")
+        assert message.count("\n") == 1, message
+        return message.removeprefix("sharebroker serve: ").rstrip()
 
 
 @pytest.fixture
@@ -100,9 +100,9 @@ def test_opentelemetry_variables_are_checked_and_redacted(tmp_path: Path) -> Non
         OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT="-5",
     )
     for failing in (serving, printing):
-        said = failing.sentence()
-        assert said.startswith("OTEL_EXPORTER_OTLP_HEADERS is invalid; it may be ")
-        assert "s3cr3tKEY" not in said
+        message = failing.sentence()
+        assert message.startswith("OTEL_EXPORTER_OTLP_HEADERS is invalid; it may be ")
+        assert "s3cr3tKEY" not in message
     assert limit.sentence().startswith("OpenTelemetry rejects an OTEL_* variable: ")
     command = [sys.executable, "-m", "sharebroker_server.broker", "--print-config"]
     unknown = subprocess.run(
@@ -123,9 +123,9 @@ def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
     ]
     command += ["--redis", "redis://user:secret@here:1,there:2", "--set", "cluster.id=orders"]
     command += ["--metrics", "127.0.0.1:9100"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    facts = json.loads(told)
-    assert "secret" not in told
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    facts = json.loads(output)
+    assert "secret" not in output
     assert facts["redis"] == ["here:1", "there:2"]
     assert facts["metrics"] == "127.0.0.1:9100"
     assert facts["properties"]["cluster.id"] == "orders"
@@ -148,14 +148,14 @@ def test_redis_url_can_be_given_outside_the_command_line(tmp_path: Path) -> None
 def test_sentinels_are_printed_without_secrets() -> None:
     command = [sys.executable, "-m", "sharebroker_server.broker", "--print-config"]
     command += ["--redis", "redis+sentinel://user:secret@here,there:2/mymaster"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "secret" not in told
-    assert json.loads(told)["redis"] == ["redis+sentinel://here:26379,there:2/mymaster"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "secret" not in output
+    assert json.loads(output)["redis"] == ["redis+sentinel://here:26379,there:2/mymaster"]
 
 
 def test_sentinels_without_a_name_for_the_primary() -> None:
-    said = Failing("--redis", "redis+sentinel://:hush@here").sentence()
-    assert said.startswith("'redis+sentinel://***@here' has to end with the name that sentinels have")
+    message = Failing("--redis", "redis+sentinel://:hush@here").sentence()
+    assert message.startswith("'redis+sentinel://***@here' has to end with the name that sentinels have")
 
 
 def test_used_ports_and_broken_folders_are_reported(serve: Serve, tmp_path: Path) -> None:
@@ -177,16 +177,16 @@ async def test_unsuitable_redis_is_reported(tmp_path: Path) -> None:
     ready = tmp_path / "ready.json"
     ready.write_text("of a process that died")
     with socket.create_server(("127.0.0.1", 0)) as reserved:
-        nobody = reserved.getsockname()[1]
-    away = Failing("--redis", f"redis://user:secret@127.0.0.1:{nobody}", "--ready-file", str(ready))
+        unused = reserved.getsockname()[1]
+    away = Failing("--redis", f"redis://user:secret@127.0.0.1:{unused}", "--ready-file", str(ready))
     async with greeting(b"redis_version:6.2.7") as port:
-        said = await asyncio.to_thread(Failing("--redis", f"redis://127.0.0.1:{port}").sentence)
-        assert said == "Redis 6.2.7 is too old: 7.0 or newer is required"
+        message = await asyncio.to_thread(Failing("--redis", f"redis://127.0.0.1:{port}").sentence)
+        assert message == "Redis 6.2.7 is too old: 7.0 or newer is required"
     async with greeting(b"redis_version:7.2.4\r\nvalkey_version:7.2.5") as port:
-        said = await asyncio.to_thread(Failing("--redis", f"redis://127.0.0.1:{port}").sentence)
-        assert said == "Valkey 7.2.5 is too old: 8.0 or newer is required"
-    said = await asyncio.to_thread(away.sentence)
-    assert said == f"no Redis at 127.0.0.1:{nobody}: Connection refused"
+        message = await asyncio.to_thread(Failing("--redis", f"redis://127.0.0.1:{port}").sentence)
+        assert message == "Valkey 7.2.5 is too old: 8.0 or newer is required"
+    message = await asyncio.to_thread(away.sentence)
+    assert message == f"no Redis at 127.0.0.1:{unused}: Connection refused"
     assert not ready.exists()
 
 

@@ -93,15 +93,15 @@ def test_explicit_acknowledge_release_poll_accept(harness: BlockingHarness) -> N
 
 def test_implicit_acknowledge_commit_sync(harness: BlockingHarness) -> None:
     harness.produce(2)
-    told: list[AcknowledgementOutcome] = []
+    outcomes: list[AcknowledgementOutcome] = []
     consumer = harness.consumer(
-        share_acknowledgement_mode="implicit", acknowledgement_commit_callback=told.append
+        share_acknowledgement_mode="implicit", acknowledgement_commit_callback=outcomes.append
     )
     records = poll(consumer)
     with pytest.raises(IllegalStateError, match="implicit"):
         records[0].accept()
     assert [result.error for result in consumer.commit()] == [None] * len(records)
-    assert [offset for outcome in told for offset in outcome.offsets] == offsets(records)
+    assert [offset for outcome in outcomes for offset in outcome.offsets] == offsets(records)
     assert consumer.commit() == []
 
 

@@ -36,7 +36,7 @@ def test_describe_is_readable(sharebroker: Command, topic: str) -> None:
         (("topics", "describe", "nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (("topics", "create", "not legal"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (("topics", "delete", "nowhere"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        (("groups", "describe", "nobody"), ErrorCode.GROUP_ID_NOT_FOUND),
+        (("groups", "describe", "absent"), ErrorCode.GROUP_ID_NOT_FOUND),
         (("groups", "config", "g", "--set", "share.nonsense=1"), ErrorCode.INVALID_CONFIG),
         (("state", "show", "g", "nowhere", "0"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],

@@ -23,11 +23,11 @@ def test_work_runs_a_command_for_each_record(
         'echo "$SHAREBROKER_KEY $SHAREBROKER_DELIVERY_COUNT $(cat)" >> "$0"\n'
         'case "$SHAREBROKER_KEY $SHAREBROKER_DELIVERY_COUNT" in "a 1") exit 75;; b*) exit 1;; esac'
     )
-    told = tmp_path / "told"
+    handled = tmp_path / "told"
     options = ("--from-beginning", "--workers", "2", "--timeout", "3", "--json")
-    ran = sharebroker("work", topic, "-g", group, *options, "--", "sh", "-c", script, str(told))
+    ran = sharebroker("work", topic, "-g", group, *options, "--", "sh", "-c", script, str(handled))
     assert ran.data == {"accepted": 2, "released": 1, "rejected": 1, "refused": 0}, ran
-    assert sorted(told.read_text().splitlines()) == [
+    assert sorted(handled.read_text().splitlines()) == [
         'a 1 {"id":"a"}',
         'a 2 {"id":"a"}',
         'b 1 {"id":"b"}',

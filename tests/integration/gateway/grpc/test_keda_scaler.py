@@ -12,7 +12,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.keda import externalscaler_pb2 as pb
 from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from tests.support.client import TIMEOUT, Client, connected, refusal
+from tests.support.client import TIMEOUT, Client, connected, rejection
 from tests.testkit.brokers import one_process
 from tests.testkit.waiting import eventually
 
@@ -68,7 +68,7 @@ async def test_workers_scale_with_the_lag(channel: grpc.aio.Channel, client: Cli
     assert not await keda.active()
 
 
-async def told(stream: Any) -> bool:
+async def next_value(stream: Any) -> bool:
     """Returns the next value of a stream."""
     return bool((await stream.read()).result)
 
@@ -92,8 +92,8 @@ async def test_an_unknown_group_has_no_lag(channel: grpc.aio.Channel, client: Cl
     topic, _ = await client.create()
     await client.publish(topic, "ab")
     for metadata in (
-        {"group": "nobody"},
-        {"group": "nobody", "topic": topic},
+        {"group": "absent"},
+        {"group": "absent", "topic": topic},
         {"group": "no", "topic": "no"},
     ):
         keda = Keda(channel, metadata)
@@ -121,12 +121,12 @@ async def test_the_stream_reports_every_change(channel: grpc.aio.Channel, client
     stream = keda.stub.StreamIsActive(keda.ref)
     try:
         async with asyncio.timeout(120):
-            assert await told(stream) is False
+            assert await next_value(stream) is False
             await client.publish(topic, "a")
-            assert await told(stream) is True
+            assert await next_value(stream) is True
             held = await client.acquire_all(group, topic, 1, "m")
             await client.acknowledge(group, "m", held)
-            assert await told(stream) is False
+            assert await next_value(stream) is False
     finally:
         stream.cancel()
 
@@ -140,16 +140,16 @@ async def test_trigger_without_a_group_is_rejected(channel: grpc.aio.Channel) ->
         keda.stub.GetMetrics(request, timeout=TIMEOUT),
         keda.stub.StreamIsActive(keda.ref, timeout=TIMEOUT).read(),
     ):
-        refused = await refusal(call)
-        assert refused.code is ErrorCode.INVALID_REQUEST
-        assert refused.fields == ("scalerMetadata.group",)
+        rejected = await rejection(call)
+        assert rejected.code is ErrorCode.INVALID_REQUEST
+        assert rejected.fields == ("scalerMetadata.group",)
 
 
 async def test_invalid_names_are_rejected(channel: grpc.aio.Channel) -> None:
     for metadata, field in (({"group": "g" * 2**15}, "group"), ({"group": "g", "topic": "a topic"}, "topic")):
         keda = Keda(channel, metadata)
-        refused = await refusal(keda.stub.IsActive(keda.ref, timeout=TIMEOUT))
-        assert refused.fields == (f"scalerMetadata.{field}",)
+        rejected = await rejection(keda.stub.IsActive(keda.ref, timeout=TIMEOUT))
+        assert rejected.fields == (f"scalerMetadata.{field}",)
 
 
 async def test_stopping_gateway_ends_a_stream_cleanly() -> None:
@@ -158,6 +158,6 @@ async def test_stopping_gateway_ends_a_stream_cleanly() -> None:
         async with grpc.aio.insecure_channel(cluster.address) as channel:
             keda = Keda(channel, {"group": "g"})
             stream = keda.stub.StreamIsActive(keda.ref, timeout=TIMEOUT)
-            assert await told(stream) is False
+            assert await next_value(stream) is False
             await asyncio.to_thread(cluster.processes[-1].stop)
             assert await stream.read() is grpc.aio.EOF

@@ -1,4 +1,4 @@
-// What holds a pod's namespaces: waits until it is told to end.
+// Command pause holds the namespaces of a pod: it waits for a signal to end.
 package main
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 func main() {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT)
-	<-told
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	<-signals
 }

@@ -40,7 +40,7 @@ class ModelAck:
 
 @dataclass
 class Model:
-    """The model of each record's acknowledgements, in order."""
+    """What was of_record of each record, in order."""
 
     acks: dict[int, list[ModelAck]] = field(default_factory=dict)
 
@@ -63,19 +63,19 @@ class Model:
             of_record.append(ModelAck(kind, acknowledgement))
 
     def sent(self, batches: list[AckBatch]) -> None:
-        """Checks that the batches contain exactly the queued acknowledgements, each with its type."""
+        """Exactly what was queued is in the batches, each with its kind."""
         queued = {
             (offset, ack.kind)
             for offset, of_record in self.acks.items()
             for ack in of_record
             if ack.state == "queued"
         }
-        told = [
+        reported = [
             (offset, batch_sent.kind)
             for batch_sent in batches
             for offset in range(batch_sent.first, batch_sent.last + 1)
         ]
-        assert sorted(told) == sorted(queued)
+        assert sorted(reported) == sorted(queued)
         for of_record in self.acks.values():
             for ack in of_record:
                 ack.state = "sent" if ack.state == "queued" else ack.state

@@ -11,7 +11,7 @@ TOPICS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9), max_siz
 
 
 @given(TOPICS, st.integers(1, 12))
-def test_pages_make_a_whole(topics: dict[str, int], limit: int) -> None:
+def test_pages_cover_every_partition_once(topics: dict[str, int], limit: int) -> None:
     seen: list[tuple[str, int]] = []
     named: set[str] = set()
     start: Position | None = Position("", 0)
@@ -29,7 +29,7 @@ def test_pages_make_a_whole(topics: dict[str, int], limit: int) -> None:
 
 
 @given(TOPICS, st.sampled_from("abcdefgh"), st.integers(0, 12))
-def test_a_page_begins_where_it_is_told(topics: dict[str, int], topic: str, partition: int) -> None:
+def test_page_begins_at_its_cursor(topics: dict[str, int], topic: str, partition: int) -> None:
     rest = [(name, topics[name]) for name in sorted(topics) if name >= topic]
     found, following = page(rest, Position(topic, partition), 1000)
     assert following is None

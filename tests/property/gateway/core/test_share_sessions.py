@@ -90,7 +90,7 @@ class Naive:
     ) -> list[int]:
         if kind == "final":
             return []
-        told = [part for part in asked if part in full or part in bad or part in session["fresh"]]
+        returned = [part for part in asked if part in full or part in bad or part in session["fresh"]]
         for part in asked:
             if part in full:
                 session["order"].remove(part)
@@ -98,11 +98,11 @@ class Naive:
             session["fresh"].discard(part)
             if part in bad:
                 session["fresh"].add(part)
-        return asked if kind == "first" else told
+        return asked if kind == "first" else returned
 
 
 @given(STEPS)
-def test_sessions_behave_like_the_naive_ones(steps: list[tuple[Any, ...]]) -> None:
+def test_sessions_equal_the_naive_model(steps: list[tuple[Any, ...]]) -> None:
     cache, naive = SessionCache(LIMIT, "gateway"), Naive()
     for step in steps:
         play(cache, naive, *step)
@@ -130,9 +130,9 @@ def play(cache: SessionCache, naive: Naive, kind: str, who: str, *more: Any) -> 
 def acknowledge(cache: SessionCache, naive: Naive, member: str, epoch: int) -> None:
     expected = ErrorCode.INVALID_SHARE_SESSION_EPOCH if epoch == 0 else naive.admit(member, epoch)
     if isinstance(expected, ErrorCode):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             begin_acknowledge(cache, SessionKey("group", member), epoch, 0.0)
-        assert refused.value.code is expected
+        assert rejected.value.code is expected
         return
     context = begin_acknowledge(cache, SessionKey("group", member), epoch, 0.0)
     if context.final:
@@ -154,9 +154,9 @@ def fetch(cache: SessionCache, naive: Naive, member: str, epoch: int, lists: tup
         0.0,
     )
     if isinstance(expected, ErrorCode):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             begin()
-        assert refused.value.code is expected
+        assert rejected.value.code is expected
         return
     context = begin()
     kind, session = expected
@@ -172,8 +172,8 @@ def fetch(cache: SessionCache, naive: Naive, member: str, epoch: int, lists: tup
         for part in context.partitions
     }
     asked = [part.partition for part in context.partitions]
-    told = [part.partition for part in context.reported(results)]
-    assert told == naive.answer(kind, session, full, bad, asked)
+    returned = [part.partition for part in context.reported(results)]
+    assert returned == naive.answer(kind, session, full, bad, asked)
     if context.final:
         assert cache.close(context.session)
         naive.sessions.remove(session)

@@ -19,7 +19,7 @@ RENEW = 4
 Unit = tuple[int, int] | None
 
 
-class RefusedError(Exception):
+class Rejected(Exception):
     """The request changes nothing."""
 
 
@@ -215,28 +215,28 @@ class Model:
         renewed: set[int] = set()
         for batch in batches:
             if batch.token is not None and batch.first < self.start:
-                raise RefusedError
+                raise Rejected
             if batch.last < self.start:
                 continue
             if batch.first >= self.start and not self.records:
-                raise RefusedError
+                raise Rejected
             if batch.last not in self.records:
-                raise RefusedError
+                raise Rejected
             for offset in range(max(batch.first, self.start), batch.last + 1):
                 record = self.records.get(offset)
                 if record is None:
                     continue
                 if record.state != ACQUIRED or record.change or record.member != member or offset in changes:
-                    raise RefusedError
+                    raise Rejected
                 if batch.token is not None and batch.token != record.token:
-                    raise RefusedError
+                    raise Rejected
                 kind = batch.types[offset - batch.first if len(batch.types) > 1 else 0]
                 if kind != RENEW:
                     changes[offset] = self._after(record) if kind == 2 else AFTER_ACK[kind]
                 elif self.settings.renew_enabled:
                     renewed.add(offset)
                 else:
-                    raise RefusedError
+                    raise Rejected
         for offset in renewed:
             self.records[offset].deadline = now + self.settings.lock_duration
         return self._start_transition(number, changes)

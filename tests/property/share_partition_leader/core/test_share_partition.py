@@ -17,7 +17,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, RefusedError
+from tests.property.share_partition_leader.core.model import ACQUIRED, AVAILABLE, Model, Rejected
 from tests.support.examples import scaled
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import Store, check, compact
@@ -161,7 +161,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.number += 1
         try:
             self.model.undo_acquire(self.number, member, batches)
-        except RefusedError:
+        except Rejected:
             with pytest.raises(KafkaError, match="INVALID_RECORD_STATE"):
                 self.share.undo_acquire(member, batches)
         else:
@@ -200,7 +200,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.number += 1
         try:
             expected = self.model.acknowledge(self.number, member, batches, self.now, delay)
-        except RefusedError:
+        except Rejected:
             with pytest.raises(KafkaError, match=r"INVALID_RE(CORD_STATE|QUEST)"):
                 self.share.acknowledge(member, batches, self.now, delay)
         else:

@@ -39,7 +39,7 @@ class Story:
     doubtful: set[int] = field(default_factory=set)
     exhausted: set[int] = field(default_factory=set)
     _seen: dict[Stream, tuple[int, int]] = field(default_factory=dict)
-    _said: dict[tuple[Stream, int], tuple[int, int, int]] = field(default_factory=dict)
+    _pending: dict[tuple[Stream, int], tuple[int, int, int]] = field(default_factory=dict)
 
     async def open(self, credit: int) -> Stream:
         opened = await self.stack.enter_async_context(
@@ -57,15 +57,15 @@ class Story:
                 return
             await asyncio.sleep(0.1)
 
-    def say(self, speaker: Stream, first: int, last: int, kind: int, **fields: int) -> None:
+    def acknowledge(self, speaker: Stream, first: int, last: int, kind: int, **fields: int) -> None:
         (ack_id,) = speaker.acknowledge(ack(first, last, kind, **fields))
-        self._said[speaker, ack_id] = (first, last, kind)
+        self._pending[speaker, ack_id] = (first, last, kind)
 
     async def break_off(self, leaving: Stream) -> None:
         """Breaks the connection: unconfirmed requests may count or not."""
         await leaving.break_off()
         self.look()
-        for (speaker, ack_id), (first, last, _) in self._said.items():
+        for (speaker, ack_id), (first, last, _) in self._pending.items():
             if speaker is leaving:
                 answered = {x for a, b, _ in leaving.outcome(ack_id) for x in range(a, b + 1)}
                 self.doubtful |= set(range(first, last + 1)) - answered
@@ -84,7 +84,7 @@ class Story:
                 self._take(reader, result.id, result.first_offset, result.last_offset, result.error_code)
 
     def _take(self, reader: Stream, ack_id: int, first: int, last: int, code: int) -> None:
-        kind = self._said[reader, ack_id][2]
+        kind = self._pending[reader, ack_id][2]
         offsets = set(range(first, last + 1))
         if kind not in (RELEASE, RENEW) and code == ErrorCode.NONE:
             self.finished |= offsets
@@ -111,7 +111,7 @@ def _acknowledge(
         if speaker.runs and not speaker.task.done():
             _, run = speaker.runs[-1 - where % min(len(speaker.runs), 5)]
             first = run.first_offset + where % (run.last_offset - run.first_offset + 1)
-            story.say(
+            story.acknowledge(
                 speaker,
                 first,
                 first + length,
@@ -171,7 +171,7 @@ async def _chill(story: Story) -> None:
     await story.harness.evict_hot_cache()
 
 
-def _forget(story: Story) -> None:
+def _reload(story: Story) -> None:
     """Loads the state again, under the same epoch: no write may be in flight then."""
     for led in story.harness.leadership.partitions():
         for loaded in led.loaded():
@@ -217,7 +217,7 @@ _EVENTS = st.one_of(
         ),
         st.just(_break_write(ErrorCode.REQUEST_TIMED_OUT, applied=True)),
         st.builds(_slow, st.sampled_from(["persister", "records"]), st.booleans()),
-        st.sampled_from([_chill, _forget, _lose_the_lease]),
+        st.sampled_from([_chill, _reload, _lose_the_lease]),
         st.builds(_release, st.integers(0, 5)),
     ),
 )
@@ -225,7 +225,7 @@ _EVENTS = st.one_of(
 
 @given(st.lists(_EVENTS, min_size=15, max_size=60))
 @settings(deadline=None, max_examples=scaled(60))
-def test_no_record_is_lost_and_none_comes_again(events: list[Step]) -> None:
+def test_no_record_is_lost_or_redelivered_once_finished(events: list[Step]) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner, capture_logs():
         runner.run(_play(events))
 
@@ -272,7 +272,7 @@ async def _work_off(story: Story) -> None:
         await asyncio.sleep(3)
         assert asyncio.get_running_loop().time() < ends, "a record is stuck"
         for _, run in last.runs[taken:]:
-            story.say(last, run.first_offset, run.last_offset, ACCEPT, lock_token=run.lock_token)
+            story.acknowledge(last, run.first_offset, run.last_offset, ACCEPT, lock_token=run.lock_token)
         taken = len(last.runs)
         await settle()
         story.look()

@@ -22,7 +22,7 @@ async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
         yield connection
 
 
-async def test_metadata(connection: Connection, cluster: Cluster) -> None:
+async def test_metadata_lists_brokers_and_topics(connection: Connection, cluster: Cluster) -> None:
     topic = await connection.topic(partitions=3)
     answer = await connection.admin.Metadata(pb.MetadataRequest(topics=[topic.name, "nowhere", "no/name"]))
     assert len(answer.cluster_id) == 22
@@ -39,7 +39,7 @@ async def test_metadata(connection: Connection, cluster: Cluster) -> None:
     assert topic.name in {one.name for one in everything.topics}
 
 
-async def test_coordinators(connection: Connection, cluster: Cluster) -> None:
+async def test_coordinators_are_found(connection: Connection, cluster: Cluster) -> None:
     topic = await connection.topic()
     key = f"a:group:{topic.topic_id}:0"
     request = pb.FindCoordinatorRequest(
@@ -53,7 +53,7 @@ async def test_coordinators(connection: Connection, cluster: Cluster) -> None:
     assert found.address == cluster.process("group-coordinator").address
 
 
-async def test_settings(connection: Connection) -> None:
+async def test_configs_are_described(connection: Connection) -> None:
     topic = await connection.topic()
     group_id = await connection.group(topic)
     resource = pb.DescribeConfigsRequest.Resource
@@ -80,7 +80,7 @@ async def test_settings(connection: Connection) -> None:
     assert unspecified.error_code == unnamed.error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_offsets_of_a_log(connection: Connection) -> None:
+async def test_log_offsets_are_listed(connection: Connection) -> None:
     topic = await connection.topic()
     await topic.publish(5)
 

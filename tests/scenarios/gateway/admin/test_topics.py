@@ -19,13 +19,13 @@ async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
         yield connection
 
 
-async def test_topics_are_created_by_producers_only_where_the_broker_allows_it(
+async def test_topics_are_auto_created_only_if_enabled(
     connection: Connection,
 ) -> None:
     name = f"{(await connection.topic()).name}-on-demand"
     request = pb.MetadataRequest(topics=[name], allow_auto_topic_creation=True)
-    (refused,) = (await connection.admin.Metadata(request)).topics
-    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (rejected,) = (await connection.admin.Metadata(request)).topics
+    assert rejected.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     await allow_creation(connection, "true")
     try:
         (made,) = (await connection.admin.Metadata(request)).topics
@@ -46,7 +46,7 @@ async def allow_creation(connection: Connection, value: str | None) -> None:
     assert not answer.responses[0].error_code, answer
 
 
-async def test_a_deleted_topic_is_gone_when_the_call_returns(connection: Connection) -> None:
+async def test_deleted_topic_is_unknown_when_the_call_returns(connection: Connection) -> None:
     topic = await connection.topic()
     deleted = cluster_pb.DeleteTopicsRequest.Topic(name=topic.name)
     await connection.admin.DeleteTopics(cluster_pb.DeleteTopicsRequest(topics=[deleted]))

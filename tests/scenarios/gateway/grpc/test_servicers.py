@@ -30,7 +30,7 @@ async def test_groups_and_their_offsets(connection: Connection) -> None:
 
     listed = await connection.admin.ListGroups(group_pb.ListGroupsRequest())
     assert group_id in {group.group_id for group in listed.groups}
-    asked = group_pb.ShareGroupDescribeRequest(group_ids=[group_id, "nobody"])
+    asked = group_pb.ShareGroupDescribeRequest(group_ids=[group_id, "absent"])
     known, unknown = (await connection.admin.ShareGroupDescribe(asked)).groups
     assert (known.group_id, known.group_state, unknown.error_code) == (
         group_id,
@@ -53,11 +53,11 @@ async def test_groups_and_their_offsets(connection: Connection) -> None:
     assert inspected.consistent
     assert inspected.folded.start_offset == 4
 
-    forgotten = await connection.admin.DeleteShareGroupOffsets(
+    deleted = await connection.admin.DeleteShareGroupOffsets(
         group_pb.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=[topic.name])
     )
-    assert forgotten.responses[0].error_code == 0
-    gone = await connection.admin.DeleteGroups(group_pb.DeleteGroupsRequest(group_ids=[group_id, "nobody"]))
+    assert deleted.responses[0].error_code == 0
+    gone = await connection.admin.DeleteGroups(group_pb.DeleteGroupsRequest(group_ids=[group_id, "absent"]))
     assert [result.error_code for result in gone.results] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
 
 

@@ -33,7 +33,7 @@ async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
         yield connection
 
 
-async def refusal(call: Any) -> ErrorCode:
+async def rejection(call: Any) -> ErrorCode:
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await call
     return from_rpc_error(failure.value).code
@@ -57,14 +57,16 @@ async def test_single_record_batches_are_acquired_as_one_run(connection: Connect
         ({"max_bytes": 1}, [(0, 0)]),  # testPollRecordsGreaterThanMaxBytes: one batch, however large
     ],
 )
-async def test_limits(connection: Connection, limits: dict[str, Any], runs: list[tuple[int, int]]) -> None:
+async def test_fetch_obeys_record_and_byte_limits(
+    connection: Connection, limits: dict[str, Any], runs: list[tuple[int, int]]
+) -> None:
     topic = await connection.topic()
     session = Session(topic, await connection.group(topic), limits=limits)
     await topic.publish(10)
     assert acquired(await session.first_fetch(0)) == runs
 
 
-async def test_a_fetch_that_would_wait_longer_than_its_caller_is_answered_in_time(
+async def test_fetch_returns_before_its_callers_deadline(
     connection: Connection,
 ) -> None:
     topic = await connection.topic()
@@ -91,7 +93,7 @@ DECISIONS = [
 
 
 @pytest.mark.parametrize(("kind", "runs", "delivered"), DECISIONS)
-async def test_acknowledgements_of_their_own(
+async def test_share_acknowledge_applies_acknowledgements(
     connection: Connection, kind: int, runs: list[tuple[int, int]], delivered: list[int]
 ) -> None:
     topic = await connection.topic()
@@ -105,7 +107,7 @@ async def test_acknowledgements_of_their_own(
 
 
 @pytest.mark.parametrize(("kind", "runs", "delivered"), DECISIONS)
-async def test_acknowledgements_that_ride_on_a_fetch(
+async def test_share_fetch_applies_piggybacked_acknowledgements(
     connection: Connection, kind: int, runs: list[tuple[int, int]], delivered: list[int]
 ) -> None:
     topic = await connection.topic()
@@ -118,7 +120,7 @@ async def test_acknowledgements_that_ride_on_a_fetch(
     assert (acquired(response), counts(response)) == (runs, delivered)
 
 
-async def test_what_was_never_acquired_is_not_acknowledged(connection: Connection) -> None:
+async def test_records_never_acquired_cannot_be_acknowledged(connection: Connection) -> None:
     topic = await connection.topic()
     session = Session(topic, await connection.group(topic))
     await topic.publish(10)
@@ -131,7 +133,7 @@ async def test_what_was_never_acquired_is_not_acknowledged(connection: Connectio
     assert (await session.acknowledge(ACCEPT, 10, 10)).error_code == ErrorCode.INVALID_RECORD_STATE
 
 
-async def test_the_delivery_limit(connection: Connection) -> None:
+async def test_record_is_archived_at_the_delivery_limit(connection: Connection) -> None:
     topic = await connection.topic()
     session = Session(topic, await connection.group(topic, share_delivery_count_limit="2"))
     await topic.publish(10)
@@ -142,7 +144,7 @@ async def test_the_delivery_limit(connection: Connection) -> None:
     assert acquired(await session.fetch(0, max_wait_ms=50)) == []
 
 
-async def test_members_of_a_group_share_and_groups_do_not(connection: Connection) -> None:
+async def test_members_share_records_and_groups_do_not(connection: Connection) -> None:
     topic = await connection.topic()
     group_id, other_group = await connection.group(topic), await connection.group(topic)
     await topic.publish(10)
@@ -154,9 +156,7 @@ async def test_members_of_a_group_share_and_groups_do_not(connection: Connection
 
 
 @pytest.mark.parametrize("by_acknowledging", [False, True])
-async def test_closing_a_session_gives_its_records_back(
-    connection: Connection, by_acknowledging: bool
-) -> None:
+async def test_closed_session_releases_its_records(connection: Connection, by_acknowledging: bool) -> None:
     topic = await connection.topic()
     group_id = await connection.group(topic)
     session = Session(topic, group_id)
@@ -167,7 +167,7 @@ async def test_closing_a_session_gives_its_records_back(
     else:
         response = await session.fetch(0, epoch=-1, acks=[(ACCEPT, 0, 3)])
         assert parts_of(response)[0].acknowledge_error_code == 0
-    assert await refusal(session.fetch(0, epoch=2)) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert await rejection(session.fetch(0, epoch=2)) is ErrorCode.SHARE_SESSION_NOT_FOUND
     other = Session(topic, group_id)
     response = await other.first_fetch(0, max_wait_ms=5_000)
     assert (acquired(response), counts(response)) == ([(4, 9)], [2])
@@ -176,20 +176,20 @@ async def test_closing_a_session_gives_its_records_back(
 async def test_acknowledgements_do_not_open_a_session(connection: Connection) -> None:
     topic = await connection.topic()
     session = Session(topic, await connection.group(topic))
-    assert await refusal(session.fetch(0, epoch=0, acks=[(ACCEPT, 0, 0)])) is ErrorCode.INVALID_REQUEST
+    assert await rejection(session.fetch(0, epoch=0, acks=[(ACCEPT, 0, 0)])) is ErrorCode.INVALID_REQUEST
     call = session.acknowledge(ACCEPT, 0, 0, epoch=0)
-    assert await refusal(call) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert await rejection(call) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
-async def test_wrong_epochs_and_unknown_sessions(connection: Connection) -> None:
+async def test_wrong_epochs_and_unknown_sessions_are_rejected(connection: Connection) -> None:
     topic = await connection.topic()
     session = Session(topic, await connection.group(topic))
-    assert await refusal(session.fetch(0, epoch=1)) is ErrorCode.SHARE_SESSION_NOT_FOUND
-    assert await refusal(session.acknowledge(ACCEPT, 0, 0, epoch=-1)) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert await rejection(session.fetch(0, epoch=1)) is ErrorCode.SHARE_SESSION_NOT_FOUND
+    assert await rejection(session.acknowledge(ACCEPT, 0, 0, epoch=-1)) is ErrorCode.SHARE_SESSION_NOT_FOUND
     await session.first_fetch(0, max_wait_ms=0)
-    assert await refusal(session.fetch(0, epoch=5)) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert await rejection(session.fetch(0, epoch=5)) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
     call = session.acknowledge(ACCEPT, 0, 0, epoch=5)
-    assert await refusal(call) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+    assert await rejection(call) is ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
 async def test_forgotten_partitions_are_absent(connection: Connection) -> None:
@@ -215,15 +215,15 @@ async def test_a_fetch_waits_for_records(connection: Connection) -> None:
     await eventually(fetched)
 
 
-async def test_a_member_that_was_fenced_joins_again(connection: Connection) -> None:
+async def test_fenced_member_joins_again(connection: Connection) -> None:
     topic = await connection.topic()
     group_id = await connection.group(topic)
     joined = await connection.heartbeat(group_id, "member", 0, topic.name)
     assert (
-        await refusal(connection.heartbeat(group_id, "member", joined.member_epoch + 7))
+        await rejection(connection.heartbeat(group_id, "member", joined.member_epoch + 7))
         is ErrorCode.FENCED_MEMBER_EPOCH
     )
-    assert await refusal(connection.heartbeat(group_id, "stranger", 3)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert await rejection(connection.heartbeat(group_id, "stranger", 3)) is ErrorCode.UNKNOWN_MEMBER_ID
     again = await connection.heartbeat(group_id, "member", 0, topic.name)
     assert [list(part.partitions) for part in again.assignment.topic_partitions] == [[0]]
     assert (await connection.heartbeat(group_id, "member", -1)).member_epoch == -1

@@ -96,7 +96,7 @@ async def test_each_leaving_member_has_its_own_error(broker: Broker) -> None:
     ]
 
 
-async def test_heartbeat_of_a_stranger_is_rejected(broker: Broker) -> None:
+async def test_heartbeat_of_an_unknown_member_is_rejected(broker: Broker) -> None:
     joined = await join(broker)
     await sync(broker, joined.member_id, 1)
     beat = pb.HeartbeatRequest(group_id="g", member_id=joined.member_id, generation_id=1)
@@ -122,9 +122,9 @@ async def test_committed_offsets_are_fetched_until_they_are_deleted(broker: Brok
         (0, 5, "so far"),
         (1, 6, "so far"),
     ]
-    forget = pb.OffsetDeleteRequest(group_id="g")
-    forget.partitions.add(topic_id=topic_id, partition=0)
-    await broker.groups.OffsetDelete(forget, CONTEXT)
+    delete_offsets = pb.OffsetDeleteRequest(group_id="g")
+    delete_offsets.partitions.add(topic_id=topic_id, partition=0)
+    await broker.groups.OffsetDelete(delete_offsets, CONTEXT)
     found = (await broker.groups.OffsetFetch(fetch, CONTEXT)).partitions
     assert [(row.partition, row.committed_offset) for row in found] == [(1, 6)]
 
@@ -208,7 +208,7 @@ async def test_transaction_ended_during_confirmation_is_confirmed_again(
         await late
     assert fenced.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
     assert len(cluster.transactions.asked) == 2
-    assert await fetch(broker) == [], "nobody would ever end it"
+    assert await fetch(broker) == [], "no producer would ever end it"
 
 
 async def test_concurrent_confirmations_of_one_transaction(cluster: Cluster, broker: Broker) -> None:
@@ -229,26 +229,26 @@ async def test_confirmation_attempts_are_limited(cluster: Cluster, broker: Broke
         return await confirm(claim, producer_id, producer_epoch, partition)
 
     cluster.transactions.confirm = confirm_and_end  # type: ignore[method-assign]  # for this test
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         await commit(broker, 5)
-    assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+    assert rejected.value.code is ErrorCode.INVALID_TXN_STATE
     assert await fetch(broker) == []
 
 
 @pytest.mark.parametrize(
-    ("said", "seen"),
+    ("error", "seen"),
     [
         (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
 async def test_unconfirmed_transaction_is_rejected(
-    cluster: Cluster, broker: Broker, said: ErrorCode, seen: ErrorCode
+    cluster: Cluster, broker: Broker, error: ErrorCode, seen: ErrorCode
 ) -> None:
-    cluster.transactions.outcomes = [KafkaError(said)]
-    with pytest.raises(KafkaError) as refused:
+    cluster.transactions.outcomes = [KafkaError(error)]
+    with pytest.raises(KafkaError) as rejected:
         await commit(broker, 5)
-    assert refused.value.code is seen
+    assert rejected.value.code is seen
     assert await fetch(broker) == []
 
 

@@ -24,7 +24,7 @@ async def described(broker: Broker, group: str = "g") -> pb.ShareGroupDescribeRe
     return found
 
 
-async def test_lag_counts_what_is_not_finished(cluster: Cluster, broker: Broker) -> None:
+async def test_lag_counts_unfinished_records(cluster: Cluster, broker: Broker) -> None:
     topic_id = await broker.create("a", 3)
     await broker.beat("m", 0, "a")
     key = SharePartitionKey("g", topic_id, 0)
@@ -59,7 +59,7 @@ async def test_offsets_of_unknown_partitions_are_unknown_without_error(broker: B
     await broker.create("a", 2)
     await broker.create("b", 1)
     await broker.beat("m", 0, "a")
-    assert await offsets(broker, "nobody") == []
+    assert await offsets(broker, "absent") == []
     request = pb.DescribeShareGroupOffsetsRequest()
     group = request.groups.add(group_id="g")
     group.topics.add(topic_name="b", partitions=[0])

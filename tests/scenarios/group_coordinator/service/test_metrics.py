@@ -24,7 +24,7 @@ async def lagging(cluster: Cluster, broker: Broker, group: str, *lags: int) -> N
         cluster.states.states[SharePartitionKey(group, topic_id, partition)] = StateSummary(1, 1, 10, 0)
 
 
-async def test_metrics_are_those_of_the_last_refresh(cluster: Cluster, broker: Broker) -> None:
+async def test_metrics_show_the_last_refresh(cluster: Cluster, broker: Broker) -> None:
     metrics = broker.groups.metrics(lambda: 10)
     await lagging(cluster, broker, "g", 3, 0)
     assert values(metrics, "share_group_members") == {}

@@ -260,8 +260,8 @@ async def test_deleted_offsets_start_by_policy(cluster: Cluster, broker: Broker)
     assert cluster.states.states == {}
     assert await offsets(broker) == []
     nothing = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["b"])
-    (refused,) = (await broker.groups.DeleteShareGroupOffsets(nothing, CONTEXT)).responses
-    assert refused.error_message == "There is no offset information to delete."
+    (rejected,) = (await broker.groups.DeleteShareGroupOffsets(nothing, CONTEXT)).responses
+    assert rejected.error_message == "There is no offset information to delete."
 
 
 async def test_groups_are_deleted_each_with_its_result(cluster: Cluster, broker: Broker) -> None:
@@ -269,7 +269,7 @@ async def test_groups_are_deleted_each_with_its_result(cluster: Cluster, broker:
     for group in ("empty", "busy"):
         await broker.beat("m", 0, "a", group=group)
     await broker.beat("m", -1, group="empty")
-    assert await delete_groups(broker, "empty", "busy", "nobody") == [
+    assert await delete_groups(broker, "empty", "busy", "absent") == [
         0,
         ErrorCode.NON_EMPTY_GROUP,
         ErrorCode.GROUP_ID_NOT_FOUND,

@@ -101,8 +101,8 @@ async def test_failure_of_a_deletion_at_the_share_coordinator_is_returned(
         ErrorCode.COORDINATOR_NOT_AVAILABLE
     )
     request = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["a"])
-    (refused,) = (await broker.groups.DeleteShareGroupOffsets(request, CONTEXT)).responses
-    assert code(refused) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    (rejected,) = (await broker.groups.DeleteShareGroupOffsets(request, CONTEXT)).responses
+    assert code(rejected) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     cluster.states.refuse.clear()
     (done,) = (await broker.groups.DeleteShareGroupOffsets(request, CONTEXT)).responses
     assert not done.error_code

@@ -19,10 +19,10 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-async def refusal(call: Awaitable[object]) -> ErrorCode:
-    with pytest.raises(KafkaError) as refused:
+async def rejection(call: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as rejected:
         await call
-    return refused.value.code
+    return rejected.value.code
 
 
 async def test_a_transaction_is_committed_in_each_of_its_partitions(cluster: Cluster) -> None:
@@ -44,16 +44,16 @@ async def test_partitions_can_be_verified(cluster: Cluster) -> None:
             ErrorCode.NONE,
             ErrorCode.TRANSACTION_ABORTABLE,
         ]
-        assert await refusal(process.add((producer[0], 9), 0, verify=True)) is ErrorCode.PRODUCER_FENCED
+        assert await rejection(process.add((producer[0], 9), 0, verify=True)) is ErrorCode.PRODUCER_FENCED
 
 
-async def test_a_new_producer_has_the_open_transaction_aborted(cluster: Cluster) -> None:
+async def test_new_producer_aborts_the_open_transaction(cluster: Cluster) -> None:
     async with running(cluster) as process:
         zombie = await process.init()
         await process.add(zombie, 0)
         assert await process.init() == (zombie[0], 2)
         assert [row[:3] for row in cluster.leaders.written] == [(0, 1, False)]
-        assert await refusal(process.end(zombie)) is ErrorCode.PRODUCER_FENCED
+        assert await rejection(process.end(zombie)) is ErrorCode.PRODUCER_FENCED
 
 
 async def test_resuming_producer_states_its_epoch(cluster: Cluster) -> None:
@@ -111,8 +111,8 @@ async def test_request_waits_a_limited_time_for_completion(cluster: Cluster) -> 
         await process.add(producer, 0)
         cluster.leaders.open.clear()
         following = await process.end(producer)
-        assert await refusal(process.add(following, 1)) is ErrorCode.CONCURRENT_TRANSACTIONS
-        assert await refusal(process.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert await rejection(process.add(following, 1)) is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert await rejection(process.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 async def test_only_failed_leaders_get_markers_again(cluster: Cluster) -> None:
@@ -162,10 +162,10 @@ async def test_producer_ids_are_unique(cluster: Cluster) -> None:
     assert {epoch for _, epoch in given} == {0}
 
 
-async def test_no_shard_no_producer_id(cluster: Cluster) -> None:
+async def test_without_a_shard_there_is_no_producer_id(cluster: Cluster) -> None:
     process = Process(cluster)
     request = pb.InitProducerIdRequest()
-    assert await refusal(process.coordinator.InitProducerId(request, CONTEXT)) is ErrorCode.NOT_COORDINATOR
+    assert await rejection(process.coordinator.InitProducerId(request, CONTEXT)) is ErrorCode.NOT_COORDINATOR
 
 
 async def test_transactions_are_described_and_listed(cluster: Cluster) -> None:

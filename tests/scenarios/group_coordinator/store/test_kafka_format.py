@@ -39,7 +39,7 @@ async def commit(broker: Broker, topic_id: str, offset: int, group: str = "reade
     assert [one.error_code for one in answer.partitions] == [0]
 
 
-async def forget(broker: Broker, topic_id: str) -> None:
+async def delete_offsets(broker: Broker, topic_id: str) -> None:
     request = consumers_pb.OffsetDeleteRequest(group_id="readers")
     request.partitions.add(topic_id=topic_id, partition=0)
     await broker.groups.OffsetDelete(request, CONTEXT)
@@ -64,7 +64,7 @@ async def find(broker: Broker, timestamp: int, shard: int = 0) -> tuple[int, int
 async def test_commits_and_tombstones_by_offset(broker: Broker) -> None:
     topic_id = await broker.create("a", 1)
     await commit(broker, topic_id, 7)
-    await forget(broker, topic_id)
+    await delete_offsets(broker, topic_id)
     first, second = await records(broker)
     assert (first.offset, first.key) == (0, ("readers", "a", 0))
     assert first.commit is not None
@@ -103,15 +103,15 @@ async def test_offsets_by_time(broker: Broker) -> None:
     topic_id = await broker.create("a", 1)
     await broker.beat("m", 0, "a")
     await commit(broker, topic_id, 1)
-    await forget(broker, topic_id)
+    await delete_offsets(broker, topic_id)
     first, _ = await records(broker)
     assert await find(broker, first.timestamp) == (first.offset, first.timestamp)
     assert await find(broker, first.timestamp + 60_000) == (-1, -1)
     assert await find(broker, -3) == (first.offset, first.timestamp)
     assert (await find(broker, -2), await find(broker, -1)) == ((0, -1), (first.offset + 2, -1))
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         await find(broker, -1, shard=1)
-    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert rejected.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_deleted_topic_has_no_commits(broker: Broker) -> None:
@@ -122,7 +122,7 @@ async def test_deleted_topic_has_no_commits(broker: Broker) -> None:
     assert await records(broker) == []
     again = await broker.create("a", 1)
     await commit(broker, again, 3)
-    await forget(broker, gone)
+    await delete_offsets(broker, gone)
     (only,) = await records(broker)
     assert only.commit is not None
     assert (only.offset, only.commit.offset, only.commit.topic_id) == (1, 3, again)
@@ -131,9 +131,9 @@ async def test_deleted_topic_has_no_commits(broker: Broker) -> None:
 async def test_topic_missing_from_the_cache_is_retriable(broker: Broker) -> None:
     unheard = "AQIDBAUGBwgJCgsMDQ4PEA"
     await commit(broker, unheard, 7)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         await fetch(broker, 0)
-    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert rejected.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 async def test_unknown_topic_counts_as_deleted(cluster: Cluster, broker: Broker) -> None:

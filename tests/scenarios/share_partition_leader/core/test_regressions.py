@@ -22,7 +22,7 @@ from tests.unit.share_partition_leader.core.support import (
 )
 
 
-def test_kafka_18494_holes_at_load_are_delivered() -> None:
+def test_kafka_18494_gaps_at_load_are_delivered() -> None:
     share = opened(0, "10-19 acknowledged 1, 25-29 available 2")
     assert ranges(fetch(share, "0-29 30-39")) == "0-9 x1, 20-24 x1, 25-29 x3, 30-39 x1"
 
@@ -98,7 +98,7 @@ def test_kafka_19476_a_lock_timing_out_in_a_failing_write_ends() -> None:
     assert ranges(fetch(share, "0-9", "m2", now=31.0)) == "0-9 x2"
 
 
-def test_kafka_19476_a_lock_that_runs_out_after_the_log_start_moved() -> None:
+def test_kafka_19476_a_lock_timeout_after_the_log_start_moved() -> None:
     share = opened()
     fetch(share, "0-9 10-19", size=10, now=0.0)
     share.move_log_start(10)
@@ -122,7 +122,7 @@ def test_kafka_17351_a_compacted_batch_does_not_stop_the_partition() -> None:
     assert (share.start_offset, share.next_fetch_offset()) == (20, 30)
 
 
-def test_a_refused_batch_leaves_earlier_ones_of_its_request_undone() -> None:
+def test_rejected_batch_undoes_earlier_ones_of_its_request() -> None:
     share = opened()
     fetch(share, "0-9", "m1")
     fetch(share, "10-19", "m2")

@@ -45,7 +45,7 @@ def test_release_poll_accept() -> None:
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, REJECT, GAP])
-def test_finished_by_any_word(kind: int) -> None:
+def test_accept_and_reject_finish_records(kind: int) -> None:
     share = opened()
     fetch(share, "0-9")
     assert show(ack(share, "0-9", kind)) == "10:"
@@ -89,7 +89,7 @@ def test_two_groups_get_identical_ranges() -> None:
 # --- renewal (KIP-1222)
 
 
-def test_renewed_records_stay_and_the_others_are_done() -> None:
+def test_renewed_records_stay_and_others_are_finished() -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     written = ack(share, "0-9", (ACCEPT,) * 5 + (RENEW,) * 5, now=20.0)
@@ -99,7 +99,7 @@ def test_renewed_records_stay_and_the_others_are_done() -> None:
     assert show(ack(share, "5-9", now=45.0)) == "10:"
 
 
-def test_renewing_a_finished_record_is_refused() -> None:
+def test_renewing_a_finished_record_is_rejected() -> None:
     share = opened()
     fetch(share, "0-9")
     ack(share, "5", REJECT)
@@ -129,7 +129,7 @@ def test_records_of_a_closed_consumer_go_to_another() -> None:
     assert offsets(fetch(share, "0-99", "m2")) == list(range(50, 100))
 
 
-def test_a_mix_of_words_ends() -> None:
+def test_mixed_acknowledgements_finish_every_record() -> None:
     """testComplexShareConsumer: accept, reject, release and no acknowledgement in turn; in the end all is
     finished.
     """
@@ -172,7 +172,7 @@ def test_share_coordinator_moves_and_nothing_is_lost_or_repeated() -> None:
 # --- leader change
 
 
-def test_a_new_leader_refuses_the_old_ones_tokens() -> None:
+def test_new_leader_rejects_the_old_leaders_tokens() -> None:
     old = opened(leader_epoch=1)
     token = fetch(old, "0-9")[0].token
     new = opened(leader_epoch=2)

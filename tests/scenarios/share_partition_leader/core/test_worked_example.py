@@ -199,7 +199,7 @@ def test_write_of_the_row(index: int) -> None:
 
 
 @each_row
-def test_write_of_the_row_is_the_drafts_but_for_the_documented_differences(index: int) -> None:
+def test_write_of_the_row_differs_from_the_draft_as_documented(index: int) -> None:
     row, (_, _, written) = ROWS[index], _played(index)
     assert (written is None) is (row.draft is None)
     if written is not None and row.draft is not None:

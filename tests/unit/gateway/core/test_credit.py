@@ -68,7 +68,7 @@ def test_credit_is_taken_back_from_those_with_the_most(
     assert credit.pool == pool
 
 
-def test_credit_that_was_used_when_it_was_taken_back_is_made_up_for_by_the_next() -> None:
+def test_used_credit_is_subtracted_from_the_next_grant() -> None:
     credit = split(a=5)
     assert credit.grant(-5) == [("a", -5)]
     credit.delivered("a", 3)  # was on its way
@@ -97,7 +97,7 @@ def test_parking_takes_credit_back() -> None:
     assert credit.park("a") == []
 
 
-def test_what_a_parked_leader_still_delivers_is_made_up_for_when_it_begins_again() -> None:
+def test_deliveries_of_a_parked_leader_are_subtracted_at_its_resume() -> None:
     credit = split(a=6, b=2)
     credit.park("a")
     credit.delivered("a", 4)  # was on its way

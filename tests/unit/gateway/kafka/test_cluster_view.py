@@ -13,11 +13,7 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.kafka import cluster_view
 from sharebroker_server.gateway.kafka.cluster_view import Broker as Address
-from sharebroker_server.gateway.kafka.cluster_view import (
-    Brokers,
-    ClusterView,
-    LiveMembers,
-)
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers
 from sharebroker_server.kafka_wire.messages import FetchResponse
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
@@ -278,7 +274,8 @@ async def test_coordinators_are_those_who_hold_the_shards() -> None:
     assert [view.coordinator(str(shard)) for shard in range(50)] == [
         view.leader(OFFSETS_TOPIC_ID, shard) for shard in range(50)
     ]
-    await asyncio.gather(*(holder.stop() for holder in holders))
+    for holder in holders:
+        await holder.stop()
 
 
 async def acquired(_resource: str, _epoch: int) -> None:

@@ -108,7 +108,7 @@ def test_producers_that_are_silent_expire_but_not_in_a_transaction(partition: Pa
     assert list(transactions.producers) == [2]
 
 
-def test_records_of_an_aborted_transaction_lie_between_its_start_and_its_marker() -> None:
+def test_records_of_an_aborted_transaction_precede_its_marker() -> None:
     aborted = [AbortedTransaction(1, 5, 9, 10)]
     spans = [(1, 0, 4), (1, 5, 6), (2, 7, 7), (1, 8, 8), (1, 10, 12)]
     assert list(aborted_spans(spans, aborted)) == [(5, 6), (8, 8)]

@@ -7,7 +7,7 @@ public final class TestUtils {
     private TestUtils() {
     }
 
-    /** Forgets all meters. */
+    /** Removes all meters. */
     public static void clearYammerMetrics() {
         var registry = KafkaYammerMetrics.defaultRegistry();
         registry.allMetrics().keySet().forEach(registry::removeMetric);

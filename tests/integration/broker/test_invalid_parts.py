@@ -14,7 +14,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.records.batches import CODECS, BatchBuilder
 from tests.integration.broker.harness import HELD, RECORDS, Harness, undisturbed
-from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, decision, refusal, unique
+from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, decision, rejection, unique
 
 UNKNOWN_ID = "A" * 22
 
@@ -285,11 +285,11 @@ async def test_invalid_configs_are_rejected(client: Client) -> None:
 async def test_offsets_of_a_non_empty_group_cannot_change(client: Client) -> None:
     async with undisturbed(client) as harness:
         await client.heartbeat(harness.group_id, "present", 0, [harness.topic])
-        assert (await refusal(_alter(harness))).code is ErrorCode.NON_EMPTY_GROUP
+        assert (await rejection(_alter(harness))).code is ErrorCode.NON_EMPTY_GROUP
         forget = groups.DeleteShareGroupOffsetsRequest(group_id=harness.group_id, topic_names=[harness.topic])
-        refused = await refusal(client.admin.DeleteShareGroupOffsets(forget, timeout=TIMEOUT))
+        refused = await rejection(client.admin.DeleteShareGroupOffsets(forget, timeout=TIMEOUT))
         assert refused.code is ErrorCode.NON_EMPTY_GROUP
-        delete = groups.DeleteGroupsRequest(group_ids=[harness.group_id, "nobody"])
+        delete = groups.DeleteGroupsRequest(group_ids=[harness.group_id, "absent"])
         assert codes((await client.admin.DeleteGroups(delete, timeout=TIMEOUT)).results) == [
             ErrorCode.NON_EMPTY_GROUP,
             ErrorCode.GROUP_ID_NOT_FOUND,
@@ -308,7 +308,7 @@ async def test_offsets_of_unknown_partitions_are_rejected(client: Client) -> Non
         forget = groups.DeleteShareGroupOffsetsRequest(group_id=harness.group_id, topic_names=["nowhere"])
         forgotten = await client.admin.DeleteShareGroupOffsets(forget, timeout=TIMEOUT)
         assert codes(forgotten.responses) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        describe = groups.ShareGroupDescribeRequest(group_ids=["nobody"])
+        describe = groups.ShareGroupDescribeRequest(group_ids=["absent"])
         described = await client.admin.ShareGroupDescribe(describe, timeout=TIMEOUT)
         assert codes(described.groups) == [ErrorCode.GROUP_ID_NOT_FOUND]
 

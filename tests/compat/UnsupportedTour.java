@@ -7,21 +7,21 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /** Programs that want what a server does not do; a line for each: the exception that ends it, or "nothing". */
-public final class RefusalTour {
+public final class UnsupportedTour {
     private static final Duration POLL = Duration.ofMillis(200);
     private static final int POLLS = 75;
 
     private final String bootstrap;
     private final TopicPartition partition;
 
-    private RefusalTour(String bootstrap, String topic) {
+    private UnsupportedTour(String bootstrap, String topic) {
         this.bootstrap = bootstrap;
         this.partition = new TopicPartition(topic, 0);
     }
 
     /** Arguments: bootstrap servers, a topic, and what is wanted. */
     public static void main(String[] arguments) {
-        var tour = new RefusalTour(arguments[0], arguments[1]);
+        var tour = new UnsupportedTour(arguments[0], arguments[1]);
         for (String wanted : List.of(arguments).subList(2, arguments.length)) {
             try {
                 tour.attempt(wanted);

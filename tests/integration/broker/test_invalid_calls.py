@@ -13,7 +13,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from tests.integration.broker.harness import Harness, undisturbed
-from tests.support.client import TIMEOUT, Client, refusal, unique
+from tests.support.client import TIMEOUT, Client, rejection, unique
 
 Call = Callable[[Harness], Awaitable[Any]]
 
@@ -201,7 +201,7 @@ CASES: dict[str, tuple[Call, ErrorCode, str | None]] = {
 
 async def test_invalid_calls_are_rejected_and_change_nothing(client: Client) -> None:
     async with undisturbed(client) as harness:
-        refused = {name: await refusal(call(harness)) for name, (call, _, _) in CASES.items()}
+        refused = {name: await rejection(call(harness)) for name, (call, _, _) in CASES.items()}
     for name, (_, code, field) in CASES.items():
         assert refused[name].code is code, name
         assert refused[name].text, name
@@ -218,12 +218,12 @@ async def test_heartbeat_with_a_wrong_epoch_is_fenced(client: Client) -> None:
             assert joined.member_epoch > epochs[-1]
             epochs.append(joined.member_epoch)
         for epoch in (epochs[1], epochs[-1] + 1, epochs[-1] + 1000):
-            refused = await refusal(client.heartbeat(group_id, member, epoch))
+            refused = await rejection(client.heartbeat(group_id, member, epoch))
             assert refused.code is ErrorCode.FENCED_MEMBER_EPOCH
         assert (await client.heartbeat(group_id, member, epochs[-1])).member_epoch == epochs[-1]
         await client.heartbeat(group_id, member, -1)
         assert (
-            await refusal(client.heartbeat(group_id, member, epochs[-1]))
+            await rejection(client.heartbeat(group_id, member, epochs[-1]))
         ).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -232,13 +232,13 @@ async def test_wrong_session_epochs_are_rejected(client: Client) -> None:
         fetches = fetch(member_id="s1", share_session_epoch=0, max_records=0)
         await fetches(harness)
         for epoch in (2, 7):
-            refused = await refusal(fetch(member_id="s1", share_session_epoch=epoch)(harness))
+            refused = await rejection(fetch(member_id="s1", share_session_epoch=epoch)(harness))
             assert refused.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
         await fetch(member_id="s1", share_session_epoch=1, max_records=0)(harness)
         for call in (fetch(member_id="s1", share_session_epoch=1), session_acknowledge(member_id="s1")):
-            assert (await refusal(call(harness))).code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+            assert (await rejection(call(harness))).code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
         await session_acknowledge(member_id="s1", share_session_epoch=-1)(harness)
-        refused = await refusal(fetch(member_id="s1", share_session_epoch=2)(harness))
+        refused = await rejection(fetch(member_id="s1", share_session_epoch=2)(harness))
         assert refused.code is ErrorCode.SHARE_SESSION_NOT_FOUND
 
 
@@ -262,7 +262,7 @@ async def test_wrong_session_epochs_are_rejected(client: Client) -> None:
                 subscribe=share.ConsumeRequest.Subscribe(
                     group_id="g",
                     topics=["t"],
-                    acquire_mode=9,  # type: ignore[arg-type]  # what a newer client might say
+                    acquire_mode=9,  # type: ignore[arg-type]  # what a newer client might send
                 )
             ),
             "subscribe.acquire_mode",
@@ -280,7 +280,7 @@ async def test_consume_stream_with_an_invalid_opening_is_rejected(
 ) -> None:
     call = client.share.Consume()
     await call.write(first)
-    refused = await refusal(call.read())
+    refused = await rejection(call.read())
     assert (refused.code, refused.fields) == (ErrorCode.INVALID_REQUEST, (field,))
 
 
@@ -292,7 +292,7 @@ async def test_credit_overflow_is_rejected(client: Client) -> None:
     assert isinstance(opened, share.ConsumeResponse)
     assert opened.subscribed.member_id == "m"
     await call.write(share.ConsumeRequest(credit=1))
-    refused = await refusal(call.read())
+    refused = await rejection(call.read())
     assert (refused.code, refused.fields) == (ErrorCode.INVALID_REQUEST, ("credit",))
 
 
@@ -300,11 +300,11 @@ async def test_consume_stream_with_an_invalid_topic_is_rejected(client: Client) 
     call = client.share.Consume()
     subscribe = share.ConsumeRequest.Subscribe(group_id="g", topics=["not-yet", "naïve"])
     await call.write(share.ConsumeRequest(subscribe=subscribe, credit=1))
-    refused = await refusal(call.read())
+    refused = await rejection(call.read())
     assert (refused.code, refused.fields) == (ErrorCode.INVALID_TOPIC_EXCEPTION, ("subscribe.topics[1]",))
 
 
 async def test_oversized_message_is_rejected_and_the_connection_stays_open(client: Client) -> None:
     async with undisturbed(client) as harness:
-        refused = await refusal(publish(value=bytes(64 * 1024 * 1024))(harness))
+        refused = await rejection(publish(value=bytes(64 * 1024 * 1024))(harness))
         assert refused.code is ErrorCode.MESSAGE_TOO_LARGE

@@ -14,8 +14,8 @@ from tests.support.kafka_jars import CLIENTS
 from tests.support.kafka_tools import needs_kafka, run_tool
 from tests.testkit.brokers import Cluster, one_process
 
-TOUR = Path(__file__).with_name("RefusalTour.java")
-SAYS = {
+TOUR = Path(__file__).with_name("UnsupportedTour.java")
+EXPECTED = {
     "consumer": "The cluster does not support the new CONSUMER group protocol. ",
     "share": "The cluster does not support the share group protocol ",
 }
@@ -23,7 +23,7 @@ SAYS = {
 message.
 """
 
-pytestmark = [needs_kafka, pytest.mark.xdist_group("java refusals")]
+pytestmark = [needs_kafka, pytest.mark.xdist_group("java unsupported")]
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,6 @@ def cluster() -> Iterator[Cluster]:
 async def test_unsupported_requests_are_rejected(cluster: Cluster, version: str) -> None:
     async with connected(cluster.address) as client:
         topic, _ = await client.create()
-    lines = run_tool(str(TOUR), cluster.kafka, topic, *SAYS, jars=CLIENTS[version]).checked().lines
-    expected = [f"{wanted}: UnsupportedVersionException: {message}" for wanted, message in SAYS.items()]
+    lines = run_tool(str(TOUR), cluster.kafka, topic, *EXPECTED, jars=CLIENTS[version]).checked().lines
+    expected = [f"{wanted}: UnsupportedVersionException: {message}" for wanted, message in EXPECTED.items()]
     assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected
