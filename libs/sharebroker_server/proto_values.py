@@ -14,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from inspect import get_annotations
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -76,8 +78,15 @@ class Conversion(Generic[V, M]):
     def value(self) -> Callable[..., V]:
         """Returns the value of a message; keyword arguments are further fields of the value."""
         code = Source("value", "message, **more")
-        items = [f"{name}={self._decoded(code, mapped, proto)}" for name, mapped, proto in self._common()]
-        code.add([f"return {code.refer(self._value, 'cls')}({', '.join([*items, '**more'])})"])
+        found = {name: self._decoded(code, mapped, proto) for name, mapped, proto in self._common()}
+        items = [f"{name}={content}" for name, content in found.items()]
+        cls = code.refer(self._value, "cls")
+        if issubclass(self._value, tuple):  # positional arguments cost half as much
+            names = takewhile(found.__contains__, get_annotations(self._value))
+            positional = [found[name] for name in names]
+            plain = [*positional, *items[len(positional) :]]
+            code.add(["if not more:", f"    return {cls}({', '.join(plain)})"])
+        code.add([f"return {cls}({', '.join([*items, '**more'])})"])
         return code.function()
 
     def message(self, value: V, **more: Any) -> M:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.architecture.sources import ROOT
 
 DISTRIBUTIONS = {
     "sharebroker_server": ROOT,
@@ -44,6 +45,36 @@ def test_server_wheel_has_every_service_and_no_test_code(tmp_path: Path) -> None
         "share_partition_leader",
     } <= packages
     assert "testkit" not in packages
+
+
+WITHOUT_SERVER = """
+import sys
+from importlib.util import find_spec
+sys.path[:0] = sys.argv[1:]  # without the paths of editable installations, which -S leaves out
+import sharebroker.aio, sharebroker.blocking.consumer, sharebroker.cli.app
+assert sharebroker.__file__.startswith(sys.argv[1]), sharebroker.__file__
+assert find_spec("sharebroker_server") is None
+"""
+
+
+def test_client_works_without_server_code(tmp_path: Path) -> None:
+    installed = tmp_path / "installed"
+    for distribution in ("sharebroker_protocol", "sharebroker"):
+        contents(distribution, tmp_path)
+        (wheel,) = tmp_path.glob(f"{distribution}-*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(installed)
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        WITHOUT_SERVER,
+        str(installed),
+        sysconfig.get_path("purelib"),
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_server_starts_beside_a_project_with_packages_services_and_libs(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import python_path
+from tests.perf.checkout import HERE
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +19,7 @@ def simulate(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *options],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": python_path()},
+        env=HERE.environment(),
         capture_output=True,
         text=True,
         check=False,

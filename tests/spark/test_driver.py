@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -201,7 +201,7 @@ async def test_query_survives_a_server_outage(cluster: Cluster) -> None:
 
 
 async def test_staged_verdicts_are_committed_after_sparks_commit(cluster: Cluster) -> None:
-    with cluster.driver() as driver, PlanClient.closing(cluster.serve.address) as client:
+    with cluster.driver() as driver, closing(PlanClient(cluster.serve.address, waits=True)) as client:
         planned = await call(driver.plan, Batch("s"), None, 0)
         token = driver.token(planned)
         await call(
@@ -212,7 +212,7 @@ async def test_staged_verdicts_are_committed_after_sparks_commit(cluster: Cluste
         )
         assert await cluster.finished() == set()
     await cluster.restart()
-    with cluster.driver() as driver, PlanClient.closing(cluster.serve.address) as client:
+    with cluster.driver() as driver, closing(PlanClient(cluster.serve.address, waits=True)) as client:
         await call(driver.resume, planned)
         following = await call(driver.plan, planned, None, 0)
         assert spans(following) == [(0, 3), (8, 11)]
@@ -234,7 +234,7 @@ async def test_published_rows_are_stored_once_despite_a_server_death(cluster: Cl
         ends = await call(log_spans, client, [cluster.topic])
         return bool(sum(end for _, end in ends.values()) > RECORDS)
 
-    with PlanClient.closing(cluster.serve.address) as client:
+    with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         publishing = asyncio.create_task(call(publish, client))
         await eventually(some, TIMEOUT)
         await cluster.restart()
@@ -268,7 +268,7 @@ async def test_rows_of_a_retried_attempt_are_aborted(cluster: Cluster) -> None:
         assert aborted.transaction
         end(client, aborted.transaction, committed=False)
 
-    with PlanClient.closing(cluster.serve.address) as client:
+    with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         await call(attempts, client)
     read = await cluster.client.acquire_all(readers, topic, 50, "reader")
     assert sorted(int(record.text) for record in read) == list(range(50))
@@ -277,7 +277,7 @@ async def test_rows_of_a_retried_attempt_are_aborted(cluster: Cluster) -> None:
 
 
 async def test_unpublishable_rows_are_reported(cluster: Cluster) -> None:
-    with PlanClient.closing(cluster.serve.address) as client:
+    with closing(PlanClient(cluster.serve.address, waits=True)) as client:
         publisher = await call(Publisher, client)
         for topic, partition, text in (
             ("nowhere", None, "does not exist"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         with Admin(place.address) as admin:
             admin.create_topic(TOPIC, 1)
             admin.alter_group_configs(GROUP, {"share.auto.offset.reset": "earliest"})
-        with Client.closing(place.address) as client:
+        with closing(Client(place.address, waits=True)) as client:
             publisher = Publisher(client)
             for number in range(10):
                 publisher.send(TOPIC, b"%d" % number)
@@ -60,7 +61,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def test_written_records_are_planned_judged_and_committed(place: Place) -> None:
     given = {"bootstrap": place.address, "group": GROUP, "topics": TOPIC}
-    with Client.closing(place.address) as client:
+    with closing(Client(place.address, waits=True)) as client:
         driver = Driver(read_options(given, streaming=True), client)
         batch = driver.plan(Batch("s"), None, 0)
         assert [(one.first, one.last) for one in batch.ranges] == [(0, 9)]

@@ -37,36 +37,20 @@ if TYPE_CHECKING:
     from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
 _HOMES = {
-    "sharebroker.admin_model": (
-        "ConfigValue",
-        "GroupDescription",
-        "GroupListing",
-        "GroupOffset",
-        "MemberDescription",
-        "TopicDescription",
-    ),
-    "sharebroker.blocking.admin": ("Admin",),
-    "sharebroker.blocking.consumer": ("ShareConsumer",),
-    "sharebroker.blocking.producer": ("Producer",),
-    "sharebroker.client_errors": (
-        "ConnectionLostError",
-        "RecordDeserializationError",
-        "WakeupError",
-    ),
-    "sharebroker.consumer.config": (
-        "AcknowledgementOutcome",
-        "ConsumerConfig",
-        "LockLost",
-        "RebalanceListener",
-        "RecordResult",
-        "TopicPartition",
-    ),
-    "sharebroker_protocol.errors": ("ErrorCode", "FieldViolation", "IllegalStateError", "KafkaError"),
-    "sharebroker.producer.config": ("ProducerConfig",),
-    "sharebroker.producer.buffer": ("Publication", "RecordMetadata"),
-    "sharebroker_protocol.records.record": ("AcknowledgeType", "Acknowledgement", "Record"),
+    "sharebroker.admin_model": "ConfigValue GroupDescription GroupListing GroupOffset "
+    "MemberDescription TopicDescription",
+    "sharebroker.blocking.admin": "Admin",
+    "sharebroker.blocking.consumer": "ShareConsumer",
+    "sharebroker.blocking.producer": "Producer",
+    "sharebroker.client_errors": "ConnectionLostError RecordDeserializationError WakeupError",
+    "sharebroker.consumer.config": "AcknowledgementOutcome ConsumerConfig LockLost "
+    "RebalanceListener RecordResult",
+    "sharebroker_protocol.errors": "ErrorCode FieldViolation IllegalStateError KafkaError",
+    "sharebroker.producer.config": "ProducerConfig",
+    "sharebroker.producer.buffer": "Publication RecordMetadata",
+    "sharebroker_protocol.records.record": "AcknowledgeType Acknowledgement Record",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "AcknowledgeType",

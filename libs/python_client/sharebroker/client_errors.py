@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 
 
 class WakeupError(Exception):
@@ -34,6 +35,25 @@ class ConnectionLostError(KafkaError):
     def __init__(self, detail: str = "") -> None:
         text = "The connection was lost before the response arrived"
         super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{text}: {detail}" if detail else text + ".")
+
+
+def check_settings(
+    settings: object, minimum: Mapping[str, int], choices: Mapping[str, Iterable[str]]
+) -> None:
+    """Raises KafkaError INVALID_CONFIG, with one violation per invalid field of `settings`."""
+    violations = [
+        FieldViolation(name, f"must be at least {least}, not {getattr(settings, name)}")
+        for name, least in minimum.items()
+        if getattr(settings, name) < least
+    ]
+    violations += [
+        FieldViolation(name, f"must be one of {', '.join(allowed)}")
+        for name, allowed in choices.items()
+        if getattr(settings, name) not in allowed
+    ]
+    if violations:
+        text = "; ".join(f"{violation.field} {violation.description}" for violation in violations)
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text, violations=violations)
 
 
 def warn_unclosed(client: object) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from hashlib import blake2b
-from typing import cast
+from typing import Any, Final, cast
 
 from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.storage.v1 import catalog_pb2 as pb
+from sharebroker_server.proto_values import Conversion, Mapped
 
 
 class ResourceType(IntEnum):
@@ -104,60 +105,48 @@ class CatalogCodec:
         return _record(message)
 
 
+_EQUAL: Final[Mapping[str, Conversion[Any, Any]]] = {
+    "partitions": Conversion(PartitionsRecord, pb.PartitionsRecord),
+    "topic_deleted": Conversion(TopicDeletedRecord, pb.TopicDeletedRecord),
+    "cluster": Conversion(ClusterRecord, pb.ClusterRecord),
+}
+"""Records whose fields equal those of their message, by the field of CatalogRecord."""
+
+_TOPIC: Final = Conversion(
+    Topic, pb.TopicRecord, {"created_ms": "create_timestamp_ms", "configs": Mapped(encode=dict, decode=dict)}
+)
+_FIELDS: Final = {
+    PartitionsRecord: "partitions",
+    TopicDeletedRecord: "topic_deleted",
+    ClusterRecord: "cluster",
+}
+
+
 def _message(record: CatalogRecord) -> pb.CatalogRecord:
     if isinstance(record, TopicRecord):
-        topic = record.topic
+        return pb.CatalogRecord(topic=_TOPIC.message(record.topic))
+    if isinstance(record, ConfigRecord):
         return pb.CatalogRecord(
-            topic=pb.TopicRecord(
-                topic_id=topic.topic_id,
-                name=topic.name,
-                partitions=topic.partitions,
-                create_timestamp_ms=topic.created_ms,
-                configs=dict(topic.configs),
+            config=pb.ConfigRecord(
+                resource_type=cast("pb.ConfigRecord.ResourceType.ValueType", int(record.resource.type)),
+                resource_name=record.resource.name,
+                key=record.key,
+                value=record.value,
             )
         )
-    if isinstance(record, PartitionsRecord):
-        return pb.CatalogRecord(
-            partitions=pb.PartitionsRecord(topic_id=record.topic_id, partitions=record.partitions)
-        )
-    if isinstance(record, TopicDeletedRecord):
-        return pb.CatalogRecord(
-            topic_deleted=pb.TopicDeletedRecord(topic_id=record.topic_id, partitions=record.partitions)
-        )
-    if isinstance(record, ClusterRecord):
-        return pb.CatalogRecord(cluster=pb.ClusterRecord(cluster_id=record.cluster_id))
-    return pb.CatalogRecord(
-        config=pb.ConfigRecord(
-            resource_type=cast("pb.ConfigRecord.ResourceType.ValueType", int(record.resource.type)),
-            resource_name=record.resource.name,
-            key=record.key,
-            value=record.value,
-        )
-    )
+    field = _FIELDS[type(record)]
+    return pb.CatalogRecord(**{field: _EQUAL[field].message(record)})
 
 
 def _record(message: pb.CatalogRecord) -> CatalogRecord:
-    match message.WhichOneof("value"):
-        case "topic":
-            topic = message.topic
-            return TopicRecord(
-                Topic(
-                    topic.topic_id,
-                    topic.name,
-                    topic.partitions,
-                    dict(topic.configs),
-                    topic.create_timestamp_ms,
-                )
-            )
-        case "partitions":
-            return PartitionsRecord(message.partitions.topic_id, message.partitions.partitions)
-        case "topic_deleted":
-            return TopicDeletedRecord(message.topic_deleted.topic_id, message.topic_deleted.partitions)
-        case "cluster":
-            return ClusterRecord(message.cluster.cluster_id)
-        case "config":
-            config = message.config
-            resource = ConfigResource(ResourceType(config.resource_type), config.resource_name)
-            return ConfigRecord(resource, config.key, config.value if config.HasField("value") else None)
-        case _:
-            raise ValueError("a catalog record without a known value")
+    field = message.WhichOneof("value")
+    if field is None:
+        raise ValueError("a catalog record without a known value")
+    if field == "topic":
+        return TopicRecord(_TOPIC.value(message.topic))
+    if field == "config":
+        config = message.config
+        resource = ConfigResource(ResourceType(config.resource_type), config.resource_name)
+        return ConfigRecord(resource, config.key, config.value if config.HasField("value") else None)
+    record: CatalogRecord = _EQUAL[field].value(getattr(message, field))
+    return record

@@ -1,14 +1,16 @@
 """Translates the calls to messages of sharebroker.share_partition_leader.v1 and back.
 
-A schema pairs a named tuple with the message that has the same fields; it lists those that differ in name or
-type. Times are seconds in values and milliseconds in messages. The output of a delivery stream is written
-without a schema: gateways write it into every message of a Consume stream.
+Fields of equal name are converted by schema (`proto_values`); the mappings list the others. Times are seconds
+in values and milliseconds in messages. The output of a delivery stream is written without a schema: gateways
+write it into every message of a Consume stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import Message
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
@@ -35,129 +37,97 @@ from sharebroker_server.leader_calls.values import (
     ReconcileResult,
     StreamAckResult,
 )
+from sharebroker_server.proto_values import Conversion, Mapped
 
 V = TypeVar("V", bound=tuple[Any, ...])
-M = TypeVar("M")
+M = TypeVar("M", bound=Message)
+A = TypeVar("A")
+B = TypeVar("B")
 
 
-class _Field(NamedTuple):
-    """A field whose name or type in the message differs; `encode` and `decode` convert its value."""
-
-    name: str
-    encode: Callable[[Any], Any] | None = None
-    decode: Callable[[Any], Any] | None = None
+def _ms(name: str) -> Mapped:
+    return Mapped(name, encode=lambda seconds: round(seconds * 1000), decode=lambda ms: ms / 1000)
 
 
-def _ms(name: str) -> _Field:
-    return _Field(name, lambda seconds: round(seconds * 1000), lambda ms: ms / 1000)
-
-
-_FIELDS: Final = {
+_MAPPED: Final[Mapping[str, Mapped | str]] = {
     "deadline": _ms("lock_deadline_ms"),
     "delay": _ms("delay_ms"),
-    "error_code": _Field("error_code", decode=ErrorCode),
-    "first": _Field("first_offset"),
-    "last": _Field("last_offset"),
+    "error_code": Mapped(decode=ErrorCode),
+    "first": "first_offset",
+    "last": "last_offset",
     "lock_deadline": _ms("lock_deadline_ms"),
-    "log_append_time": _Field("log_append_time_ms"),
+    "log_append_time": "log_append_time_ms",
     "max_wait": _ms("max_wait_ms"),
-    "mode": _Field("acquire_mode", decode=AcquireMode),
-    "reason": _Field("reason", decode=LeftReason),
-    "records": _Field("record_batches"),
-    "token": _Field("lock_token"),
-    "topic_ids": _Field("topic_ids", decode=tuple),
+    "mode": Mapped("acquire_mode", decode=AcquireMode),
+    "reason": Mapped(decode=LeftReason),
+    "records": "record_batches",
+    "token": "lock_token",
+    "topic_ids": Mapped(decode=tuple),
 }
-"""Fields that differ in the same way in every message."""
+"""Fields that differ in the same way in all messages."""
 
 
-class _Schema(Generic[V, M]):
-    """Converts a named tuple to a message and back. `omitted` fields, the last ones, keep their defaults.
-
-    `fields` returns the fields of a value's message; `decode` returns the value of a message and raises
-    ValueError for an unknown number of an enumeration. Both are compiled, because they run for each range.
-    """
-
-    def __init__(
-        self, value: type[V], message: Callable[..., M], *, omitted: Sequence[str] = (), **differing: _Field
-    ) -> None:
-        differing = {**_FIELDS, **differing}
-        names = [name for name in cast("Any", value)._fields if name not in omitted]
-        fields = [(i, *differing.get(name, _Field(name))) for i, name in enumerate(names)]
-        encoded = [f"encode[{i}](value[{i}])" if encode else f"value[{i}]" for i, _, encode, _ in fields]
-        items = ", ".join(f"'{field[1]}': {code}" for field, code in zip(fields, encoded, strict=True))
-        read = [f"decode[{i}](message.{key})" if decode else f"message.{key}" for i, key, _, decode in fields]
-        _, _, encoders, decoders = zip(*fields, strict=True)
-        namespace = {"make": value, "encode": encoders, "decode": decoders}
-        self.fields: Callable[[V], dict[str, Any]] = eval(f"lambda value: {{{items}}}", namespace)
-        self.decode: Callable[[Any], V] = eval(f"lambda message: make({', '.join(read)})", namespace)
-        self._message = message
-
-    def encode(self, value: V) -> M:
-        """Returns the message."""
-        return self._message(**self.fields(value))
-
-    def encode_all(self, values: Iterable[V]) -> list[M]:
-        """Returns a message for each value."""
-        return list(map(self.encode, values))
-
-    def decode_all(self, messages: Iterable[Any]) -> list[V]:
-        """Returns the value of each message."""
-        return list(map(self.decode, messages))
-
-    def repeated(self, name: str) -> _Field:
-        """Returns a repeated field of such messages."""
-        return _Field(name, lambda values: list(map(self.fields, values)), self.decode_all)
+def _conversion(value: type[V], message: type[M], **mapped: Mapped | str) -> Conversion[V, M]:
+    return Conversion(value, message, {**_MAPPED, **mapped})
 
 
-_PARTITION = _Schema(TopicIdPartition, delivery.TopicPartition)
-_RANGE = _Schema(AcquiredRange, delivery.AcquiredRecords)
-_ACQUIRE = _Schema(AcquireCall, pb.AcquireRecordsRequest, partitions=_PARTITION.repeated("partitions"))
-_ACQUIRED = _Schema(AcquireResult, pb.AcquireRecordsResponse.Partition, acquired=_RANGE.repeated("acquired"))
-_ACK_BATCH = _Schema(
+_PARTITION = _conversion(TopicIdPartition, delivery.TopicPartition)
+_RANGE = _conversion(AcquiredRange, delivery.AcquiredRecords)
+_ACQUIRE = _conversion(AcquireCall, pb.AcquireRecordsRequest, partitions=Mapped(nested=_PARTITION))
+_ACQUIRED = _conversion(AcquireResult, pb.AcquireRecordsResponse.Partition, acquired=Mapped(nested=_RANGE))
+_ACK_BATCH = _conversion(
     AckBatch,
     pb.AcknowledgeRecordsRequest.Batch,
-    types=_Field("acknowledge_types", decode=tuple),
-    token=_Field("lock_token", lambda token: token or 0, lambda token: token or None),
+    types=Mapped("acknowledge_types", decode=tuple),
+    token=Mapped("lock_token", encode=lambda token: token or 0, decode=lambda token: token or None),
 )
-_ACK_PART = _Schema(AckPart, pb.AcknowledgeRecordsRequest.Partition, batches=_ACK_BATCH.repeated("batches"))
-_ACKNOWLEDGE = _Schema(AcknowledgeCall, pb.AcknowledgeRecordsRequest, parts=_ACK_PART.repeated("partitions"))
-_ACK_RESULT = _Schema(AckResult, pb.AcknowledgeRecordsResponse.Partition)
-_TYPED_RANGE = _Schema(
+_ACK_PART = _conversion(AckPart, pb.AcknowledgeRecordsRequest.Partition, batches=Mapped(nested=_ACK_BATCH))
+_ACKNOWLEDGE = _conversion(
+    AcknowledgeCall, pb.AcknowledgeRecordsRequest, parts=Mapped("partitions", nested=_ACK_PART)
+)
+_ACK_RESULT = _conversion(AckResult, pb.AcknowledgeRecordsResponse.Partition)
+_TYPED_RANGE = _conversion(
     AckBatch,
     pb.SettleRecordsRequest.Range,
-    omitted=("token",),
-    types=_Field("type", lambda types: types[0], lambda ack_type: (ack_type,)),
+    types=Mapped("type", encode=lambda types: types[0], decode=lambda ack_type: (ack_type,)),
 )
-_RECONCILED_PART = _Schema(
-    AckPart, pb.SettleRecordsRequest.Partition, omitted=("delay",), batches=_TYPED_RANGE.repeated("ranges")
+_RECONCILED_PART = _conversion(
+    AckPart, pb.SettleRecordsRequest.Partition, batches=Mapped("ranges", nested=_TYPED_RANGE)
 )
-_RECONCILE = _Schema(ReconcileCall, pb.SettleRecordsRequest, parts=_RECONCILED_PART.repeated("partitions"))
-_LEFT = _Schema(Left, delivery.LeftRange)
-_RECONCILED = _Schema(
+_RECONCILE = _conversion(
+    ReconcileCall, pb.SettleRecordsRequest, parts=Mapped("partitions", nested=_RECONCILED_PART)
+)
+_LEFT = _conversion(Left, delivery.LeftRange)
+_RECONCILED = _conversion(
     ReconcileResult,
     pb.SettleRecordsResponse.Partition,
-    left=_LEFT.repeated("left"),
-    held=_RANGE.repeated("held"),
+    left=Mapped(nested=_LEFT),
+    held=Mapped(nested=_RANGE),
 )
-_APPEND_PART = _Schema(AppendPart, pb.ProduceRequest.Partition)
-_APPEND = _Schema(AppendCall, pb.ProduceRequest, parts=_APPEND_PART.repeated("partitions"))
-_APPENDED = _Schema(AppendResult, pb.ProduceResponse.Partition)
-_OPEN = _Schema(DeliverOpen, pb.DeliverRequest.Open)
-_DELIVERY = _Schema(Delivery, delivery.Delivery, acquired=_RANGE.repeated("acquired"))
-_STREAM_RESULT = _Schema(StreamAckResult, delivery.AcknowledgementResult)
-_LOST = _Schema(LostRange, delivery.LockLost)
-_PROBLEM = _Schema(Problem, pb.DeliverResponse.Problem)
+_APPEND_PART = _conversion(AppendPart, pb.ProduceRequest.Partition)
+_APPEND = _conversion(AppendCall, pb.ProduceRequest, parts=Mapped("partitions", nested=_APPEND_PART))
+_APPENDED = _conversion(AppendResult, pb.ProduceResponse.Partition)
+_OPEN = _conversion(DeliverOpen, pb.DeliverRequest.Open)
+_DELIVERY = _conversion(Delivery, delivery.Delivery, acquired=Mapped(nested=_RANGE))
+_STREAM_RESULT = _conversion(StreamAckResult, delivery.AcknowledgementResult)
+_LOST = _conversion(LostRange, delivery.LockLost)
+_PROBLEM = _conversion(Problem, pb.DeliverResponse.Problem)
 
-partition_messages, partition_keys = _PARTITION.encode_all, _PARTITION.decode_all
-acquire_request, acquire_call = _ACQUIRE.encode, _ACQUIRE.decode
-acquire_response, acquire_results = _ACQUIRED.encode_all, _ACQUIRED.decode_all
-acknowledge_request, acknowledge_call = _ACKNOWLEDGE.encode, _ACKNOWLEDGE.decode
-acknowledge_response, ack_results = _ACK_RESULT.encode_all, _ACK_RESULT.decode_all
-reconcile_request, reconcile_call = _RECONCILE.encode, _RECONCILE.decode
-reconcile_response, reconcile_results = _RECONCILED.encode_all, _RECONCILED.decode_all
-produce_request, append_call = _APPEND.encode, _APPEND.decode
-produce_response, append_results = _APPENDED.encode_all, _APPENDED.decode_all
-open_message, deliver_open = _OPEN.encode, _OPEN.decode
+
+def _all(convert: Callable[[A], B]) -> Callable[[Iterable[A]], list[B]]:
+    return lambda items: list(map(convert, items))
+
+
+partition_messages, partition_keys = _all(_PARTITION.message), _all(_PARTITION.value)
+acquire_request, acquire_call = _ACQUIRE.message, _ACQUIRE.value
+acquire_response, acquire_results = _all(_ACQUIRED.message), _all(_ACQUIRED.value)
+acknowledge_request, acknowledge_call = _ACKNOWLEDGE.message, _ACKNOWLEDGE.value
+acknowledge_response, ack_results = _all(_ACK_RESULT.message), _all(_ACK_RESULT.value)
+reconcile_request, reconcile_call = _RECONCILE.message, _RECONCILE.value
+reconcile_response, reconcile_results = _all(_RECONCILED.message), _all(_RECONCILED.value)
+produce_request, append_call = _APPEND.message, _APPEND.value
+produce_response, append_results = _all(_APPENDED.message), _all(_APPENDED.value)
+open_message, deliver_open = _OPEN.message, _OPEN.value
 
 
 def add_acquired(target: Any, acquired: Iterable[AcquiredRange]) -> None:
@@ -234,10 +204,10 @@ def fill_results(target: Any, output: DeliverOutput) -> None:
 def deliver_output(response: pb.DeliverResponse) -> DeliverOutput:
     """Decodes a message from a delivery stream."""
     return DeliverOutput(
-        _DELIVERY.decode_all(response.deliveries),
-        _STREAM_RESULT.decode_all(response.results),
-        _LOST.decode_all(response.lock_lost),
-        _PROBLEM.decode_all(response.problems),
+        list(map(_DELIVERY.value, response.deliveries)),
+        list(map(_STREAM_RESULT.value, response.results)),
+        list(map(_LOST.value, response.lock_lost)),
+        list(map(_PROBLEM.value, response.problems)),
     )
 
 

@@ -9,20 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.leader_calls.messages import (
-    ack_results,
-    acknowledge_request,
-    acquire_request,
-    acquire_results,
-    append_results,
-    await_request,
-    deliver_output,
-    deliver_request,
-    open_message,
-    produce_request,
-    reconcile_request,
-    reconcile_results,
-)
+from sharebroker_server.leader_calls import messages
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,
@@ -67,23 +54,25 @@ class RemoteLeader:
 
     async def acquire(self, call: AcquireCall) -> Sequence[AcquireResult]:
         """Sends AcquireRecords."""
-        response = await self._stub.AcquireRecords(acquire_request(call), timeout=call.max_wait + GRACE)
-        return acquire_results(response.partitions)
+        response = await self._stub.AcquireRecords(
+            messages.acquire_request(call), timeout=call.max_wait + GRACE
+        )
+        return messages.acquire_results(response.partitions)
 
     async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> Sequence[AckResult]:
         """Sends AcknowledgeRecords."""
-        response = await self._stub.AcknowledgeRecords(acknowledge_request(call), timeout=timeout)
-        return ack_results(response.partitions)
+        response = await self._stub.AcknowledgeRecords(messages.acknowledge_request(call), timeout=timeout)
+        return messages.ack_results(response.partitions)
 
     async def reconcile(self, call: ReconcileCall, timeout: float) -> Sequence[ReconcileResult]:
         """Sends SettleRecords."""
-        response = await self._stub.SettleRecords(reconcile_request(call), timeout=timeout)
-        return reconcile_results(response.partitions)
+        response = await self._stub.SettleRecords(messages.reconcile_request(call), timeout=timeout)
+        return messages.reconcile_results(response.partitions)
 
     async def append(self, call: AppendCall, timeout: float | None) -> Sequence[AppendResult]:
         """Sends Produce."""
-        response = await self._stub.Produce(produce_request(call), timeout=timeout)
-        return append_results(response.partitions)
+        response = await self._stub.Produce(messages.produce_request(call), timeout=timeout)
+        return messages.append_results(response.partitions)
 
     def deliver(self, opening: DeliverOpen) -> RemoteDeliverStream:
         """Opens a Deliver stream with its first message."""
@@ -105,14 +94,14 @@ class RemoteDeliverStream:
 
     def __init__(self, stub: Stub, opening: DeliverOpen) -> None:
         self._stub = stub
-        self._opening: pb.DeliverRequest.Open | None = open_message(opening)
+        self._opening: pb.DeliverRequest.Open | None = messages.open_message(opening)
         self._queue: asyncio.Queue[pb.DeliverRequest | None] = asyncio.Queue(UNREAD_MESSAGES)
         self._unanswered: dict[int, None] = {}
         self._finished = False
 
     async def send(self, message: DeliverInput) -> None:
         """Queues a message; waits while the queue is full."""
-        request = deliver_request(message)
+        request = messages.deliver_request(message)
         if self._opening is not None:
             request.open.CopyFrom(self._opening)
             self._opening = None
@@ -134,7 +123,7 @@ class RemoteDeliverStream:
             async for response in responses:
                 for result in response.results:
                     self._unanswered.pop(result.id, None)
-                yield deliver_output(response)
+                yield messages.deliver_output(response)
 
     def close(self) -> None:
         """Drops the queued messages, which unblocks `send`; closing `outputs` ends the call."""
@@ -160,7 +149,7 @@ class RemoteWatch(BaseWatch):
 
     def __init__(self, stub: Stub, group_id: str, partitions: Sequence[TopicIdPartition]) -> None:
         super().__init__()
-        request = await_request(group_id, partitions, WATCH_SECONDS)
+        request = messages.await_request(group_id, partitions, WATCH_SECONDS)
         self._task = asyncio.create_task(_await_records(stub, request), name="records watch")
         self._task.add_done_callback(lambda _: self.end())
 

@@ -1,4 +1,1 @@
-"""Leases of shards and partitions:
-
-rules, store port, stores in memory and Redis, membership, and the holder.
-"""
+"""Leases of shards and partitions: names, placement, membership, the holder, and the store in Redis."""

@@ -150,9 +150,7 @@ class LeaseHolder:
         await self.membership.announce_leaving(running=self._loop_task is not None)
 
     async def stop(self) -> None:
-        """Announces the leave, ends the work on each resource, releases its lease, withdraws the
-        announcement.
-        """
+        """Announces the leave, ends the work on each resource, releases its lease, and withdraws."""
         if not self.membership.leaving:
             await self.announce_leaving()
         await end([self._loop_task] if self._loop_task is not None else [])
@@ -201,9 +199,9 @@ class LeaseHolder:
         self.forget(resource)
 
     async def owner_of(self, resource: str) -> Member | None:
-        """Returns the owner of a resource, or its successor;
+        """Returns the owner of a resource, or its successor; caches it until `forget`.
 
-        cached until `forget`. Raises LeasesUnavailable.
+        Raises LeasesUnavailable.
         """
         owner = self._owner_cache.get(resource)
         if owner is None:
@@ -243,9 +241,7 @@ class LeaseHolder:
         return not self.membership.leaving and self._placement.is_ours(resource)
 
     def _to_claim(self) -> list[str]:
-        """Returns the resources to own at all times that are placed here, not held, and without a pending
-        step.
-        """
+        """Returns the resources to own at all times that are placed here, not held, and without a step."""
         listed = (resource for owner in self._kinds.values() for resource in owner.resources())
         idle = (r for r in listed if r not in self._held and r not in self._executor)
         return [resource for resource in idle if self._should_own(resource)]
@@ -294,9 +290,9 @@ class LeaseHolder:
                 self._lose(resource)
 
     async def _renew(self) -> None:
-        """Announces and extends all leases;
+        """Announces the broker and extends all leases.
 
-        next after a third of `ttl`, or in the next round after a failure.
+        The next renewal follows after a third of `ttl`, or in the next round after a failure.
         """
         sent = self._clock()
         await self._announce()

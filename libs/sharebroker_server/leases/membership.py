@@ -1,8 +1,13 @@
-"""Membership of one broker in the cluster: its heartbeats, its view of the members, and its leave notice.
+"""Membership of one broker in the cluster: heartbeats, the view of the members, the failure detector.
 
 A member announces itself in the lease store with a time to live. The announcement is its heartbeat. The
-failure detector marks members dead whose announcements stopped; the mark stays until the member would have
+failure detector marks dead members before their leases expire; the mark stays until the member would have
 expired. A member whose own announcement had been marked dead has to assume that its leases were taken over.
+
+A member is dead if its heartbeats stopped and its port refuses connections. A frozen process still accepts
+connections, and an unreachable host does not refuse them: such members keep their leases until the leases
+expire. The detector may be wrong about a member. Its writes are then fenced, because another broker has
+claimed its leases with a higher epoch.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Placement:
+"""Placement: which member should own each resource, by rendezvous hashing over the live members.
 
-which member should own each resource, computed from the members and cached until they change.
+All members compute the same result from the same members, and cache it until the members change.
 """
 
 from __future__ import annotations

@@ -104,9 +104,9 @@ class LeaseStore(Protocol):
         """Returns the members that are announced and not expired, by node id."""
 
     async def silent(self, ttl: float, since: float) -> list[Member]:
-        """Returns members without an announcement in the last `since` seconds;
+        """Returns members without an announcement in the last `since` seconds.
 
-        `ttl` is that of announcements.
+        `ttl` is the life of an announcement in seconds.
         """
 
     async def mark_dead(self, member: Member, ttl: float, since: float) -> bool:

@@ -28,15 +28,24 @@ from sharebroker_server.persister.port import (
     SharePartitionState,
     StateSummary,
 )
-from sharebroker_server.routing.router import Peer
+from sharebroker_server.proto_values import Conversion, Mapped
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
         ShareCoordinatorServiceAsyncStub,
     )
+    from sharebroker_server.routing.router import Peer
 
     _Peer = Peer[ShareCoordinatorServiceAsyncStub]
 
+
+_BATCH: Final = Conversion(
+    StateBatch, pb.StateBatch, {"first": "first_offset", "last": "last_offset", "state": "delivery_state"}
+)
+_BATCHES: Final[dict[str, str | Mapped]] = {"batches": Mapped("state_batches", _BATCH)}
+_WRITE: Final = Conversion(StateWrite, pb.WriteShareGroupStateRequest.PartitionData, _BATCHES)
+_STATE: Final = Conversion(SharePartitionState, pb.ReadShareGroupStateResponse.PartitionData, _BATCHES)
+_SUMMARY: Final = Conversion(StateSummary, pb.ReadShareGroupStateSummaryResponse.PartitionData)
 
 RETRIABLE: Final = frozenset(
     {
@@ -104,19 +113,14 @@ class DefaultPersister(Persister):
             start_has_epoch=True,
             since_epoch=since_epoch or 0,
         )
-        await self._call("InitializeShareGroupState", pb.InitializeShareGroupStateRequest, key, payload)
+        await self._call("InitializeShareGroupState", key, payload)
 
     @override
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
         payload = pb.ReadShareGroupStateRequest.PartitionData(
             partition=key.partition, leader_epoch=leader_epoch
         )
-        found = await self._call("ReadShareGroupState", pb.ReadShareGroupStateRequest, key, payload)
-        batches = tuple(
-            StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
-            for batch in found.state_batches
-        )
-        return SharePartitionState(found.state_epoch, found.start_offset, batches)
+        return _STATE.value(await self._call("ReadShareGroupState", key, payload))
 
     @override
     def shard(self, key: SharePartitionKey) -> int:
@@ -136,48 +140,38 @@ class DefaultPersister(Persister):
 
     @override
     async def delete(self, key: SharePartitionKey, state_epoch: int) -> None:
-        request = pb.DeleteShareGroupStateRequest
-        await self._call("DeleteShareGroupState", request, key, key.partition, state_epoch=state_epoch)
+        await self._call("DeleteShareGroupState", key, key.partition, state_epoch=state_epoch)
 
     @override
     async def read_summary(self, key: SharePartitionKey) -> StateSummary:
-        found = await self._call(
-            "ReadShareGroupStateSummary", pb.ReadShareGroupStateSummaryRequest, key, key.partition
-        )
-        return StateSummary(
-            found.state_epoch, found.leader_epoch, found.start_offset, found.delivery_complete_count
-        )
+        return _SUMMARY.value(await self._call("ReadShareGroupStateSummary", key, key.partition))
 
     async def _write(self, key: SharePartitionKey, change: StateWrite, peer: _Peer) -> None:
         local = self._coordinators.local_states(self.shard(key))
         if local is not None:
             await local.write(key, change)
-            return
-        payload = pb.WriteShareGroupStateRequest.PartitionData(
-            partition=key.partition,
-            state_epoch=change.state_epoch,
-            leader_epoch=change.leader_epoch,
-            start_offset=change.start_offset,
-            delivery_complete_count=change.delivery_complete_count,
-        )
-        for first, last, state, count in change.batches:
-            payload.state_batches.add(
-                first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
-            )
-        rpc, request = "WriteShareGroupState", pb.WriteShareGroupStateRequest
-        batcher = self._batcher(peer, rpc, request, key.group_id, {})
-        await batcher.request(key, payload, self._settings.request_timeout)
+        else:
+            payload = _WRITE.message(change, partition=key.partition)
+            await self._send("WriteShareGroupState", key, payload, {}, peer)
 
-    async def _call(
-        self, rpc: str, request: type, key: SharePartitionKey, payload: Any, **fields: int
-    ) -> Any:
+    async def _call(self, rpc: str, key: SharePartitionKey, payload: Any, **fields: int) -> Any:
         """One share-partition's part of an RPC; `fields` are request fields that apply to all partitions."""
+        return await self._retry(key, partial(self._send, rpc, key, payload, fields))
 
-        def send(peer: _Peer) -> Awaitable[Any]:
-            batcher = self._batcher(peer, rpc, request, key.group_id, fields)
-            return batcher.request(key, payload, self._settings.request_timeout)
-
-        return await self._retry(key, send)
+    def _send(
+        self, rpc: str, key: SharePartitionKey, payload: Any, fields: Mapping[str, int], peer: _Peer
+    ) -> Awaitable[Any]:
+        """Adds a part to the next request of the RPC to the peer."""
+        name: tuple[str | int, ...] = (rpc, peer.member.owner, key.group_id, *fields.values())
+        if name not in self._batchers:
+            method = getattr(peer.stub, rpc)
+            self._batchers[name] = RequestBatcher(
+                lambda message, timeout: method(message, timeout=timeout),
+                partial(getattr(pb, f"{rpc}Request"), group_id=key.group_id, **fields),
+                key.group_id,
+                lambda: self._batchers.pop(name, None),
+            )
+        return self._batchers[name].request(key, payload, self._settings.request_timeout)
 
     async def _retry(self, key: SharePartitionKey, send: Callable[[_Peer], Awaitable[Any]]) -> Any:
         """Sends to the key's coordinator until the result is final or `call_timeout` is over."""
@@ -200,22 +194,3 @@ class DefaultPersister(Persister):
         if error.code in LAGGING:
             return self._settings.metadata_lag
         return self._settings.call_timeout if error.code in RETRIABLE else 0.0
-
-    def _batcher(
-        self,
-        peer: _Peer,
-        rpc: str,
-        request: type,
-        group_id: str,
-        fields: Mapping[str, int],
-    ) -> RequestBatcher:
-        name: tuple[str | int, ...] = (rpc, peer.member.owner, group_id, *fields.values())
-        if name not in self._batchers:
-            method = getattr(peer.stub, rpc)
-            self._batchers[name] = RequestBatcher(
-                lambda message, timeout: method(message, timeout=timeout),
-                partial(request, group_id=group_id, **fields),
-                group_id,
-                lambda: self._batchers.pop(name, None),
-            )
-        return self._batchers[name]

@@ -1,4 +1,4 @@
-"""Validates the records of a batch before it is appended (Kafka: LogValidator).
+"""The settings of a log, and the validation of records before they are appended (Kafka: LogValidator).
 
 A consumer that cannot read a batch cannot get past it.
 """

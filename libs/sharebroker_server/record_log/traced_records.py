@@ -1,4 +1,7 @@
-"""Finds the traced records of a batch. A batch without traces costs one search for a few bytes."""
+"""Traced records: finds them in batches, and keeps the trace contexts of the newest ones by offset.
+
+A batch without traces costs one search for a few bytes.
+"""
 
 from __future__ import annotations
 

@@ -224,9 +224,9 @@ class ClusterLink(Link):
         return bool(ranges)
 
     async def _query(self, target: Target) -> list[SlotRange]:
-        """Returns a node's slot table;
+        """Returns a node's slot table, or [] if the cluster is down from the node's point of view.
 
-        empty if the node is partitioned from most others or its cluster is down.
+        That is also so if the node is partitioned from most others.
         """
         async with one_shot(target) as client:
             slots = await client.execute_command("CLUSTER", "SLOTS")

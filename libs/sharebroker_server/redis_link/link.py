@@ -49,7 +49,11 @@ class Replicas:
 
 
 class Confirmations:
-    """Replies of the primary that its replicas have not confirmed; `send` sends a command to the primary."""
+    """Delays the replies to writes until replicas have the writes (WAIT); `send` sends to the primary.
+
+    WAIT covers all earlier writes of its connection, so one WAIT is in flight at a time; writes that arrive
+    meanwhile share the next. WAIT blocks its connection, so replicated writes use a connection of their own.
+    """
 
     def __init__(self, send: Callable[..., asyncio.Future[Any]], replicas: Replicas) -> None:
         self._loop = asyncio.get_running_loop()

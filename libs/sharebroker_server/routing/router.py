@@ -9,37 +9,18 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import grpc
 
-from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceStub
+from sharebroker_protocol.cluster.v1 import cluster_pb2_grpc as cluster
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
-from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
-from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-    SharePartitionLeaderServiceStub,
-)
-from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
-    TransactionCoordinatorServiceStub,
-)
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2_grpc as groups
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2_grpc as states
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as leaders
+from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2_grpc as transactions
 from sharebroker_server.coordinator_runtime.host import shard_of
 from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leader_calls.values import LeaderCalls
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeasesUnavailable, Member
 from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, RemoteStub
-
-if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
-    from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
-    from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
-        GroupCoordinatorServiceAsyncStub,
-    )
-    from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
-        ShareCoordinatorServiceAsyncStub,
-    )
-    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-        SharePartitionLeaderServiceAsyncStub,
-    )
-    from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
-        TransactionCoordinatorServiceAsyncStub,
-    )
 
 S = TypeVar("S")
 
@@ -63,7 +44,7 @@ class Peer(Generic[S]):
 
 
 if TYPE_CHECKING:
-    _LeaderPeer = Peer[SharePartitionLeaderServiceAsyncStub]
+    _LeaderPeer = Peer[leaders.SharePartitionLeaderServiceAsyncStub]
 else:
     _LeaderPeer = Peer
 
@@ -149,23 +130,28 @@ class Router:
 
         False: send a heartbeat message; nothing was applied.
         """
-        members = self.local_calls(GroupCoordinatorServiceStub)
+        members = self.local_calls(groups.GroupCoordinatorServiceStub)
         return members is not None and members.stays(group_id, member_id, member_epoch)
 
-    async def group_coordinator(self, shard: int) -> GroupCoordinatorServiceAsyncStub:
+    async def group_coordinator(self, shard: int) -> groups.GroupCoordinatorServiceAsyncStub:
         """The owner of a shard of groups."""
-        peer = await self._coordinator(names.shard(GROUP_COORDINATOR, shard), GroupCoordinatorServiceStub)
-        return cast("GroupCoordinatorServiceAsyncStub", peer.stub)
+        peer = await self._coordinator(
+            names.shard(GROUP_COORDINATOR, shard), groups.GroupCoordinatorServiceStub
+        )
+        return cast("groups.GroupCoordinatorServiceAsyncStub", peer.stub)
 
-    def group_coordinators(self) -> list[Peer[GroupCoordinatorServiceAsyncStub]]:
+    def group_coordinators(self) -> list[Peer[groups.GroupCoordinatorServiceAsyncStub]]:
         """The processes with the role, each once."""
         return [
-            self._peer(member, GroupCoordinatorServiceStub) for member in self._with_role(GROUP_COORDINATOR)
+            self._peer(member, groups.GroupCoordinatorServiceStub)
+            for member in self._with_role(GROUP_COORDINATOR)
         ]
 
-    async def share_coordinator(self, shard: int) -> Peer[ShareCoordinatorServiceAsyncStub]:
+    async def share_coordinator(self, shard: int) -> Peer[states.ShareCoordinatorServiceAsyncStub]:
         """The owner of a shard of share state."""
-        return await self._coordinator(names.shard(SHARE_COORDINATOR, shard), ShareCoordinatorServiceStub)
+        return await self._coordinator(
+            names.shard(SHARE_COORDINATOR, shard), states.ShareCoordinatorServiceStub
+        )
 
     def local_states(self, shard: int) -> Any:
         """This process's share coordinator, if the cached owner of the shard is this process, else None."""
@@ -173,32 +159,35 @@ class Router:
         return (
             None
             if owner is None or owner.owner != self._owner
-            else self.local_calls(ShareCoordinatorServiceStub)
+            else self.local_calls(states.ShareCoordinatorServiceStub)
         )
 
-    def share_coordinators(self) -> list[Peer[ShareCoordinatorServiceAsyncStub]]:
+    def share_coordinators(self) -> list[Peer[states.ShareCoordinatorServiceAsyncStub]]:
         """The processes with the role, each once."""
         return [
-            self._peer(member, ShareCoordinatorServiceStub) for member in self._with_role(SHARE_COORDINATOR)
+            self._peer(member, states.ShareCoordinatorServiceStub)
+            for member in self._with_role(SHARE_COORDINATOR)
         ]
 
-    async def transaction_coordinator(self, transactional_id: str) -> TransactionCoordinatorServiceAsyncStub:
+    async def transaction_coordinator(
+        self, transactional_id: str
+    ) -> transactions.TransactionCoordinatorServiceAsyncStub:
         """The coordinator of a transactional id."""
         resource = self._transaction_resource(transactional_id)
-        peer = await self._coordinator(resource, TransactionCoordinatorServiceStub)
-        return cast("TransactionCoordinatorServiceAsyncStub", peer.stub)
+        peer = await self._coordinator(resource, transactions.TransactionCoordinatorServiceStub)
+        return cast("transactions.TransactionCoordinatorServiceAsyncStub", peer.stub)
 
-    def transaction_coordinators(self) -> list[Peer[TransactionCoordinatorServiceAsyncStub]]:
+    def transaction_coordinators(self) -> list[Peer[transactions.TransactionCoordinatorServiceAsyncStub]]:
         """The processes with the role, each once."""
         return [
-            self._peer(member, TransactionCoordinatorServiceStub)
+            self._peer(member, transactions.TransactionCoordinatorServiceStub)
             for member in self._with_role(names.ROLE_BY_KIND[TRANSACTIONS])
         ]
 
-    async def catalog(self) -> ClusterServiceAsyncStub:
+    async def catalog(self) -> cluster.ClusterServiceAsyncStub:
         """The owner of the cluster's metadata."""
-        peer = await self._coordinator(names.CATALOG, ClusterServiceStub)
-        return cast("ClusterServiceAsyncStub", peer.stub)
+        peer = await self._coordinator(names.CATALOG, cluster.ClusterServiceStub)
+        return cast("cluster.ClusterServiceAsyncStub", peer.stub)
 
     async def leader(self, topic_id: str, partition: int) -> LeaderPeer:
         """The leader of a partition; without one, the process that is to lead it."""
@@ -324,8 +313,8 @@ class Router:
         return Peer(member, self._stubs[key])
 
     def _leader_peer(self, member: Member) -> LeaderPeer:
-        stub = self._peer(member, SharePartitionLeaderServiceStub).stub
-        local = self._calls.get(SharePartitionLeaderServiceStub)
+        stub = self._peer(member, leaders.SharePartitionLeaderServiceStub).stub
+        local = self._calls.get(leaders.SharePartitionLeaderServiceStub)
         calls = local if local is not None and member.owner == self._owner else RemoteLeader(stub)
         return LeaderPeer(member, stub, calls)
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, Protocol
 
 from typing_extensions import override
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
@@ -84,14 +85,13 @@ class CoordinatorCheck(TransactionCheck):
         return response.coordinator_epoch
 
     async def _add_partitions(self, request: pb.AddPartitionsToTxnRequest) -> pb.AddPartitionsToTxnResponse:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + TIMEOUT
+        deadline = Deadline(TIMEOUT)
         while True:
             try:
                 stub = await self._router.transaction_coordinator(request.transactional_id)
                 return await stub.AddPartitionsToTxn(request, timeout=TIMEOUT)
             except KafkaError as error:
-                if error.code not in _RETRIABLE or loop.time() >= deadline:
+                if error.code not in _RETRIABLE or not deadline.remaining():
                     raise
                 self._router.forget_transaction_coordinator(request.transactional_id)
             await asyncio.sleep(PAUSE)

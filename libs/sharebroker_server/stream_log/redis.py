@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -26,7 +26,7 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
     StreamLog,
 )
-from sharebroker_server.telemetry.metrics import Appends
+from sharebroker_server.telemetry.metrics import Appended, Appends
 
 HERE: Final = Path(__file__).parent
 FENCE: Final = "../leases/fence"
@@ -35,6 +35,13 @@ POSITION: Final = "../stream_log/position"
 APPEND: Final = lua(HERE, POSITION, FENCE, "append", flags="allow-oom")
 TRIM: Final = lua(HERE, FENCE, "trim", flags="allow-oom")
 LAST_POSITION: Final = lua(HERE, POSITION, "last", flags="no-writes")
+
+
+class _Shard(NamedTuple):
+    """The keys of a shard's lease and log, and the metrics of its kind."""
+
+    keys: tuple[str, str]
+    appended: Appended
 
 
 class RedisStreamLog(StreamLog):
@@ -57,11 +64,12 @@ class RedisStreamLog(StreamLog):
         self._trim = link.script(TRIM)
         self._last_position = link.script(LAST_POSITION)
         self._appends = appends or Appends()
+        self._shards: dict[str, _Shard] = {}
 
     @override
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
-        keys = (self._keys.lease(shard), self._keys.log(shard))
-        with self._appends.of(kind_of(shard)).timed(len(payloads), sum(map(len, payloads))):
+        keys, appended = self._shard(shard)
+        with appended.timed(len(payloads), sum(map(len, payloads))):
             await await_write(shard, self._append.send(keys, (epoch, first_position, *payloads)))
 
     @override
@@ -75,12 +83,19 @@ class RedisStreamLog(StreamLog):
 
     @override
     async def trim(self, shard: str, epoch: int, before: int) -> None:
-        keys = (self._keys.lease(shard), self._keys.log(shard))
-        await await_write(shard, self._trim.send(keys, (epoch, before)))
+        await await_write(shard, self._trim.send(self._shard(shard).keys, (epoch, before)))
 
     @override
     async def delete(self, shard: str) -> None:
+        self._shards.pop(shard, None)
         await await_write(shard, self._link.send("UNLINK", self._keys.log(shard)))
+
+    def _shard(self, shard: str) -> _Shard:
+        known = self._shards.get(shard)
+        if known is None:
+            keys = (self._keys.lease(shard), self._keys.log(shard))
+            known = self._shards[shard] = _Shard(keys, self._appends.of(kind_of(shard)))
+        return known
 
 
 async def await_write(name: str, reply: asyncio.Future[Any]) -> None:

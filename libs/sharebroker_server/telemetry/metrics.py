@@ -254,7 +254,7 @@ class Appends:
 
 
 class Exposition:
-    """The text of all metrics."""
+    """The text of all metrics. One rendering runs at a time, and concurrent scrapes share it."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.renderings = 0

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -13,10 +12,7 @@ import grpc
 
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
-from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker_protocol.gateway.v1.plan_pb2_grpc import PlanServiceStub
-from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceStub
+from sharebroker_protocol.gateway.v1 import admin_pb2, admin_pb2_grpc, plan_pb2_grpc, produce_pb2_grpc
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_spark.core.offsets import Partition
@@ -59,9 +55,9 @@ class Client:
         self._waits = waits
         self._closed = threading.Event()
         self._channel = _channel(Address.parse(address))
-        self.plans = PlanServiceStub(self._channel)
-        self.admin = AdminServiceStub(self._channel)
-        self.produce = ProduceServiceStub(self._channel)
+        self.plans = plan_pb2_grpc.PlanServiceStub(self._channel)
+        self.admin = admin_pb2_grpc.AdminServiceStub(self._channel)
+        self.produce = produce_pb2_grpc.ProduceServiceStub(self._channel)
 
     def call(self, method: Callable[..., A], request: Any, seconds: float = CALL_SECONDS) -> A:
         """Returns the response. Raises KafkaError if a retry is of no use."""
@@ -113,16 +109,6 @@ class Client:
         """Waits before a retry. Raises KafkaError if the client is closed."""
         if self._closed.wait(seconds):
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "The connection was closed.")
-
-    @classmethod
-    @contextmanager
-    def closing(cls, address: str) -> Iterator[Client]:
-        """Provides a client that retries indefinitely, and closes it at the end."""
-        client = cls(address, waits=True)
-        try:
-            yield client
-        finally:
-            client.close()
 
     def close(self) -> None:
         """Closes the connection; calls in flight fail."""
@@ -179,13 +165,11 @@ def log_spans(client: Client, topics: Iterable[str]) -> dict[Partition, tuple[in
     """Returns the first offset and the last stable offset of each partition. Raises KafkaError."""
     names: dict[str, str] = {}
     parts = []
-    for topic in client.call(client.admin.Metadata, admin.MetadataRequest(topics=topics)).topics:
+    for topic in client.call(client.admin.Metadata, admin_pb2.MetadataRequest(topics=topics)).topics:
         if topic.error_code:
             raise KafkaError(ErrorCode(topic.error_code), f"Topic '{topic.name}' does not exist.")
         names[topic.topic_id] = topic.name
-        parts += [
-            (topic.topic_id, partition_metadata.partition_index) for partition_metadata in topic.partitions
-        ]
+        parts += [(topic.topic_id, partition.partition_index) for partition in topic.partitions]
     starts = _offsets(client, parts, _EARLIEST)
     ends = _offsets(client, parts, _LATEST)
     return {(names[part[0]], part[1]): (starts[part], ends[part]) for part in parts}

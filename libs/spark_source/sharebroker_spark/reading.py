@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_spark.arrow import Columns, Delivery, Frame, OnRejected
-from sharebroker_spark.client import Client, log_spans
+from sharebroker_spark.client import Client, log_spans, shared
 from sharebroker_spark.core.offsets import Range
+from sharebroker_spark.core.options import Options
+from sharebroker_spark.staging import LeftOut
 
 READ_BYTES: Final = 2 * 1024 * 1024
 """The bytes per request; up to twice as much is in memory."""
@@ -25,23 +28,42 @@ class DataLossError(RuntimeError):
     """Planned records that are no longer in the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """Whether missing records are an error (`strict`), and the callback for records that are left out."""
+def frame_of(schema: StructType, options: Options) -> Frame:
+    """Returns the builder of Arrow batches for a Spark schema. Raises OptionError."""
+    return Frame(to_arrow_schema(schema, timezone="UTC"), options)
 
-    strict: bool
-    rejected: OnRejected
+
+def read_task(
+    options: Options, schema: StructType, ranges: Sequence[Range], delivery: Delivery
+) -> Iterator[pa.RecordBatch]:
+    """Yields the records of a task, and rejects those whose value cannot be decoded."""
+    client = shared(options.bootstrap, waits=options.waits)
+    frame, left_out, strict = (
+        frame_of(schema, options),
+        LeftOut(client, delivery.token),
+        options.fails_on_data_loss,
+    )
+    for batch in read_ranges(client, ranges, frame, delivery, strict=strict, rejected=left_out.add):
+        left_out.stage()
+        yield batch
 
 
 def read_ranges(
-    client: Client, ranges: Sequence[Range], frame: Frame, delivery: Delivery, reading: Reading
+    client: Client,
+    ranges: Sequence[Range],
+    frame: Frame,
+    delivery: Delivery,
+    *,
+    strict: bool,
+    rejected: OnRejected,
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the records of ranges as Arrow batches. Raises DataLossError, MalformedError, KafkaError."""
+    """Yields the records of ranges as Arrow batches. Raises DataLossError, MalformedError, KafkaError.
+
+    Missing records are an error if `strict`. `rejected` receives the offsets that are left out.
+    """
     for offset_range in ranges:
-        columns = Columns(frame, offset_range, delivery, reading.rejected)
-        contents = _content(
-            client, offset_range, committed=delivery.deadline_ms is None, strict=reading.strict
-        )
+        columns = Columns(frame, offset_range, delivery, rejected)
+        contents = _content(client, offset_range, committed=delivery.deadline_ms is None, strict=strict)
         for offset, content in contents:
             yield from columns.of(content, offset)
 

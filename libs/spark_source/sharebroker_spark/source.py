@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -16,15 +16,13 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-from pyspark.sql.types import StructType
 
-from sharebroker_spark.arrow import Delivery, Frame, columns_of
+from sharebroker_spark.arrow import Delivery, columns_of
 from sharebroker_spark.client import Client, log_spans, shared
 from sharebroker_spark.core.offsets import (
     Batch,
@@ -37,9 +35,11 @@ from sharebroker_spark.core.offsets import (
 )
 from sharebroker_spark.core.options import OptionError, Options, read_options, snapshot, write_options
 from sharebroker_spark.driver import Driver
-from sharebroker_spark.reading import Reading, read_ranges
+from sharebroker_spark.reading import frame_of, read_task
 from sharebroker_spark.sink import BatchSink, StreamSink
-from sharebroker_spark.staging import LeftOut
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 FORMAT = "sharegroup"
 
@@ -95,19 +95,13 @@ class _Reading:
     def __init__(self, schema: StructType, options: Options) -> None:
         self._schema = schema
         self._options = options
-        Frame(to_arrow_schema(schema, timezone="UTC"), options)  # reports an invalid schema in the driver
+        frame_of(schema, options)  # reports an invalid schema in the driver
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yields the records of a task; may be called repeatedly."""
         if not isinstance(partition, Task):
             return  # Spark creates an empty partition if there is no task
-        frame = Frame(to_arrow_schema(self._schema, timezone="UTC"), self._options)
-        client = shared(self._options.bootstrap, waits=self._options.waits)
-        left_out = LeftOut(client, partition.delivery.token)
-        reading_mode = Reading(self._options.fails_on_data_loss, left_out.add)
-        for batch in read_ranges(client, partition.ranges, frame, partition.delivery, reading_mode):
-            left_out.stage()
-            yield batch
+        yield from read_task(self._options, self._schema, partition.ranges, partition.delivery)
 
 
 class BatchReader(_Reading, DataSourceReader):
@@ -133,7 +127,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def __getstate__(self) -> dict[str, Any]:
         """Excludes the session, which workers do not have."""
-        return {**self.__dict__, "_made": None}
+        return {**self.__dict__, "_connected": None}
 
     def initialOffset(self) -> dict[str, Any]:
         """Returns the offset before the first batch of a new session."""
@@ -208,29 +202,11 @@ class InvalidReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, error: OptionError) -> None:
         self._error = error
 
-    def initialOffset(self) -> dict[str, Any]:
-        """Raises the OptionError, as do the other methods."""
+    def _fail(self, *_: Any) -> Any:
         raise self._error
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Called first for a restarted query."""
-        raise self._error
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Called first with this trigger."""
-        raise self._error
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Never called."""
-        raise self._error
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Called first if a planned batch is not done."""
-        raise self._error
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Never called."""
-        raise self._error
+    initialOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = _fail
+    latestOffset = partitions = read = _fail
 
 
 def _columns(schema: StructType) -> Mapping[str, str]:

@@ -37,7 +37,7 @@ from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.gateway.metrics import gateway_families
 from sharebroker_server.gateway.share.acknowledge import SessionReaper
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
-from sharebroker_server.group_coordinator.clients.markers import AllMarkers, GroupMarkers, LeaderMarkers
+from sharebroker_server.group_coordinator.clients.markers import RoutedMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
@@ -175,8 +175,7 @@ async def _transaction_coordinator(
 ) -> Service:
     host = make_transaction_host(base.storage.log, config, base.catalog)
     base.hosts.append(host)
-    markers = AllMarkers(LeaderMarkers(base.router, base.catalog), GroupMarkers(base.router))
-    coordinator = TransactionCoordinator(host, config, markers)
+    coordinator = TransactionCoordinator(host, config, RoutedMarkers(base.router, base.catalog))
     await host.start(base.holder, coordinator.perform)
     base.rechecks.append(host.recheck)
     stack.push_async_callback(host.stop)

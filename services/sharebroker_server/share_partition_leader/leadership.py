@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import monotonic
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -55,12 +56,14 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
     ShareGroupPartition,
     Surroundings,
 )
-from sharebroker_server.share_partition_leader.tracing.setup import leader_traces, record_spans
 from sharebroker_server.stream_log.port import LogError
 from sharebroker_server.telemetry.metrics import Histogram
 
 if TYPE_CHECKING:
-    from sharebroker_server.share_partition_leader.tracing.partition_traces import PartitionTraces
+    from sharebroker_server.share_partition_leader.tracing.partition_traces import (
+        LeaderTraces,
+        PartitionTraces,
+    )
 
 
 _log = structlog.get_logger()
@@ -100,7 +103,7 @@ class Leadership:
         self.counters = CounterRegistry(lambda: self.broker.metrics_max_share_partitions)
         self.load_time = Histogram()
         self._writes = WriteBatcher(ports.persister)
-        self._traces = leader_traces()
+        self._traces = _leader_traces()
         ports.holder.register("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
@@ -381,7 +384,7 @@ class Leadership:
             self._writes,
             partial(self._forget, led),
             persister.shard(share_key(group_id, led.log)),
-            record_spans(led.traces, group_id),
+            None if led.traces is None else led.traces.observer(group_id),
         )
         made = ShareGroupPartition(group_id, led.topic.name, core, surroundings)
         led.ready[group_id] = made
@@ -406,6 +409,16 @@ def share_partition_settings(config: GroupConfig) -> SharePartitionSettings:
         renew_enabled=config.share_renew_acknowledge_enable,
         read_committed=config.share_isolation_level == "read_committed",
     )
+
+
+def _leader_traces() -> LeaderTraces | None:
+    """Returns the traces of this process; None if it does not trace."""
+    if tracing.on is None:
+        return None
+    # OpenTelemetry is imported only in a process that traces.
+    from sharebroker_server.share_partition_leader.tracing.partition_traces import LeaderTraces
+
+    return LeaderTraces(tracing.on, monotonic)
 
 
 def _succeeded(task: asyncio.Task[T]) -> bool:

@@ -219,7 +219,7 @@ async def test_configs_are_described_with_their_source(
     if version >= 3:
         assert (config.config_type, config.documentation) == (
             3,
-            "Largest record batch that the topic accepts.",
+            "Largest record batch that a topic accepts.",
         )
     plain = await described(kafka, TOPIC, topic, version=version, keys=["segment.ms", "nonsense"])
     assert [(one.name, list(one.synonyms), one.documentation) for one in plain.configs] == [

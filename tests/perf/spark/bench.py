@@ -12,6 +12,7 @@ import os
 import statistics
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -123,7 +124,7 @@ def _plan(cluster: Cluster) -> None:
 
     topic, group = asyncio.run(prepare())
     options = read_options({"bootstrap": cluster.address, "topics": topic, "group": group}, streaming=True)
-    with PlanClient.closing(cluster.address) as client:
+    with closing(PlanClient(cluster.address, waits=True)) as client:
         driver = Driver(options, client)
         batch = driver.plan(Batch("bench"), None, 0)  # initialises the share-partitions
         idle, full = [], []

@@ -18,6 +18,7 @@ from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES, BadMessage, Reade
 from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request
 from sharebroker_server.kafka_wire.generate import APIS
 from sharebroker_server.kafka_wire.schema import Message
+from tests.support.kafka_frames import response_reader
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 LENGTHS = [
@@ -54,7 +55,7 @@ def test_message_with_false_lengths_is_rejected_or_read(
 @given(data=st.binary(max_size=2000), version=st.sampled_from(VERSIONS), answer=st.booleans())
 def test_garbage_is_rejected_or_read(data: bytes, version: tuple[int, int], answer: bool) -> None:
     how = codec_of(*version)
-    take(how.read_response if answer else how.read_request, data)
+    take(response_reader(how) if answer else how.read_request, data)
 
 
 @given(data=st.binary(max_size=200))
@@ -88,7 +89,7 @@ def _written(version: tuple[int, int]) -> st.SearchStrategy[tuple[Reader, bytes]
     how = codec_of(*version)
     asked = requests(*version).map(lambda message: (how.read_request, _bytes(how.write_request, message)))
     answered = responses(*version).map(
-        lambda message: (how.read_response, _bytes(how.write_response, message))
+        lambda message: (response_reader(how), _bytes(how.write_response, message))
     )
     return asked | answered
 

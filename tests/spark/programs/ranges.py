@@ -21,7 +21,7 @@ from sharebroker_spark.arrow import Delivery, Frame
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import read_options
-from sharebroker_spark.reading import DataLossError, Reading, read_ranges
+from sharebroker_spark.reading import DataLossError, read_ranges
 from tests.spark.programs.session import report
 
 ADDRESS, *ASKED = sys.argv[1:]
@@ -47,8 +47,9 @@ def read(client: Client, asked: str, deadline_ms: int | None, *, strict: bool) -
     options = read_options({"bootstrap": ADDRESS, "topics": topic, "value.format": "string"}, streaming=False)
     frame = Frame(to_arrow_schema(SCHEMA, timezone="UTC"), options)
     ranges = [Range(topic, 0, int(first), int(last), 3)]
-    how = Reading(strict, lambda _: None)
-    batches = list(read_ranges(client, ranges, frame, Delivery(deadline_ms), how))
+    batches = list(
+        read_ranges(client, ranges, frame, Delivery(deadline_ms), strict=strict, rejected=lambda _: None)
+    )
     return [[row["offset"], row["value"]] for batch in batches for row in batch.to_pylist()]
 
 

@@ -16,7 +16,6 @@ from sharebroker_server.kafka_wire.frames import (
     codec_of,
     read_header,
     read_request,
-    read_response,
     request_frame,
     response_frame,
 )
@@ -28,6 +27,7 @@ from sharebroker_server.kafka_wire.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from tests.support.kafka_frames import read_response
 
 METADATA, API_VERSIONS = 3, 18
 

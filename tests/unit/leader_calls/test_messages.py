@@ -62,12 +62,12 @@ SECONDS = st.integers(0, 10**9).map(lambda ms: ms / 1000)
 NAMES = st.text(max_size=8)
 PLACES = st.builds(TopicIdPartition, NAMES, INTS)
 CODES = st.sampled_from(ErrorCode)
-RUNS = st.lists(st.builds(AcquiredRange, OFFSETS, OFFSETS, INTS, INTS, SECONDS), max_size=3)
+RUNS = st.lists(st.builds(AcquiredRange, OFFSETS, OFFSETS, INTS, INTS, SECONDS), max_size=3).map(tuple)
 FETCHES = st.builds(
     AcquireCall,
     NAMES,
     NAMES,
-    st.lists(PLACES, max_size=3),
+    st.lists(PLACES, max_size=3).map(tuple),
     SECONDS.filter(lambda seconds: seconds < 2**31 / 1000),
     INTS,
     INTS,
@@ -78,21 +78,23 @@ FETCHES = st.builds(
 TYPES = st.lists(st.integers(-128, 127), max_size=3).map(tuple)
 BATCHES = st.builds(AckBatch, OFFSETS, OFFSETS, TYPES, st.none() | st.integers(1, 2**63 - 1))
 DELAYS = st.integers(0, 2**31 - 1).map(lambda ms: ms / 1000)
-PARTS = st.builds(AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3), DELAYS)
-ACKS = st.builds(AcknowledgeCall, NAMES, NAMES, st.lists(PARTS, max_size=3), st.booleans())
+PARTS = st.builds(AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3).map(tuple), DELAYS)
+ACKS = st.builds(AcknowledgeCall, NAMES, NAMES, st.lists(PARTS, max_size=3).map(tuple), st.booleans())
 TYPED = st.builds(AckBatch, OFFSETS, OFFSETS, st.tuples(st.integers(0, 4)), st.none())
 RECONCILIATIONS = st.builds(
     ReconcileCall,
     NAMES,
     NAMES,
-    st.lists(st.builds(AckPart, NAMES, INTS, st.lists(TYPED, max_size=3), st.just(0.0)), max_size=3),
+    st.lists(
+        st.builds(AckPart, NAMES, INTS, st.lists(TYPED, max_size=3).map(tuple), st.just(0.0)), max_size=3
+    ).map(tuple),
     st.booleans(),
     st.lists(NAMES, max_size=3).map(tuple),
 )
-LEFT = st.lists(st.builds(Left, OFFSETS, OFFSETS, st.sampled_from(LeftReason)), max_size=3)
+LEFT = st.lists(st.builds(Left, OFFSETS, OFFSETS, st.sampled_from(LeftReason)), max_size=3).map(tuple)
 APPENDS = st.builds(
     AppendCall,
-    st.lists(st.builds(AppendPart, NAMES, INTS, st.binary(max_size=9)), max_size=3),
+    st.lists(st.builds(AppendPart, NAMES, INTS, st.binary(max_size=9)), max_size=3).map(tuple),
     NAMES,
     st.booleans(),
 )

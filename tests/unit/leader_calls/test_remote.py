@@ -45,7 +45,7 @@ from sharebroker_server.leader_calls.values import (
 from tests.testkit.waiting import eventually
 
 PARTS = [TopicIdPartition("t", 1), TopicIdPartition("t", 2)]
-ACQUIRED = AcquireResult("t", 1, records=b"r", acquired=[AcquiredRange(0, 9, 1, 7, 12.5)])
+ACQUIRED = AcquireResult("t", 1, records=b"r", acquired=(AcquiredRange(0, 9, 1, 7, 12.5),))
 APPENDED = AppendResult("t", 1, base_offset=5, last_offset=7, log_append_time=-1, log_start_offset=0)
 
 

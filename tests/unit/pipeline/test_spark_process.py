@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sharebroker_server.pipeline.spark_process import NoSparkError, Run, cause, find_spark, variables
+from sharebroker_server.pipeline.project import Project
+from sharebroker_server.pipeline.spark_process import (
+    NoSparkError,
+    PipelineError,
+    Run,
+    cause,
+    find_spark,
+    run_spark,
+    variables,
+)
 
 
 def environment(folder: Path) -> Path:
@@ -79,3 +92,90 @@ def test_the_last_cause_of_a_log() -> None:
     log = "java.lang.Exception: first\n  at x\nsharebroker_spark.driver.LeaseLostError: Lost 8 records.\n"
     assert cause(log) == "Lost 8 records."
     assert cause("all is well") == ""
+
+
+LAUNCHER = """
+import os, sys
+print("Flow spark_catalog.default.bronze is RUNNING.", flush=True)
+print("lock", os.fstat(int(os.environ["LOCK"])).st_ino, flush=True)
+print(os.environ["TMPDIR"], *sys.argv[1:], flush=True)
+if sys.argv[1] == "dry-run":
+    sys.stderr.write("sharebroker_spark.driver.LeaseLostError: Lost 8 records.\\n")
+    print("Flow spark_catalog.default.bronze has FAILED.", flush=True)
+    sys.exit(3)
+if os.environ.get("HANG"):
+    import time; time.sleep(60)
+"""
+
+
+class Harness:
+    """A project whose launcher is a script, in an environment with this interpreter."""
+
+    def __init__(self, folder: Path) -> None:
+        self.spark = folder / "spark"
+        (self.spark / "bin").mkdir(parents=True)
+        (self.spark / "bin" / "python").symlink_to(sys.executable)
+        self.project = Project(folder / "project")
+        package = self.project.code / "sharebroker_server" / "pipeline"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        (package / "launcher.py").write_text(LAUNCHER)
+        self.lock = (folder / "lock").open("w")
+        self.stages: list[tuple[str, int]] = []
+
+    def run(self, command: str) -> None:
+        run_spark(self.spark, self.project, self.lock.fileno(), command, self.show)
+
+    def show(self, run: Run) -> None:
+        self.stages.append((run.stage, len(run.flows)))
+
+    @property
+    def log(self) -> list[str]:
+        return self.project.log.read_text().splitlines()
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    made = Harness(tmp_path)
+    monkeypatch.setenv("LOCK", str(made.lock.fileno()))
+    yield made
+    made.lock.close()
+
+
+def test_progress_is_shown_after_every_line(harness: Harness) -> None:
+    harness.run("run")
+    assert harness.stages == [("bronze", 1)] * 3
+
+
+def test_output_is_kept_in_the_log(harness: Harness) -> None:
+    harness.run("run")
+    project = harness.project
+    assert harness.log[0] == "Flow spark_catalog.default.bronze is RUNNING."
+    assert harness.log[2] == f"{project.temporary} run {project.spec} {project.report}"
+
+
+def test_spark_inherits_the_lock_of_the_folder(harness: Harness) -> None:
+    harness.run("run")
+    assert harness.log[1] == f"lock {os.fstat(harness.lock.fileno()).st_ino}"
+
+
+def test_failed_run_names_table_cause_and_log(harness: Harness) -> None:
+    with pytest.raises(PipelineError) as failed:
+        harness.run("dry-run")
+    assert str(failed.value) == (
+        f"The pipeline failed in bronze: Lost 8 records. (log: {harness.project.log}). "
+        "Run it again to continue from its checkpoints."
+    )
+
+
+def test_interrupted_run_ends_all_processes(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANG", "1")
+    began = time.monotonic()
+
+    def interrupt(run: Run) -> None:
+        if len(harness.log) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_spark(harness.spark, harness.project, harness.lock.fileno(), "run", interrupt)
+    assert time.monotonic() - began < 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import grpc
@@ -66,7 +67,7 @@ def test_a_permanent_error_and_a_missing_topic_end_the_call(client: Client, code
 def test_only_a_client_that_does_not_wait_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST_PAUSE", 0.0)
     monkeypatch.setattr(module, "RETRY_SECONDS", -1.0)
-    with Client.closing(ADDRESS) as waiting:
+    with closing(Client(ADDRESS, waits=True)) as waiting:
         assert waiting.call(Method(UNAVAILABLE), "request") == "request"
     failing = Client(ADDRESS, waits=False)
     with pytest.raises(KafkaError, match=f"{ADDRESS} is unavailable, and onUnavailable is fail") as caught:
@@ -81,7 +82,7 @@ def test_a_single_attempt_is_not_repeated(client: Client) -> None:
 
 
 def test_a_closed_client_does_not_retry() -> None:
-    with Client.closing(ADDRESS) as client:
+    with closing(Client(ADDRESS, waits=True)) as client:
         assert not client.closed
     assert client.closed
     with pytest.raises(KafkaError, match="No coordinator is available"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
+from typing_extensions import override
 
 from sharebroker.admin_model import (
     ConfigValue,
@@ -16,7 +16,7 @@ from sharebroker.admin_model import (
     MemberDescription,
     TopicDescription,
 )
-from sharebroker.aio.connection import Connection, call
+from sharebroker.aio.connection import AsyncClient, Connection, call
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as gateway
@@ -45,13 +45,14 @@ class InBand(Protocol):
         """The description of the error."""
 
 
-def check(part: InBand) -> None:
-    """Raises the KafkaError of `part`, if it has one."""
-    if part.error_code:
-        raise KafkaError(ErrorCode(part.error_code), part.error_message)
+def check(*parts: InBand) -> None:
+    """Raises the KafkaError of the first part that has one."""
+    for part in parts:
+        if part.error_code:
+            raise KafkaError(ErrorCode(part.error_code), part.error_message)
 
 
-class Admin:
+class Admin(AsyncClient):
     """Manages topics, groups and configs (Kafka: Admin). Each method raises KafkaError and then changed
     nothing.
     """
@@ -62,14 +63,7 @@ class Admin:
         self._calls = self._connection.admin
         self._timeout = request_timeout
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
+    @override
     async def close(self) -> None:
         """Closes the connection."""
         await self._connection.close()
@@ -95,8 +89,7 @@ class Admin:
     async def delete_topic(self, name: str) -> None:
         """Deletes a topic and its records. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
         request = cluster.DeleteTopicsRequest(topics=[cluster.DeleteTopicsRequest.Topic(name=name)])
-        for topic in (await self._call(self._calls.DeleteTopics, request)).topics:
-            check(topic)
+        check(*(await self._call(self._calls.DeleteTopics, request)).topics)
 
     async def list_topics(self) -> list[TopicDescription]:
         """Returns all topics, sorted by name."""
@@ -120,8 +113,7 @@ class Admin:
         """Increases the partition count to `count`. Raises KafkaError INVALID_PARTITIONS."""
         topic = cluster.CreatePartitionsRequest.Topic(name=name, count=count)
         request = cluster.CreatePartitionsRequest(topics=[topic])
-        for result in (await self._call(self._calls.CreatePartitions, request)).results:
-            check(result)
+        check(*(await self._call(self._calls.CreatePartitions, request)).results)
 
     async def list_offsets(
         self, partitions: Iterable[TopicPartition], timestamp: int = LATEST
@@ -139,10 +131,11 @@ class Admin:
             for p in requested
         ]
         response = await self._call(self._calls.ListOffsets, leader.ListOffsetsRequest(partitions=items))
-        found = {}
-        for part in response.partitions:
-            check(part)
-            found[part.topic_id, part.partition] = part.offset if part.offset >= 0 else None
+        check(*response.partitions)
+        found = {
+            (part.topic_id, part.partition): part.offset if part.offset >= 0 else None
+            for part in response.partitions
+        }
         return {p: found[ids[p.topic], p.partition] for p in requested}
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -153,10 +146,8 @@ class Admin:
             for p, offset in before.items()
         ]
         response = await self._call(self._calls.DeleteRecords, leader.DeleteRecordsRequest(partitions=items))
-        found = {}
-        for part in response.partitions:
-            check(part)
-            found[part.topic_id, part.partition] = part.low_watermark
+        check(*response.partitions)
+        found = {(part.topic_id, part.partition): part.low_watermark for part in response.partitions}
         return {p: found[ids[p.topic], p.partition] for p in before}
 
     async def _topic_ids(self, names: Iterable[str]) -> dict[str, str]:
@@ -197,8 +188,7 @@ class Admin:
             configs=[entry(name=key, value=value) for key, value in configs.items()],
         )
         request = cluster.IncrementalAlterConfigsRequest(resources=[resource])
-        for response in (await self._call(self._calls.IncrementalAlterConfigs, request)).responses:
-            check(response)
+        check(*(await self._call(self._calls.IncrementalAlterConfigs, request)).responses)
 
     # Groups
 
@@ -229,8 +219,7 @@ class Admin:
     async def delete_group(self, group_id: str) -> None:
         """Deletes a group without members, and its state. Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
         request = groups.DeleteGroupsRequest(group_ids=[group_id])
-        for result in (await self._call(self._calls.DeleteGroups, request)).results:
-            check(result)
+        check(*(await self._call(self._calls.DeleteGroups, request)).results)
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, GroupOffset]:
         """Returns the group's position in each of its partitions; an unknown group has none."""
@@ -240,8 +229,8 @@ class Admin:
         check(group)
         offsets = {}
         for topic in group.topics:
+            check(*topic.partitions)
             for part in topic.partitions:
-                check(part)
                 offsets[TopicPartition(topic.topic_name, part.partition)] = GroupOffset(
                     part.start_offset if part.start_offset >= 0 else None,
                     part.lag if part.lag >= 0 else None,
@@ -260,16 +249,14 @@ class Admin:
         response = await self._call(self._calls.AlterShareGroupOffsets, request)
         check(response)
         for topic_result in response.responses:
-            for part in topic_result.partitions:
-                check(part)
+            check(*topic_result.partitions)
 
     async def delete_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
         """Deletes a memberless group's state in these topics. Raises KafkaError NON_EMPTY_GROUP."""
         request = groups.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=topics)
         response = await self._call(self._calls.DeleteShareGroupOffsets, request)
         check(response)
-        for topic_result in response.responses:
-            check(topic_result)
+        check(*response.responses)
 
     async def inspect_state(
         self, group_id: str, partition: TopicPartition
@@ -298,8 +285,7 @@ class Admin:
         ]
         request = leader.InspectRecordsRequest(group_id=group_id, partitions=items)
         response = await self._call(self._calls.InspectRecords, request)
-        for part in response.partitions:
-            check(part)
+        check(*response.partitions)
         found = {(part.topic_id, part.partition): part for part in response.partitions}
         return {p: found[ids[p.topic], p.partition] for p in partitions}
 

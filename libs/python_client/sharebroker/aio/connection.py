@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 import grpc
 
@@ -40,6 +40,20 @@ _OPTIONS = (
 )
 
 A = TypeVar("A")
+
+
+class AsyncClient:
+    """A client that is closed at the end of an `async with` block."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes the client."""
+        raise NotImplementedError
 
 
 class Connection:

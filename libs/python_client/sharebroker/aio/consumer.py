@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
-from types import TracebackType
 from typing import Self, TypeVar
 
-from sharebroker.aio.connection import Connection
+from typing_extensions import override
+
+from sharebroker.aio.connection import AsyncClient, Connection
 from sharebroker.aio.consumer_engine import ConsumerEngine
+from sharebroker.aio.steps import ConsumerCalls, Steps
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig, RecordResult
-from sharebroker.consumer.steps import ConsumerCalls, Steps
 from sharebroker_protocol.records.record import Record
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ async def drive(steps: Steps[T]) -> T:
         return result
 
 
-class ShareConsumer(ConsumerCalls):
+class ShareConsumer(ConsumerCalls, AsyncClient):
     """A member of a share group (Kafka: KafkaShareConsumer).
 
     Records are acknowledged one by one and may be shared with other members of the group:
@@ -59,15 +60,11 @@ class ShareConsumer(ConsumerCalls):
             warn_unclosed(self)
             self._engine.abandon()
 
+    @override
     async def __aenter__(self) -> Self:
         if self._first_topics:
             await self.subscribe(self._first_topics)
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Yields records one by one until the consumer is closed or `wakeup` is called.
@@ -113,6 +110,7 @@ class ShareConsumer(ConsumerCalls):
         seconds = self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
         return await drive(self._steps.commit(seconds))
 
+    @override
     async def close(self, timeout: float = 30.0) -> None:
         """Leaves the group within `timeout` seconds and closes the connection.
 

@@ -37,7 +37,7 @@ from sharebroker.aio.delivery_queue import DeliveryQueue, Turn
 from sharebroker.aio.heartbeats import GroupMember
 from sharebroker.aio.stream import ConsumeStream, subscribe_request
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.consumer.accumulator import Accumulator, AckBatch, Renewal
+from sharebroker.consumer.accumulator import Accumulator, AckBatch, ImplicitAccumulator, Renewal
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost
 from sharebroker.consumer.flow_control import FlowControl
 from sharebroker_protocol.cancellation import end
@@ -241,7 +241,7 @@ class ConsumerEngine:
 
     def _new_accumulator(self) -> Accumulator:
         explicit = self._config.share_acknowledgement_mode == "explicit"
-        return Accumulator(self._wake_writer, explicit, self._on_outcome)
+        return (Accumulator if explicit else ImplicitAccumulator)(self._wake_writer, self._on_outcome)
 
     def _on_outcome(self, batch: AckBatch, error: KafkaError | None) -> None:
         """Passes an outcome to the event loop.

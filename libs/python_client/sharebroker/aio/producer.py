@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
 
+from typing_extensions import override
+
+from sharebroker.aio.connection import AsyncClient
 from sharebroker.aio.publishing import Publishing
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.producer.buffer import Publication, RecordMetadata
@@ -16,7 +17,7 @@ from sharebroker_protocol.records.batches import Header
 _YIELD_EVERY = 500  # records after which `send` lets other tasks run
 
 
-class Producer:
+class Producer(AsyncClient):
     """Publishes records in batches (Kafka: KafkaProducer). Keys map to the same partitions as in Kafka.
 
         async with Producer("127.0.0.1:9090") as producer:
@@ -35,14 +36,6 @@ class Producer:
         if hasattr(self, "_publishing") and not self._publishing.closed:
             warn_unclosed(self)
             self._publishing.abandon()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def send(
         self,
@@ -90,6 +83,7 @@ class Producer:
         """Sends all records at once and waits until the outcome of each is known."""
         await self._publishing.flush()
 
+    @override
     async def close(self, timeout: float = 30.0) -> None:
         """Flushes; records unconfirmed after `timeout` seconds fail with REQUEST_TIMED_OUT."""
         await self._publishing.close(timeout)

@@ -9,9 +9,9 @@ from typing_extensions import override
 
 from sharebroker.aio.connection import Connection
 from sharebroker.aio.consumer_engine import ConsumerEngine
+from sharebroker.aio.steps import ConsumerCalls, Steps
 from sharebroker.blocking.loop_thread import BlockingClient
 from sharebroker.consumer.config import ConsumerConfig, RecordResult
-from sharebroker.consumer.steps import ConsumerCalls, Steps
 from sharebroker_protocol.records.record import Record
 
 T = TypeVar("T")

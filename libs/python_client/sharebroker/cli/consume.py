@@ -14,7 +14,7 @@ import typer
 
 from sharebroker import AcknowledgeType, ConsumerConfig, Record, WakeupError
 from sharebroker.aio import ShareConsumer
-from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
+from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Timeout, Topic
 from sharebroker.cli.output import FAILED, print_notice
 from sharebroker.cli.session import FromBeginning, document, on_interrupt, place, prepare
 
@@ -56,10 +56,7 @@ def consume(
         bool, typer.Option("--reject", help="Reject every record: it is archived and not delivered again.")
     ] = False,
     ask: Annotated[bool, typer.Option("--ask", help="Prompt for the action on each record.")] = False,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=0, help="Stop after SECONDS without a record.", metavar="SECONDS"),
-    ] = None,
+    timeout: Timeout = None,
     from_beginning: FromBeginning = False,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,

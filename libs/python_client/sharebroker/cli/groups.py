@@ -18,6 +18,7 @@ from sharebroker.cli.options import (
     Group,
     Position,
     Server,
+    Unset,
     changes,
     examples,
     parse_position,
@@ -160,10 +161,7 @@ def config(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A property to set, as key=value; may be repeated.")
     ] = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option("--unset", help="A property to restore to its default; may be repeated."),
-    ] = None,
+    unset: Unset = None,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:

@@ -23,6 +23,16 @@ Server = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="Id of the share group.")]
+Partition = Annotated[
+    int, typer.Argument(metavar="PARTITION", min=0, max=MOST, help="Number of the partition.")
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", min=0, help="Stop after SECONDS without a record.", metavar="SECONDS"),
+]
+Unset = Annotated[
+    list[str] | None, typer.Option("--unset", help="A property to restore to its default; may be repeated.")
+]
 InGroup = Annotated[str, typer.Option("--group", "-g", help="Id of the share group to consume in.")]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
 from rich.columns import Columns
@@ -10,7 +10,7 @@ from rich.console import Group as Stack
 from rich.padding import Padding
 
 from sharebroker.blocking.admin import Admin
-from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, Topic, examples
+from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Partition, Server, Topic, examples
 from sharebroker.cli.output import FAILED, Column, columns, console, print_json, print_notice, table
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
@@ -37,9 +37,7 @@ _LOG: Final = columns(
 def show(
     group: Group,
     topic: Topic,
-    partition: Annotated[
-        int, typer.Argument(metavar="PARTITION", min=0, max=MOST, help="Number of the partition.")
-    ],
+    partition: Partition,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:

@@ -10,7 +10,17 @@ import typer
 from sharebroker.admin_model import TopicDescription
 from sharebroker.aio.admin import EARLIEST, LATEST
 from sharebroker.blocking.admin import Admin
-from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Server, Topic, changes, examples, settings
+from sharebroker.cli.options import (
+    DEFAULT_SERVER,
+    MOST,
+    AsJson,
+    Server,
+    Topic,
+    Unset,
+    changes,
+    examples,
+    settings,
+)
 from sharebroker.cli.output import columns, print_done, print_facts, print_json, print_notice, print_rows
 from sharebroker_protocol.model import TopicPartition
 
@@ -106,10 +116,7 @@ def alter(
         ),
     ] = None,
     config: Config = None,
-    unset: Annotated[
-        list[str] | None,
-        typer.Option("--unset", help="A property to restore to its default; may be repeated."),
-    ] = None,
+    unset: Unset = None,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:

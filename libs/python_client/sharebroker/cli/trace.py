@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from sharebroker.cli.jaeger import FinishedSpan, Jaeger, SpanName
-from sharebroker.cli.options import MOST, AsJson, Topic
+from sharebroker.cli.options import AsJson, Partition, Topic
 from sharebroker.cli.output import BAD_USAGE, FAILED, columns, console, print_json, print_notice, table
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
@@ -100,9 +100,7 @@ _COLUMNS: Final = columns("after#", "took#", "what SPAN", "service", "details")
 
 def trace(
     topic: Topic,
-    partition: Annotated[
-        int, typer.Argument(metavar="PARTITION", min=0, max=MOST, help="Number of the partition.")
-    ],
+    partition: Partition,
     offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0, help="Offset of the record.")],
     group: Annotated[
         str | None,

@@ -14,7 +14,7 @@ import typer
 
 from sharebroker import AcknowledgeType, ConsumerConfig, KafkaError, Record, WakeupError
 from sharebroker.aio import ShareConsumer
-from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
+from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Timeout, Topic
 from sharebroker.cli.output import FAILED, print_done, print_notice
 from sharebroker.cli.session import FromBeginning, environment, on_interrupt, place, prepare, traced
 
@@ -39,10 +39,7 @@ def work(
         int,
         typer.Option("--workers", "-n", min=1, max=1000, help="The number of commands that run at a time."),
     ] = 1,
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=0, help="Stop after SECONDS without a record.", metavar="SECONDS"),
-    ] = None,
+    timeout: Timeout = None,
     from_beginning: FromBeginning = False,
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,

@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from typing_extensions import override
+
 from sharebroker_protocol.errors import IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import QUEUED, SENT
 from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Acquisition, Record, spans
@@ -114,7 +116,6 @@ class Accumulator:
     __slots__ = (
         "_batches",
         "_closed",
-        "_explicit",
         "_in_flight",
         "_last_id",
         "_lock",
@@ -126,12 +127,9 @@ class Accumulator:
         "unacknowledged",
     )
 
-    def __init__(
-        self, wake: Callable[[], None], explicit: bool = True, on_outcome: OnOutcome | None = None
-    ) -> None:
+    def __init__(self, wake: Callable[[], None], on_outcome: OnOutcome | None = None) -> None:
         self._wake = wake
         self._on_outcome = on_outcome
-        self._explicit = explicit
         self._woken = False
         self._queue: deque[Acknowledgement] = deque()
         self._batches: deque[AckBatch] = deque()
@@ -143,16 +141,6 @@ class Accumulator:
         """Acquisitions with offsets that have no final acknowledgement sent."""
         self.unacknowledged = 0
         """The number of these offsets."""
-
-    def acknowledge(
-        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
-    ) -> Acknowledgement:
-        """Acknowledges for the application, as `queue`. Raises IllegalStateError in implicit mode."""
-        if not self._explicit:
-            raise IllegalStateError(
-                "with implicit acknowledgement the consumer accepts records automatically"
-            )
-        return self.queue(record, kind, detail)
 
     def queue(
         self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
@@ -170,6 +158,8 @@ class Accumulator:
         if not self._woken:
             self._wake_once()
         return ack
+
+    acknowledge = queue  # one call less per record than a method that calls `queue`
 
     def queue_range(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
         """Queues one acknowledge type for records that were not acknowledged before, as a single batch."""
@@ -311,6 +301,18 @@ class Accumulator:
             acquisition.lost.append((acquisition.first, acquisition.last))
         self.held.clear()
         self.unacknowledged = 0
+
+
+class ImplicitAccumulator(Accumulator):
+    """The accumulator of a consumer that accepts records automatically."""
+
+    __slots__ = ()
+
+    @override
+    def acknowledge(
+        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
+    ) -> Acknowledgement:
+        raise IllegalStateError("with implicit acknowledgement the consumer accepts records automatically")
 
 
 def _grouped(queue: deque[Acknowledgement]) -> Iterable[list[Acknowledgement]]:

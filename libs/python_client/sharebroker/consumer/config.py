@@ -8,7 +8,8 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker.client_errors import check_settings
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.records.record import AcknowledgeType, Record
 
@@ -136,17 +137,7 @@ class ConsumerConfig:
     default.api.timeout.ms)."""
 
     def __post_init__(self) -> None:
-        violations = [
-            FieldViolation(name, f"must be at least {minimum}, not {getattr(self, name)}")
-            for name, minimum in _MINIMUM.items()
-            if getattr(self, name) < minimum
-        ]
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                violations.append(FieldViolation(name, f"must be one of {', '.join(choices)}"))
-        if violations:
-            text = "; ".join(f"{violation.field} {violation.description}" for violation in violations)
-            raise KafkaError(ErrorCode.INVALID_CONFIG, text, violations=violations)
+        check_settings(self, _MINIMUM, _CHOICES)
 
 
 _MINIMUM: Mapping[str, int] = {

@@ -43,10 +43,10 @@ class PendingBatch(Outcome):
     """
 
     __slots__ = (
-        "_builder",
         "_data",
         "attempts",
         "base_offset",
+        "builder",
         "created",
         "not_before",
         "partition",
@@ -69,19 +69,15 @@ class PendingBatch(Outcome):
         self.base_offset = -1
         self.timestamp = -1
         self.traces: BatchTraces | None = None
-        self._builder = builder
-        self._data: bytes | None = None
-
-    @property
-    def builder(self) -> BatchBuilder:
+        self.builder = builder
         """Collects records until `data` is read."""
-        return self._builder
+        self._data: bytes | None = None
 
     @property
     def data(self) -> bytes:
         """The encoded batch. Reading it closes the batch for further records."""
         if self._data is None:
-            self._data = self._builder.build()
+            self._data = self.builder.build()
         return self._data
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker.client_errors import check_settings
 from sharebroker_protocol.records.batches import CODECS
 
 
@@ -43,16 +43,7 @@ class ProducerConfig:
     """The longest such wait; it doubles with each attempt (Kafka: retry.backoff.max.ms)."""
 
     def __post_init__(self) -> None:
-        violations = [
-            FieldViolation(name, f"must be at least {minimum}, not {getattr(self, name)}")
-            for name, minimum in _MINIMUM.items()
-            if getattr(self, name) < minimum
-        ]
-        if self.compression_type not in CODECS:
-            violations.append(FieldViolation("compression_type", f"must be one of {', '.join(CODECS)}"))
-        if violations:
-            text = "; ".join(f"{violation.field} {violation.description}" for violation in violations)
-            raise KafkaError(ErrorCode.INVALID_CONFIG, text, violations=violations)
+        check_settings(self, _MINIMUM, {"compression_type": CODECS})
 
 
 _MINIMUM: Mapping[str, int] = {

@@ -1,4 +1,9 @@
-"""A leader's state of its partition's log, as far as it is in memory: hot cache, segment index, retention."""
+"""A leader's state of its partition's log, as far as it is in memory.
+
+The hot cache has the newest batches, so that consumers at the end of the log need no store. Retention by time
+and size and look-up by timestamp need sums and maxima over the whole log: a sparse index with one row per
+megabyte provides them without reading a batch (Kafka: log segments and the time index).
+"""
 
 from __future__ import annotations
 

@@ -3,105 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Final
 
-from sharebroker_server.gateway.kafka.api import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_configs,
-    alter_share_group_offsets,
-    api_versions,
-    consumer_group_heartbeat,
-    create_partitions,
-    create_topics,
-    delete_groups,
-    delete_records,
-    delete_share_group_offsets,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_share_group_offsets,
-    describe_topic_partitions,
-    describe_transactions,
-    end_txn,
-    fetch,
-    find_coordinator,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    share_acknowledge,
-    share_fetch,
-    share_group_describe,
-    share_group_heartbeat,
-    sync_group,
-    txn_offset_commit,
-    update_features,
-)
+from sharebroker_server.gateway.kafka import api
 from sharebroker_server.gateway.kafka.call import Api
 
-_MODULES: Final = (
-    produce,
-    fetch,
-    list_offsets,
-    metadata,
-    offset_commit,
-    offset_fetch,
-    find_coordinator,
-    join_group,
-    heartbeat,
-    leave_group,
-    sync_group,
-    describe_groups,
-    list_groups,
-    api_versions,
-    create_topics,
-    delete_topics,
-    delete_records,
-    init_producer_id,
-    offset_for_leader_epoch,
-    add_partitions_to_txn,
-    add_offsets_to_txn,
-    end_txn,
-    txn_offset_commit,
-    describe_configs,
-    alter_configs,
-    describe_log_dirs,
-    create_partitions,
-    delete_groups,
-    incremental_alter_configs,
-    offset_delete,
-    update_features,
-    describe_cluster,
-    describe_producers,
-    describe_transactions,
-    list_transactions,
-    consumer_group_heartbeat,
-    list_config_resources,
-    describe_topic_partitions,
-    share_group_heartbeat,
-    share_group_describe,
-    share_fetch,
-    share_acknowledge,
-    describe_share_group_offsets,
-    alter_share_group_offsets,
-    delete_share_group_offsets,
-)
+_HANDLERS: Final = [module for module in vars(api).values() if isinstance(module, ModuleType)]
 
-APIS: Final[Mapping[int, Api]] = MappingProxyType({module.API.key: module.API for module in _MODULES})
-"""Every API by its key."""
+APIS: Final[Mapping[int, Api]] = MappingProxyType(
+    {module.API.key: module.API for module in sorted(_HANDLERS, key=lambda module: int(module.API.key))}
+)
+"""Every API by its key: those of the modules that the package `api` imports."""

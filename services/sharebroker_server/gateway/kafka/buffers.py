@@ -233,11 +233,6 @@ class MemoryBudget:
         self._limit = limit
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
-    @property
-    def waiting(self) -> int:
-        """The number of waiting reservations."""
-        return len(self._waiting)
-
     def reserve(self, size: int, granted: Callable[[], None]) -> bool:
         """Reserves `size` bytes. Returns True if they are available; else calls `granted` once they are."""
         if self._waiting or not self._fits(size):

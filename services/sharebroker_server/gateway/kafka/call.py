@@ -28,23 +28,12 @@ FETCH_MEMORY: Final = 64 * 1024 * 1024
 """Bytes of records in responses under construction: each client may request 50 MB at the same time."""
 
 
-class FetchMemory:
-    """Divides FETCH_MEMORY among the fetches in flight."""
-
-    def __init__(self) -> None:
-        self.in_flight = 0
-
-    @property
-    def max_bytes(self) -> int:
-        """The bytes that one fetch may return."""
-        return FETCH_MEMORY // max(self.in_flight, 1)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KafkaListener:
     """The state that all connections of the Kafka listener share.
 
-    `apis` are the served APIs by key, `features` the finalized levels by name.
+    `apis` are the served APIs by key, `features` the finalized levels by name. The fetches in flight divide
+    FETCH_MEMORY among each other.
     """
 
     gateway: Gateway
@@ -52,7 +41,7 @@ class KafkaListener:
     features: Mapping[str, int]
     apis: Mapping[int, Api]
     log: RateLimitedLog = field(default_factory=RateLimitedLog)
-    fetch_memory: FetchMemory = field(default_factory=FetchMemory)
+    fetches_in_flight: int = 0
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
     timer: CoarseTimer = field(default_factory=CoarseTimer)
 
@@ -62,7 +51,7 @@ class KafkaListener:
 
     def enabled_apis(self) -> list[Api]:
         """Returns the APIs that no feature disables, by key."""
-        return sorted(filter(self.is_enabled, self.apis.values()), key=lambda api: api.key)
+        return [api for _, api in sorted(self.apis.items()) if self.is_enabled(api)]
 
     def families(self) -> Iterable[Family]:
         """Yields the metrics of requests (see Collector)."""
@@ -113,7 +102,7 @@ class Call(Generic[Q]):
 
     def limit_bytes(self, requested: int) -> int:
         """Returns the bytes of records that a fetch may return, given the other fetches in flight."""
-        return min(requested, self.listener.fetch_memory.max_bytes)
+        return min(requested, FETCH_MEMORY // max(self.listener.fetches_in_flight, 1))
 
     def deadline(self, timeout_ms: int | None = None) -> Deadline:
         """Returns the deadline of the request: its own timeout, at most `REQUEST_TIMEOUT`.
@@ -159,7 +148,7 @@ Dispatch = Callable[[bytes, float], None]
 
 
 class PredictedRequest(Protocol):
-    """The next request of an idle client, and its response if nothing changes (see `idle/response_cache.py`).
+    """The next request of an idle client, and its response if nothing changes (see `idle.py`).
 
     It is made together with the last response. It sends the next response with a `Reply`, or has the request
     served with a `Dispatch` after a change.
@@ -267,14 +256,8 @@ class Refusal(Generic[A]):
         return self._echo.get(f"{path}{member.name}", member.name if copied else None)
 
 
-_PRODUCE: Final = 0
-_FETCH: Final = 1
-_DELETE_TOPICS: Final = 20
-_INIT_PRODUCER_ID: Final = 22
-_ADD_PARTITIONS_TO_TXN: Final = 24
-_ADD_OFFSETS_TO_TXN: Final = 25
-_END_TXN: Final = 26
-_TXN_OFFSET_COMMIT: Final = 28
+_PRODUCE, _FETCH, _DELETE_TOPICS, _INIT_PRODUCER_ID = 0, 1, 20, 22
+_ADD_PARTITIONS_TO_TXN, _ADD_OFFSETS_TO_TXN, _END_TXN, _TXN_OFFSET_COMMIT = 24, 25, 26, 28
 
 _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),

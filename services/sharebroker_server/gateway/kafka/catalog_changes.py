@@ -38,19 +38,20 @@ async def each_item(
 
     `translate` converts an item, or rejects it with a KafkaError; `send` receives all others together.
     """
-    translated = [_attempt(translate, item) for item in items]
-    valid = [item for item in translated if not isinstance(item, KafkaError)]
-    sent = iter(await send(valid) if valid else ())
-    results = []
-    for item, outcome in zip(items, translated, strict=True):
-        result = outcome if isinstance(outcome, KafkaError) else next(sent)
-        if isinstance(result, KafkaError):
-            results.append(failed(item, result))
-        elif result.error_code:
-            results.append(failed(item, KafkaError(ErrorCode(result.error_code), result.error_message)))
+    results: dict[int, A] = {}
+    valid: dict[int, P] = {}
+    for number, item in enumerate(items):
+        try:
+            valid[number] = translate(item)
+        except KafkaError as error:
+            results[number] = failed(item, error)
+    for number, result in zip(valid, await send([*valid.values()]) if valid else (), strict=True):
+        if result.error_code:
+            failure = KafkaError(ErrorCode(result.error_code), result.error_message)
+            results[number] = failed(items[number], failure)
         else:
-            results.append(succeeded(item, result))
-    return results
+            results[number] = succeeded(items[number], result)
+    return [results[number] for number in range(len(items))]
 
 
 def duplicate_check(names: Iterable[Hashable], what: str) -> Callable[[Hashable], None]:
@@ -62,13 +63,6 @@ def duplicate_check(names: Iterable[Hashable], what: str) -> Callable[[Hashable]
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {what}: {name}.")
 
     return check
-
-
-def _attempt(translate: Callable[[I], P], item: I) -> P | KafkaError:
-    try:
-        return translate(item)
-    except KafkaError as error:
-        return error
 
 
 DEFAULT: Final = -1

@@ -27,6 +27,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Final, cast
 
@@ -81,6 +82,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, listener: KafkaListener, limits: Limits, ended: Callable[[Connection], None]) -> None:
         self.task: asyncio.Task[None] | None = None
         self._listener = listener
+        self._gateway = listener.gateway
         self._limits = limits
         self._ended = ended
         self._client = Client(f"kafka-{next(_numbers)}", "")
@@ -98,7 +100,10 @@ class Connection(asyncio.Protocol):
         """Starts to serve the client."""
         self._transport = cast("asyncio.Transport", transport)
         self._requests = RequestBuffer(self._transport, self._limits.max_request_bytes, self._limits.requests)
-        self._responses = ResponseBuffer(self._transport, self._limits.responses, self._make_room)
+        make_room = partial(
+            self._disconnect, "its client does not read responses, and other clients need the memory"
+        )
+        self._responses = ResponseBuffer(self._transport, self._limits.responses, make_room)
         peer = transport.get_extra_info("peername")
         self._client.host = f"/{peer[0]}" if peer else "/unknown"
         self._made = True
@@ -207,11 +212,11 @@ class Connection(asyncio.Protocol):
                 self.task.cancel()
         elif self._requests:
             self.task = self._loop.create_task(self._serve())
-        elif self._lost:
-            self._end_sessions()
-            self._ended(self)
-        elif self._stays_open:
-            self._end_sessions()
+        elif self._lost or self._stays_open:
+            for session in self._gateway.sessions.disconnect(self._client.connection):
+                end_session(self._gateway, session)  # releases its records, as Kafka does
+            if self._lost:
+                self._ended(self)
         elif self._closing:
             self.hang_up()
 
@@ -223,14 +228,13 @@ class Connection(asyncio.Protocol):
                 served += 1
                 if served % FAIRNESS == 0:
                     await asyncio.sleep(0)
-        except BadMessage as error:
-            self._log_close(str(error))
-            self._closing = True
-            self._requests.close()
         except asyncio.CancelledError:
             pass
         except Exception as error:  # the following requests would fail as well
-            self._listener.log.log("kafka connection failed", failed=error, client=self._client.host)
+            if isinstance(error, BadMessage):
+                self._log_close(str(error))
+            else:
+                self._listener.log.log("kafka connection failed", failed=error, client=self._client.host)
             self._closing = True
             self._requests.close()
         finally:
@@ -289,16 +293,7 @@ class Connection(asyncio.Protocol):
         self._log_close(reason)
         self._transport.abort()
 
-    def _make_room(self) -> None:
-        self._disconnect("its client does not read responses, and other clients need the memory")
-
     def _log_close(self, reason: str) -> None:
         self._listener.log.log(
             "kafka connection closed", client=self._client.host, software=self._client.software, reason=reason
         )
-
-    def _end_sessions(self) -> None:
-        """Ends the share sessions of the connection and releases their records, as Kafka does."""
-        gateway = self._listener.gateway
-        for session in gateway.sessions.disconnect(self._client.connection):
-            end_session(gateway, session)

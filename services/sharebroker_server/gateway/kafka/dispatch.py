@@ -73,13 +73,16 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
     Raises BadMessage: close the connection.
     """
     api, listener = requests[0].api, requests[0].call.listener
-    listener.fetch_memory.in_flight += api.waits
+    listener.fetches_in_flight += api.waits
     listener.metrics.requests[api.key] += len(requests)
     begun = perf_counter()
     messages: Sequence[Message | None]
     try:
         try:
-            _check_enabled(listener, api)
+            if not listener.is_enabled(api):
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0, which disables this API."
+                )
             if api.coalescing is None:
                 messages = [await api.handle(requests[0].call)]
             else:
@@ -93,13 +96,8 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
     except Exception as error:  # any failure: its client gets a response, and other clients are not affected
         return _failed(requests, error)
     finally:
-        listener.fetch_memory.in_flight -= api.waits
+        listener.fetches_in_flight -= api.waits
         listener.metrics.seconds[api.key].add_seconds(perf_counter() - begun)
-
-
-def _check_enabled(listener: KafkaListener, api: Api) -> None:
-    if not listener.is_enabled(api):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0, which disables this API.")
 
 
 def _failed(requests: Sequence[DecodedRequest], error: Exception) -> list[EncodedResponse | None]:

@@ -24,14 +24,14 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from typing_extensions import override
 
 from sharebroker_protocol.clock import now
-from sharebroker_server.gateway.core.share_sessions import INITIAL_EPOCH, Session, SessionKey
+from sharebroker_server.gateway.core.share_sessions import INITIAL_EPOCH, Session
 from sharebroker_server.gateway.kafka.call import Call, Dispatch, Reply
+from sharebroker_server.gateway.kafka.share_sessions import session_key
 from sharebroker_server.gateway.share.fetch import seconds_of
 from sharebroker_server.kafka_wire.frames import (
     CORRELATION,
@@ -50,28 +50,22 @@ from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.leader_calls.values import RecordsWatch
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The request that follows a call: of the API `key`, with this response after `wait` seconds.
+class CachedResponse(ABC):
+    """The response to the predicted request of one connection (see PredictedRequest).
 
-    It equals the call's request, except for the field `number` of four bytes, if that is set.
+    The request that follows a call is of the same API and equals the call's request, except for the field
+    `number` of four bytes, if that is set. `wait` is in seconds.
     """
 
-    key: int
-    response: Message
-    wait: float = 0.0
-    number: str | None = None
-
-
-class CachedResponse(ABC):
-    """The response to the predicted request of one connection (see PredictedRequest)."""
+    key: ClassVar[int]
+    """The key of the API."""
+    number: ClassVar[str | None] = None
 
     __slots__ = (
         "_call",
         "_content",
         "_data",
         "_dispatch",
-        "_key",
         "_loop",
         "_on_end",
         "_reply",
@@ -81,16 +75,17 @@ class CachedResponse(ABC):
         "_wait",
     )
 
-    def __init__(self, call: Call[Any], prediction: Prediction, reply: Reply, dispatch: Dispatch) -> None:
-        codec = codec_of(prediction.key, call.version)
+    def __init__(
+        self, call: Call[Any], response: Message, reply: Reply, dispatch: Dispatch, wait: float = 0.0
+    ) -> None:
+        codec = codec_of(self.key, call.version)
         self._call = call
-        self._key = prediction.key
         self._loop = asyncio.get_running_loop()
         self._reply = reply
         self._dispatch = dispatch
-        self._template = RequestTemplate(codec, call.client_id, call.request, prediction.number)
-        self._wait = prediction.wait
-        self._content = response_frame(0, codec, prediction.response)
+        self._template = RequestTemplate(codec, call.client_id, call.request, self.number)
+        self._wait = wait
+        self._content = response_frame(0, codec, response)
         self._tick: int | None = None
         self._on_end = self._end_wait
 
@@ -137,7 +132,7 @@ class CachedResponse(ABC):
             self.dispatch()
             return
         self._tick = None
-        self._call.listener.metrics.cached[self._key] += 1
+        self._call.listener.metrics.cached[self.key] += 1
         content = self._content[:]
         content[RESPONSE_CORRELATION] = self._data[CORRELATION]
         self._reply(content)
@@ -147,7 +142,14 @@ SHARE_FETCH: Final = 78
 
 
 class CachedFetch(CachedResponse):
-    """The empty response to the session's next fetch; new records have the waiting fetch served."""
+    """The empty response to the session's next fetch; new records have the waiting fetch served.
+
+    Java's client fetches twice a second. While an availability observer watches all partitions of the
+    client's share session, the broker detects new records without serving these fetches.
+    """
+
+    key = SHARE_FETCH
+    number = "share_session_epoch"
 
     __slots__ = ("_epoch", "_revision", "_session", "_watch")
 
@@ -162,10 +164,7 @@ class CachedFetch(CachedResponse):
         gateway = call.gateway
         lock_ms = gateway.lock_timeout_ms(session.key.group_id)
         response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms)
-        wait = seconds_of(call.request.max_wait_ms)
-        super().__init__(
-            call, Prediction(SHARE_FETCH, response, wait, "share_session_epoch"), reply, dispatch
-        )
+        super().__init__(call, response, reply, dispatch, seconds_of(call.request.max_wait_ms))
         self._session = session
         self._watch = watch
         self._revision = gateway.catalog.revision
@@ -204,7 +203,7 @@ def predict_fetch(
 ) -> CachedFetch | None:
     """Returns the prediction of the next fetch if an observer watches all partitions of the session."""
     request = call.request
-    session = call.gateway.sessions.get(SessionKey(request.group_id or "", request.member_id or ""))
+    session = call.gateway.sessions.get(session_key(request))
     if session is None or session.watch is None or session.connection != call.client.connection:
         return None
     changes = request.topics or request.forgotten_topics_data or request.share_session_epoch == INITIAL_EPOCH
@@ -221,6 +220,8 @@ class CachedHeartbeat(CachedResponse):
 
     The coordinator, if it runs in this process, confirms that nothing in the group changed.
     """
+
+    key = HEARTBEAT
 
     __slots__ = ()
 
@@ -247,4 +248,4 @@ def predict_heartbeat(
     epoch = call.request.member_epoch
     if epoch <= 0 or response.member_epoch != epoch:
         return None
-    return CachedHeartbeat(call, Prediction(HEARTBEAT, response), reply, dispatch)
+    return CachedHeartbeat(call, response, reply, dispatch)

@@ -132,9 +132,7 @@ class KafkaServer:
     def families(self) -> Iterable[Family]:
         """Yields the metrics of connections (see Collector)."""
         yield gauge(
-            "sharebroker_kafka_connections",
-            "Connections of Kafka clients.",
-            [((), len(self._connections))],
+            "sharebroker_kafka_connections", "Connections of Kafka clients.", [((), len(self._connections))]
         )
 
     def check(self, now: float) -> None:

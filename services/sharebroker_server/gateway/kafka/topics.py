@@ -96,16 +96,18 @@ def locate(
     topic = None
     try:
         topic = topic_of(call, name, topic_id)
-        if not 0 <= index < topic.partitions:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        check_leadership(call, topic, index, leader_epoch)
+        check_partition(call, topic, index, leader_epoch)
     except KafkaError as error:
         return Rejected(item, error, topic)
     return Located(topic, item)
 
 
-def check_leadership(call: Call, topic: Topic, index: int, leader_epoch: int = -1) -> None:
-    """Raises FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER."""
+def check_partition(call: Call, topic: Topic, index: int, leader_epoch: int = -1) -> None:
+    """Raises UNKNOWN_TOPIC_OR_PARTITION, and if this broker does not lead the partition in this epoch
+    FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
+    """
+    if not 0 <= index < topic.partitions:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if 0 <= leader_epoch < call.view.epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if leader_epoch > call.view.epoch:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.routing.router import Peer
-
-if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
-    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-        SharePartitionLeaderServiceAsyncStub,
-    )
+from sharebroker_server.group_coordinator.clients.markers import Leaders
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -43,16 +38,6 @@ class LogEnds(Protocol):
 
     async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
         """Returns the first readable offset of each partition, or the error."""
-
-
-class Leaders(Protocol):
-    """Finds leaders (`sharebroker_server.routing.router`)."""
-
-    async def leader(self, topic_id: str, partition: int) -> Peer[SharePartitionLeaderServiceAsyncStub]:
-        """Returns the leader of a partition. Raises KafkaError."""
-
-    def forget_leader(self, topic_id: str, partition: int) -> None:
-        """Drops the cached leader of a partition."""
 
 
 class LeaderLogEnds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
@@ -15,21 +15,24 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT, Transaction
 from sharebroker_server.group_coordinator.core.view import ClusterView
+from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.routing.router import Peer
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
-    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-        SharePartitionLeaderServiceAsyncStub as Stub,
-    )
-if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
         GroupCoordinatorServiceAsyncStub,
+    )
+    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+        SharePartitionLeaderServiceAsyncStub as Stub,
     )
 
 _log = structlog.get_logger()
 
 TIMEOUT: Final = 10.0
 """Seconds for one call."""
+
+_ENDED_BEFORE: Final = ErrorCode.INVALID_PRODUCER_EPOCH
+"""A later producer epoch exists only if this transaction was completed before."""
 
 _DELETED: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
@@ -56,45 +59,53 @@ class Leaders(Protocol):
         """Drops the cached leader of a partition."""
 
 
-class LeaderMarkers:
-    """Sends one call per leader."""
+class Brokers(Leaders, Protocol):
+    """Finds leaders and group coordinators (`sharebroker_server.routing.router`)."""
 
-    def __init__(self, leaders: Leaders, view: ClusterView) -> None:
-        self._leaders = leaders
+    async def group_coordinator(self, shard: int) -> GroupCoordinatorServiceAsyncStub:
+        """Returns the stub of a shard's group coordinator. Raises KafkaError."""
+
+    def forget_group_coordinator(self, shard: int) -> None:
+        """Drops the cached coordinator of a shard."""
+
+
+class RoutedMarkers:
+    """Sends one call per leader, and one per shard of the group coordinator.
+
+    The offsets of a shard's consumer groups are a partition of __consumer_offsets.
+    """
+
+    def __init__(self, brokers: Brokers, view: ClusterView) -> None:
+        self._brokers = brokers
         self._view = view
 
     async def write(
         self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
     ) -> Collection[TopicIdPartition]:
         """Tries once; returns the partitions without a marker."""
-        by_leader: dict[str, tuple[Peer[Stub], list[TopicIdPartition]]] = {}
+        marker = _MARKER.fields(ending) | {"coordinator_epoch": coordinator_epoch}
         unmarked: list[TopicIdPartition] = []
+        by_leader: dict[str, tuple[Peer[Stub], list[TopicIdPartition]]] = {}
+        calls = []
         for partition in sorted(partitions):
+            if partition.topic_id == OFFSETS_TOPIC_ID:
+                calls.append(self._mark_groups(partition, marker))
+                continue
             try:
-                peer = await self._leaders.leader(*partition)
+                peer = await self._brokers.leader(*partition)
             except KafkaError:
                 unmarked.append(partition)
             else:
                 by_leader.setdefault(peer.member.owner, (peer, []))[1].append(partition)
-        rounds = (self._mark(peer, keys, ending, coordinator_epoch) for peer, keys in by_leader.values())
-        return unmarked + [partition for keys in await asyncio.gather(*rounds) for partition in keys]
+        calls += [self._mark(peer, keys, marker) for peer, keys in by_leader.values()]
+        return unmarked + [partition for keys in await asyncio.gather(*calls) for partition in keys]
 
     async def _mark(
-        self, peer: Peer[Stub], partitions: Sequence[TopicIdPartition], ending: Transaction, epoch: int
+        self, peer: Peer[Stub], partitions: Sequence[TopicIdPartition], marker: dict[str, Any]
     ) -> list[TopicIdPartition]:
-        request = pb.WriteTxnMarkersRequest(
-            markers=[
-                pb.WriteTxnMarkersRequest.Marker(
-                    topic_id=partition.topic_id,
-                    partition=partition.partition,
-                    producer_id=ending.producer_id,
-                    producer_epoch=ending.producer_epoch,
-                    transaction_result=ending.state is PREPARE_COMMIT,
-                    coordinator_epoch=epoch,
-                )
-                for partition in partitions
-            ]
-        )
+        request = pb.WriteTxnMarkersRequest()
+        for partition in partitions:
+            request.markers.add(**partition._asdict(), **marker)
         try:
             results = (await peer.stub.WriteTxnMarkers(request, timeout=TIMEOUT)).partitions
         except KafkaError as error:
@@ -105,89 +116,38 @@ class LeaderMarkers:
 
     def _is_done(self, partition: TopicIdPartition, outcome: KafkaError) -> bool:
         """Whether the partition needs no further attempt. Raises TRANSACTION_COORDINATOR_FENCED."""
-        # A later producer epoch exists only if this transaction was completed before.
-        if outcome.code in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH):
+        if outcome.code in (ErrorCode.NONE, _ENDED_BEFORE):
             return True
         if outcome.code in _DELETED and self._view.topic_by_id(partition.topic_id) is None:
             return True
         if outcome.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             raise outcome
-        _log.info(
-            "transaction marker not written",
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            error=str(outcome),
-        )
-        self._leaders.forget_leader(*partition)
+        _log.info("transaction marker not written", **partition._asdict(), error=str(outcome))
+        self._brokers.forget_leader(*partition)
         return False
 
-
-_DONE: Final = ErrorCode.INVALID_PRODUCER_EPOCH
-"""A later producer epoch exists only if this transaction was completed before."""
-
-
-class Coordinators(Protocol):
-    """Finds group coordinators (`sharebroker_server.routing.router`)."""
-
-    async def group_coordinator(self, shard: int) -> GroupCoordinatorServiceAsyncStub:
-        """Returns the stub of a shard's group coordinator. Raises KafkaError."""
-
-    def forget_group_coordinator(self, shard: int) -> None:
-        """Drops the cached coordinator of a shard."""
-
-
-class GroupMarkers:
-    """Sends one call per shard; the partitions are those of __consumer_offsets."""
-
-    def __init__(self, coordinators: Coordinators) -> None:
-        self._coordinators = coordinators
-
-    async def write(
-        self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
-    ) -> Collection[TopicIdPartition]:
-        """Tries once; returns the partitions without a marker."""
-        keys = sorted(partitions)
-        done = await asyncio.gather(*(self._mark(key.partition, ending, coordinator_epoch) for key in keys))
-        return [key for key, is_done in zip(keys, done, strict=True) if not is_done]
-
-    async def _mark(self, shard: int, ending: Transaction, epoch: int) -> bool:
-        request = consumer_groups_pb2.CompleteTransactionRequest(
-            shard=shard,
-            producer_id=ending.producer_id,
-            producer_epoch=ending.producer_epoch,
-            transaction_result=ending.state is PREPARE_COMMIT,
-            coordinator_epoch=epoch,
-        )
+    async def _mark_groups(
+        self, partition: TopicIdPartition, marker: dict[str, Any]
+    ) -> list[TopicIdPartition]:
+        shard = partition.partition
         try:
-            stub = await self._coordinators.group_coordinator(shard)
+            stub = await self._brokers.group_coordinator(shard)
+            request = consumer_groups_pb2.CompleteTransactionRequest(shard=shard, **marker)
             await stub.CompleteTransaction(request, timeout=TIMEOUT)
         except KafkaError as error:
             if error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
                 raise
-            if error.code is not _DONE:
+            if error.code is not _ENDED_BEFORE:
                 _log.info(
                     "transaction marker not written", shard=f"group-coordinator:{shard}", error=str(error)
                 )
-                self._coordinators.forget_group_coordinator(shard)
-                return False
-        return True
+                self._brokers.forget_group_coordinator(shard)
+                return [partition]
+        return []
 
 
-class AllMarkers:
-    """Markers for partitions of topics and of __consumer_offsets."""
-
-    def __init__(self, leaders: Markers, groups: Markers) -> None:
-        self._leaders = leaders
-        self._groups = groups
-
-    async def write(
-        self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
-    ) -> Collection[TopicIdPartition]:
-        """Tries once; returns the partitions without a marker."""
-        groups = [key for key in partitions if key.topic_id == OFFSETS_TOPIC_ID]
-        records = [key for key in partitions if key.topic_id != OFFSETS_TOPIC_ID]
-        unmarked = await asyncio.gather(
-            self._leaders.write(ending, records, coordinator_epoch),
-            self._groups.write(ending, groups, coordinator_epoch),
-        )
-        return [key for keys in unmarked for key in keys]
+_MARKER: Final = Conversion(
+    Transaction,
+    pb.WriteTxnMarkersRequest.Marker,
+    {"state": Mapped("transaction_result", encode=lambda state: state is PREPARE_COMMIT)},
+)

@@ -12,10 +12,9 @@ from `_latest`, precede the records of the decision, because they state what was
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import get_args
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
@@ -55,7 +54,7 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     TargetRecord,
 )
 from sharebroker_server.group_coordinator.core.share_groups.machine import ShareGroups
-from sharebroker_server.group_coordinator.core.validation import check_group_id, group_not_found
+from sharebroker_server.group_coordinator.core.validation import check_group_id, group_error, group_not_found
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
 Command = ShareGroupCommand | ConsumerCommand
@@ -155,13 +154,11 @@ class GroupMachine:
 
     def _check_no_share_group(self, group_id: str, code: ErrorCode) -> None:
         if group_id in self.shares.groups:
-            raise KafkaError(
-                code,
-                f"Group {group_id} is a share group; consumers need a group id of their own.",
-                metadata={"group_id": group_id},
+            raise group_error(
+                code, group_id, f"Group {group_id} is a share group; consumers need a group id of their own."
             )
 
-    def _track(self, record: _Keyed, position: int, deleted: Iterable[Key]) -> None:
+    def _track(self, record: _Keyed, position: int, deleted: tuple[Key, ...]) -> None:
         """Tracks the latest record of each key; the deletion of a group or member deletes all its keys."""
         self._live.put(record.key, position)
         self._latest[record.key] = record

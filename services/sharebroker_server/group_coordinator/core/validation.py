@@ -42,11 +42,16 @@ def check_group_id(group_id: str) -> None:
 def check_group_count(group_id: str, groups: int, broker: BrokerConfig, kind: str = "share") -> None:
     """Raises GROUP_MAX_SIZE_REACHED if a shard with `groups` groups of a kind has reached its limit."""
     if groups >= broker.group_share_max_groups:
-        raise KafkaError(
+        raise group_error(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
+            group_id,
             f"This shard of the coordinator has reached its maximum of {groups} {kind} groups.",
-            metadata={"group_id": group_id},
         )
+
+
+def group_error(code: ErrorCode, group_id: str, message: str, **metadata: str) -> KafkaError:
+    """Returns an error about a group."""
+    return KafkaError(code, message, metadata={"group_id": group_id, **metadata})
 
 
 def group_or_raise(group: ShareGroup | None, group_id: str) -> ShareGroup:
@@ -58,9 +63,7 @@ def group_or_raise(group: ShareGroup | None, group_id: str) -> ShareGroup:
 
 def group_not_found(group_id: str, why: str = "not found") -> KafkaError:
     """Returns GROUP_ID_NOT_FOUND: the group does not exist, or is of another kind."""
-    return KafkaError(
-        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", metadata={"group_id": group_id}
-    )
+    return group_error(ErrorCode.GROUP_ID_NOT_FOUND, group_id, f"Group {group_id} {why}.")
 
 
 def member_or_raise(group: ShareGroup, member_id: str) -> Member:
@@ -73,20 +76,19 @@ def member_or_raise(group: ShareGroup, member_id: str) -> Member:
 
 def unknown_member(group_id: str, member_id: str) -> KafkaError:
     """Returns UNKNOWN_MEMBER_ID."""
-    return KafkaError(
+    return group_error(
         ErrorCode.UNKNOWN_MEMBER_ID,
+        group_id,
         f"Member {member_id} is not a member of group {group_id}.",
-        metadata={"group_id": group_id, "member_id": member_id},
+        member_id=member_id,
     )
 
 
 def check_empty(group_id: str, members: Sized) -> None:
     """Raises NON_EMPTY_GROUP if the group has members."""
     if members:
-        raise KafkaError(
-            ErrorCode.NON_EMPTY_GROUP,
-            f"Group {group_id} still has {len(members)} member(s).",
-            metadata={"group_id": group_id},
+        raise group_error(
+            ErrorCode.NON_EMPTY_GROUP, group_id, f"Group {group_id} still has {len(members)} member(s)."
         )
 
 
@@ -94,10 +96,11 @@ def check_group_epoch(group: ShareGroup | None, group_id: str, requested: int | 
     """Raises FENCED_STATE_EPOCH if the group changed since the caller read the epoch `requested`."""
     epoch = group.epoch if group else 0
     if requested not in (None, epoch):
-        raise KafkaError(
+        raise group_error(
             ErrorCode.FENCED_STATE_EPOCH,
+            group_id,
             f"Group {group_id} is at epoch {epoch}; the change was requested for epoch {requested}.",
-            metadata={"group_id": group_id, "group_epoch": str(epoch)},
+            group_epoch=str(epoch),
         )
 
 

@@ -284,44 +284,36 @@ class DeferredReplies:
 
 _NO_OFFSET: Final = Committed(-1)
 
+_NAMES: Final[dict[str, Mapped | str]] = {
+    "generation": "generation_id",
+    "instance_id": "group_instance_id",
+    "protocol": "protocol_name",
+    "state": "group_state",
+}
+"""The fields of commands and replies that have another name in messages."""
+
 _MEMBER: Final[Conversion[MemberIdentity, Any]] = Conversion(
     MemberIdentity,
     pb.HeartbeatRequest,  # and other messages with its fields
-    {"generation": "generation_id", "instance_id": "group_instance_id"},
+    _NAMES,
 )
-_LEAVER: Final = Conversion(Leaver, pb.LeaveGroupRequest.Member, {"instance_id": "group_instance_id"})
+_LEAVER: Final = Conversion(Leaver, pb.LeaveGroupRequest.Member, _NAMES)
 _JOIN: Final = Conversion(
     Join,
     pb.JoinGroupRequest,
-    {
+    _NAMES
+    | {
         "session_timeout": Mapped("session_timeout_ms", decode=_seconds),
         "rebalance_timeout": Mapped("rebalance_timeout_ms", decode=_seconds),
         "protocols": Mapped(decode=lambda protocols: tuple((each.name, each.metadata) for each in protocols)),
-        "instance_id": "group_instance_id",
         "must_be_known": "require_known_member_id",
     },
 )
-_JOINED_MEMBER: Final = Conversion(
-    JoinedMember, pb.JoinGroupResponse.Member, {"instance_id": "group_instance_id"}
-)
-_JOINED: Final = Conversion(
-    Joined,
-    pb.JoinGroupResponse,
-    {
-        "generation": "generation_id",
-        "protocol": "protocol_name",
-        "members": Mapped(nested=_JOINED_MEMBER),
-    },
-)
-_SYNC: Final = Conversion(
-    Sync,
-    pb.SyncGroupRequest,
-    {
-        "assignments": Mapped(decode=lambda parts: {part.member_id: part.assignment for part in parts}),
-        "protocol": "protocol_name",
-    },
-)
-_SYNCED: Final = Conversion(Synced, pb.SyncGroupResponse, {"protocol": "protocol_name"})
+_JOINED_MEMBER: Final = Conversion(JoinedMember, pb.JoinGroupResponse.Member, _NAMES)
+_JOINED: Final = Conversion(Joined, pb.JoinGroupResponse, _NAMES | {"members": Mapped(nested=_JOINED_MEMBER)})
+_ASSIGNMENTS: Final = Mapped(decode=lambda parts: {part.member_id: part.assignment for part in parts})
+_SYNC: Final = Conversion(Sync, pb.SyncGroupRequest, _NAMES | {"assignments": _ASSIGNMENTS})
+_SYNCED: Final = Conversion(Synced, pb.SyncGroupResponse, _NAMES)
 _COMPLETE: Final = Conversion(
     CompleteTransaction, pb.CompleteTransactionRequest, {"commit": "transaction_result"}
 )
@@ -330,11 +322,9 @@ _OFFSET: Final = Conversion(
     pb.OffsetCommitRequest.Partition,
     {"offset": "committed_offset", "leader_epoch": "committed_leader_epoch"},
 )
-_DESCRIBED_MEMBER: Final = Conversion(
-    DescribedConsumer, pb.ConsumerGroupDescribeResponse.Member, {"instance_id": "group_instance_id"}
-)
+_DESCRIBED_MEMBER: Final = Conversion(DescribedConsumer, pb.ConsumerGroupDescribeResponse.Member, _NAMES)
 _DESCRIPTION: Final = Conversion(
     ConsumersDescription,
     pb.ConsumerGroupDescribeResponse,
-    {"state": "group_state", "protocol": "protocol_name", "members": Mapped(nested=_DESCRIBED_MEMBER)},
+    _NAMES | {"members": Mapped(nested=_DESCRIBED_MEMBER)},
 )

@@ -37,14 +37,8 @@ _TOPIC_ID: Final = b"\x01\x00\x10"
 
 def offset_commit(record: OffsetRecord, topic: str) -> KafkaRecord:
     """Returns a commit, or a tombstone; `topic` is the name of the record's topic."""
-    key = b"".join(
-        (
-            _INT16.pack(OFFSET_COMMIT),
-            _text(record.group_id),
-            _text(topic),
-            _INT32.pack(record.partition.partition),
-        )
-    )
+    key = _INT16.pack(OFFSET_COMMIT) + _text(record.group_id) + _text(topic)
+    key += _INT32.pack(record.partition.partition)
     committed = record.committed
     if committed is None:
         return KafkaRecord(_NO_TIME, key, None)

@@ -21,15 +21,16 @@ _ZERO_TOPIC_ID: Final = "A" * 22
 def make_key(group_id: str, topic_id: str, partition: int) -> SharePartitionKey:
     """Returns a validated key; raises INVALID_REQUEST with the name of the invalid field."""
     if not 0 < len(group_id.encode()) <= LONGEST_STRING:
-        raise _invalid("group_id", f"must have 1 to {LONGEST_STRING} bytes")
+        raise invalid("group_id", f"must have 1 to {LONGEST_STRING} bytes")
     if not _TOPIC_ID.fullmatch(topic_id) or topic_id == _ZERO_TOPIC_ID:
-        raise _invalid("topic_id", "must be a UUID in base64url, 22 characters, not zero")
+        raise invalid("topic_id", "must be a UUID in base64url, 22 characters, not zero")
     if not 0 <= partition <= INT32_MAX:
-        raise _invalid("partition", "must not be negative")
+        raise invalid("partition", "must not be negative")
     return SharePartitionKey(group_id, topic_id, partition)
 
 
-def _invalid(field: str, description: str) -> KafkaError:
+def invalid(field: str, description: str) -> KafkaError:
+    """Returns INVALID_REQUEST about a field."""
     return KafkaError(
         ErrorCode.INVALID_REQUEST, f"{field} {description}", violations=[FieldViolation(field, description)]
     )

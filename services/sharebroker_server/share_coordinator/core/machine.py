@@ -49,7 +49,7 @@ from copy import deepcopy
 from itertools import islice
 from typing import Any, Final
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
 from sharebroker_server.share_coordinator.core.checkpointing import (
@@ -72,6 +72,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Summarize,
     Summary,
     Write,
+    invalid,
 )
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
@@ -277,7 +278,7 @@ _INT16_MAX: Final = 2**15 - 1
 
 def check_initialize(command: Initialize, state: ShareState | None) -> None:
     """Raises INVALID_REQUEST or FENCED_STATE_EPOCH if the command is not permitted."""
-    _check_epoch("state_epoch", command.state_epoch)
+    _check_at_least("state_epoch", command.state_epoch, 0)
     _check_at_least("start_offset", command.start_offset, -1)
     if state is not None and state.state_epoch > command.state_epoch:
         raise _fenced_state(command.key, state.state_epoch, command.state_epoch)
@@ -285,7 +286,7 @@ def check_initialize(command: Initialize, state: ShareState | None) -> None:
 
 def check_read(command: Read, state: ShareState | None) -> ShareState:
     """Returns the state to read; raises INVALID_REQUEST or FENCED_LEADER_EPOCH."""
-    _check_epoch("leader_epoch", command.leader_epoch)
+    _check_at_least("leader_epoch", command.leader_epoch, 0)
     if state is None:
         raise _not_initialized("Read", command.key)
     if state.leader_epoch > command.leader_epoch:
@@ -297,8 +298,8 @@ def check_write(command: Write, state: ShareState | None) -> ShareState:
     """Returns the state to change; raises INVALID_REQUEST, FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH."""
     key, state_epoch, leader_epoch, start_offset, count, batches = command
     if state_epoch < 0 or leader_epoch < 0 or start_offset < -1 or count < -1:
-        _check_epoch("state_epoch", state_epoch)
-        _check_epoch("leader_epoch", leader_epoch)
+        _check_at_least("state_epoch", state_epoch, 0)
+        _check_at_least("leader_epoch", leader_epoch, 0)
         _check_at_least("start_offset", start_offset, -1)
         _check_at_least("delivery_complete_count", count, -1)
     for batch in batches:
@@ -317,7 +318,7 @@ def check_delete(command: Delete, state: ShareState | None) -> None:
     key, epoch = command
     if epoch is None:
         return
-    _check_epoch("state_epoch", epoch)
+    _check_at_least("state_epoch", epoch, 0)
     if state is not None and state.state_epoch > epoch:
         raise _fenced_state(key, state.state_epoch, epoch)
 
@@ -325,24 +326,15 @@ def check_delete(command: Delete, state: ShareState | None) -> None:
 def _check_batch(batch: StateBatch) -> None:
     first, last, state, count = batch
     if not (0 <= first <= last and state in DURABLE_STATES and 0 <= count <= _INT16_MAX):
-        raise _invalid(
-            "state_batches", f"{first}-{last} in state {state}, delivery count {count} is not legal"
+        raise invalid(
+            "state_batches",
+            f"contains {first}-{last} in state {state} with delivery count {count}, which is not legal",
         )
-
-
-def _check_epoch(field: str, epoch: int) -> None:
-    _check_at_least(field, epoch, 0)
 
 
 def _check_at_least(field: str, value: int, least: int) -> None:
     if value < least:
-        raise _invalid(field, f"must be {least} or more, not {value}")
-
-
-def _invalid(field: str, description: str) -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_REQUEST, f"{field}: {description}", violations=[FieldViolation(field, description)]
-    )
+        raise invalid(field, f"must be {least} or more, not {value}")
 
 
 def _not_initialized(operation: str, key: SharePartitionKey) -> KafkaError:

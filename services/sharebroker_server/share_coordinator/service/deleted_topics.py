@@ -9,13 +9,10 @@ import structlog
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.coordinator_runtime.host import ShardHost
-from sharebroker_server.share_coordinator.core.commands import Command, DeleteTopic, ListTopics, Reply
-from sharebroker_server.share_coordinator.core.state import ShareRecord
+from sharebroker_server.share_coordinator.core.commands import DeleteTopic, ListTopics
+from sharebroker_server.share_coordinator.service.servicer import Host
 
 _log = structlog.get_logger()
-
-Host = ShardHost[Command, ShareRecord, Reply]
 
 
 class DeletedTopicCleanup:

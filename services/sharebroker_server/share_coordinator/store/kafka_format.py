@@ -35,8 +35,8 @@ _SNAPSHOT: Final = struct.Struct(">hiiiqqq")
 _UPDATE: Final = struct.Struct(">hiiq")
 _BATCH: Final = struct.Struct(">qqbhx")  # the last byte: no tagged fields
 _COUNT_TAG: Final = struct.Struct(">BBBi")  # one tagged field with tag 0 and 4 bytes
+_KEY_HEAD: Final = struct.Struct(">hh")
 _PARTITION: Final = struct.Struct(">i")
-_INT16: Final = struct.Struct(">h")
 
 
 def kafka_record(record: ShareRecord) -> KafkaRecord:
@@ -47,15 +47,8 @@ def kafka_record(record: ShareRecord) -> KafkaRecord:
 
 def _key(record_type: int, key: SharePartitionKey) -> bytes:
     group_id = key.group_id.encode()
-    return b"".join(
-        (
-            _INT16.pack(record_type),
-            _INT16.pack(len(group_id)),
-            group_id,
-            id_bytes(key.topic_id),
-            _PARTITION.pack(key.partition),
-        )
-    )
+    head = _KEY_HEAD.pack(record_type, len(group_id))
+    return head + group_id + id_bytes(key.topic_id) + _PARTITION.pack(key.partition)
 
 
 def _snapshot(record: ShareCheckpoint) -> bytes:
@@ -86,13 +79,9 @@ def _tail(batches: Iterable[StateBatch], delivery_complete_count: int) -> bytes:
     return b"".join((tail, *packed, count))
 
 
-def _tombstone(_: object) -> None:
-    return None
-
-
 _VALUES: Final[Mapping[type, tuple[int, Callable[[Any], bytes | None]]]] = {
     ShareCheckpoint: (SNAPSHOT, _snapshot),
     ShareDelta: (UPDATE, _update),
-    CheckpointTombstone: (SNAPSHOT, _tombstone),
-    DeltaTombstone: (UPDATE, _tombstone),
+    CheckpointTombstone: (SNAPSHOT, lambda _: None),
+    DeltaTombstone: (UPDATE, lambda _: None),
 }

@@ -7,6 +7,7 @@ Marking changes no state: a run refers to the transition that waits for the shar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 from typing import Final
@@ -120,19 +121,15 @@ def mark(
     return acknowledgement.renewed
 
 
+@dataclass(slots=True)
 class _Acknowledgement:
     """Marks the runs of one acknowledgement."""
 
-    __slots__ = ("_in_flight", "_member", "_settings", "_transition", "renewed")
-
-    def __init__(
-        self, in_flight: InFlight, settings: SharePartitionSettings, member: str, transition: Transition
-    ) -> None:
-        self._in_flight = in_flight
-        self._settings = settings
-        self._member = member
-        self._transition = transition
-        self.renewed: list[tuple[Run, Lock]] = []
+    in_flight: InFlight
+    settings: SharePartitionSettings
+    member: str
+    transition: Transition
+    renewed: list[tuple[Run, Lock]] = field(default_factory=list)
 
     def add(self, batch: AckBatch) -> None:
         """Marks the runs of a batch; without a token, offsets below the start offset are ignored (Kafka).
@@ -140,7 +137,7 @@ class _Acknowledgement:
         Raises: KafkaError INVALID_REQUEST beyond the acquired records; INVALID_RECORD_STATE for a record that
         this member does not hold, with `offset` and `reason` (Refusal) in the metadata.
         """
-        in_flight = self._in_flight
+        in_flight = self.in_flight
         first, last, types, token = batch
         start = in_flight.start
         if first < start and token is not None:
@@ -162,7 +159,7 @@ class _Acknowledgement:
                 self._mark(in_flight.locate(first), first, last, kind, token)
 
     def _check_range(self, first: int, last: int) -> None:
-        in_flight = self._in_flight
+        in_flight = self.in_flight
         if not in_flight.runs and first >= in_flight.start:
             raise _refused(first, Refusal.NOT_IN_FLIGHT)
         index = in_flight.locate(last)
@@ -175,17 +172,17 @@ class _Acknowledgement:
 
     def _mark(self, index: int, first: int, last: int, kind: int, token: int | None) -> None:
         """Marks the runs of first..last; `index` is that of the first of them."""
-        in_flight, transition, runs = self._in_flight, self._transition, self._in_flight.runs
+        in_flight, transition, runs = self.in_flight, self.transition, self.in_flight.runs
         target = TRANSITIONS[ACQUIRED, EVENT_OF_ACK[kind]]
         while index < len(runs) and (run := runs[index]).first <= last:
             lock = run.lock
             if (
                 lock is None
                 or run.pending is not None
-                or lock.member != self._member
+                or lock.member != self.member
                 or (token is not None and token != lock.token)
             ):
-                raise _refused(max(first, run.first), _why(run, self._member))
+                raise _refused(max(first, run.first), _why(run, self.member))
             if run.first < first or run.last > last:
                 index = in_flight.split_at(index, first, last)
                 run = runs[index]
@@ -196,14 +193,17 @@ class _Acknowledgement:
             if target is ARCHIVED:
                 transition.rejected += run.size if kind == _REJECT else 0
                 transition.gaps += run.size if kind != _REJECT else 0
-            transition.add(run, target if target is not AVAILABLE else self._after_release(run))
+            # `Transition.add`, which would cost a call per run.
+            run.target = target if target is not AVAILABLE else self._after_release(run)
+            run.pending = transition
+            transition.runs.append(run)
 
     def _after_release(self, run: Run) -> RecordState:
-        limit = self._settings.delivery_count_limit
+        limit = self.settings.delivery_count_limit
         return after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit)
 
     def _renew(self, run: Run, lock: Lock) -> None:
-        if not self._settings.renew_enabled:
+        if not self.settings.renew_enabled:
             raise _refused(run.first, Refusal.RENEW_DISABLED)
         self.renewed.append((run, lock))
 

@@ -33,34 +33,8 @@ from sharebroker_server.share_partition_leader.core.transitions import TRANSITIO
 _RECORD_LIMIT = AcquireMode.RECORD_LIMIT
 
 
-def room_for(
-    in_flight: InFlight, request: AcquireRequest, limit: int, fetch_offset: int, last: int
-) -> tuple[int, int]:
-    """How many offsets may be acquired, and up to which.
-
-    When `limit` offsets are in flight no new records are added; released ones are still redelivered.
-    """
-    room = min(request.max_records, limit - in_flight.count)
-    if room > 0 or fetch_offset > in_flight.end:
-        return room, last
-    return min(request.max_records, in_flight.end - fetch_offset + 1), min(last, in_flight.end)
-
-
 class Acquisition:
     """One acquisition."""
-
-    __slots__ = (
-        "_acquired",
-        "_base",
-        "_in_flight",
-        "_last",
-        "_lock",
-        "_log",
-        "_request",
-        "_room",
-        "_settings",
-        "count",
-    )
 
     def __init__(
         self,
@@ -80,9 +54,12 @@ class Acquisition:
         if log_batches[0][0] > fetch_offset:
             in_flight.archive(fetch_offset, log_batches[0][0] - 1, RecordEvent.COMPACT)
         self._base = max(log_batches[0][0], in_flight.start)
-        self._room, self._last = room_for(
-            in_flight, request, settings.max_record_locks, fetch_offset, log_batches[-1][1]
-        )
+        self._last = log_batches[-1][1]
+        self._room = min(request.max_records, settings.max_record_locks - in_flight.count)
+        if self._room <= 0 and fetch_offset <= in_flight.end:
+            # No new records are added beyond the limit; released ones are still redelivered.
+            self._room = min(request.max_records, in_flight.end - fetch_offset + 1)
+            self._last = min(self._last, in_flight.end)
 
     def run(self, locks: Locks, now: float) -> list[AcquiredRange]:
         """Acquires records; ranges ascend, each within one batch."""

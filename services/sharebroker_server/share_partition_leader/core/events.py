@@ -7,7 +7,7 @@ acknowledgement, and cost about as much as the calls that they replace.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker_protocol.errors import KafkaError
@@ -194,6 +194,7 @@ Event = (
 )
 
 
+@dataclass(slots=True, eq=False)
 class Effects:
     """What the shell does after an event, in this order.
 
@@ -205,35 +206,22 @@ class Effects:
     and neither a lock nor a write remains.
     """
 
-    __slots__ = (
-        "acquired",
-        "deadline",
-        "left",
-        "lost",
-        "replies",
-        "retire",
-        "transitions",
-        "unused",
-        "wake",
-        "write_due",
-    )
-
-    def __init__(self) -> None:
-        self.acquired: Sequence[AcquiredRange] = ()
-        self.left: Sequence[Left] = ()
-        self.transitions: Sequence[Transition] = ()
-        self.write_due = False
-        self.replies: Sequence[tuple[Reply, KafkaError | None]] = ()
-        self.lost: Sequence[LostLock] = ()
-        self.deadline: float | None = None
-        self.wake = False
-        self.retire = False
-        self.unused = False
+    acquired: Sequence[AcquiredRange] = ()
+    left: Sequence[Left] = ()
+    transitions: Sequence[Transition] = ()
+    write_due: bool = False
+    replies: Sequence[tuple[Reply, KafkaError | None]] = ()
+    lost: Sequence[LostLock] = ()
+    deadline: float | None = None
+    wake: bool = False
+    retire: bool = False
+    unused: bool = False
 
 
 _COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
 
 
+@dataclass(slots=True, eq=False)
 class Counts:
     """Shared by the share-partitions of a group and a topic.
 
@@ -242,32 +230,17 @@ class Counts:
     `fetches` counts the share-partitions in fetches, `fetches_with_records` those that returned records.
     """
 
-    __slots__ = (
-        "aborted",
-        "acknowledged",
-        "acquired",
-        "exhausted",
-        "fetches",
-        "fetches_with_records",
-        "gaps",
-        "lost",
-        "redelivered",
-        "rejected",
-        "unseen",
-    )
-
-    def __init__(self) -> None:
-        self.fetches = 0
-        self.fetches_with_records = 0
-        self.acquired = 0
-        self.redelivered = 0
-        self.unseen = 0
-        self.lost = 0
-        self.acknowledged = [0] * len(AckType)
-        self.rejected = 0
-        self.exhausted = 0
-        self.gaps = 0
-        self.aborted = 0
+    fetches: int = 0
+    fetches_with_records: int = 0
+    acquired: int = 0
+    redelivered: int = 0
+    unseen: int = 0
+    lost: int = 0
+    acknowledged: list[int] = field(default_factory=lambda: [0] * len(AckType))
+    rejected: int = 0
+    exhausted: int = 0
+    gaps: int = 0
+    aborted: int = 0
 
     def acquire(self, acquired: Sequence[AcquiredRange]) -> None:
         """Counts acquired records."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count, islice, takewhile
 from typing import Final, NamedTuple
 
@@ -36,19 +37,17 @@ class Batch(NamedTuple):
     last: int
 
 
+@dataclass(slots=True, eq=False)
 class Lock:
     """An acquisition lock, shared by all runs of one acquisition; immutable: a renewal creates another.
 
     It ends with the share `session` that it was issued to, if any; its `member` may acknowledge from another.
     """
 
-    __slots__ = ("deadline", "member", "session", "token")
-
-    def __init__(self, member: str, token: int, deadline: float, session: str = "") -> None:
-        self.member = member
-        self.token = token
-        self.deadline = deadline
-        self.session = session
+    member: str
+    token: int
+    deadline: float
+    session: str = ""
 
 
 class Transition:
@@ -75,6 +74,7 @@ class Transition:
         self.runs.append(run)
 
 
+@dataclass(slots=True, eq=False)
 class Run:
     """Offsets first..last in one state, with one delivery count and one lock.
 
@@ -82,25 +82,14 @@ class Run:
     `target` is written. A run without a `batch` is a gap in the loaded state.
     """
 
-    __slots__ = ("batch", "delivery_count", "first", "last", "lock", "pending", "state", "target")
-
-    def __init__(
-        self,
-        first: int,
-        last: int,
-        state: RecordState,
-        delivery_count: int,
-        batch: Batch | None,
-        lock: Lock | None = None,
-    ) -> None:
-        self.first = first
-        self.last = last
-        self.state = state
-        self.delivery_count = delivery_count
-        self.batch = batch
-        self.lock = lock
-        self.pending: Transition | None = None
-        self.target = state
+    first: int
+    last: int
+    state: RecordState
+    delivery_count: int
+    batch: Batch | None
+    lock: Lock | None = None
+    pending: Transition | None = None
+    target: RecordState = AVAILABLE
 
     @property
     def size(self) -> int:

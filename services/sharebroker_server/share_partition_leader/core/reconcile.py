@@ -9,6 +9,7 @@ holds, and finished records, are left unchanged and returned with the reason.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from sharebroker_protocol.model import AckBatch, AckType, RecordState, StateBatch
@@ -46,6 +47,7 @@ def validate_reconciliation(batches: Sequence[AckBatch]) -> None:
             raise invalid(f"ranges[{index}].type", "must be ACCEPT, RELEASE, REJECT or RENEW")
 
 
+@dataclass(slots=True)
 class Reconciliation:
     """One reconciliation; `lock` is for the records that it acquires or renews.
 
@@ -53,19 +55,16 @@ class Reconciliation:
     them as finished, so they are written again before it is sent.
     """
 
-    __slots__ = ("_in_flight", "_limit", "_lock", "_transition", "left", "renewed")
-
-    def __init__(self, in_flight: InFlight, limit: int, lock: Lock, transition: Transition) -> None:
-        self._in_flight = in_flight
-        self._limit = limit
-        self._lock = lock
-        self._transition = transition
-        self.left: list[Left] = []
-        self.renewed: list[tuple[Run, Lock]] = []
+    in_flight: InFlight
+    delivery_count_limit: int
+    lock: Lock
+    transition: Transition
+    left: list[Left] = field(default_factory=list)
+    renewed: list[tuple[Run, Lock]] = field(default_factory=list)
 
     def add(self, batch: AckBatch, end: int) -> None:
         """Reconciles what is possible of a batch; the log ends before offset `end`."""
-        in_flight, (first, last, types, _) = self._in_flight, batch
+        in_flight, (first, last, types, _) = self.in_flight, batch
         if first < in_flight.start:
             self._leave(first, min(last, in_flight.start - 1), LeftReason.FINISHED)
             first = in_flight.start
@@ -80,14 +79,14 @@ class Reconciliation:
 
     def _extend_to(self, last: int) -> None:
         """Adds records that this leader has not fetched yet, as a gap in the loaded state."""
-        in_flight = self._in_flight
+        in_flight = self.in_flight
         in_flight.append(Run(in_flight.after_end, last, AVAILABLE, 0, None))
         in_flight.mark_available(in_flight.firsts[-1])
         in_flight.coalesce_at(len(in_flight.runs) - 1)
 
     def _walk(self, first: int, last: int, kind: int) -> None:
-        runs = self._in_flight.runs
-        index = self._in_flight.locate(first)
+        runs = self.in_flight.runs
+        index = self.in_flight.locate(first)
         while index < len(runs) and runs[index].first <= last:
             run = runs[index]
             why = self._obstacle(run)
@@ -95,7 +94,7 @@ class Reconciliation:
                 self._leave(max(first, run.first), min(last, run.last), why)
                 self._note_archived(run, first, last)
             elif run.state is not AVAILABLE or kind != _RELEASE:  # else it is available already
-                index = self._in_flight.split_at(index, first, last)
+                index = self.in_flight.split_at(index, first, last)
                 self._reconcile_run(runs[index], kind)
             index += 1
 
@@ -104,7 +103,7 @@ class Reconciliation:
             return LeftReason.FINISHED
         if run.lock is None:
             return None
-        if run.lock.member != self._lock.member:
+        if run.lock.member != self.lock.member:
             return LeftReason.TAKEN
         return LeftReason.UNDER_WAY if run.pending is not None else None
 
@@ -117,21 +116,21 @@ class Reconciliation:
         if target is ACQUIRED:
             return
         if kind == AckType.REJECT:
-            self._transition.rejected += run.size
+            self.transition.rejected += run.size
         if target is AVAILABLE:
-            target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, self._limit)
-        self._transition.add(run, target)
+            target = after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, self.delivery_count_limit)
+        self.transition.add(run, target)
 
     def _claim(self, run: Run) -> None:
         run.state = TRANSITIONS[run.state, RecordEvent.ACQUIRE]
         run.delivery_count += 1
-        run.lock = self._lock
+        run.lock = self.lock
         run.batch = run.batch or Batch(run.first, run.last)
 
     def _note_archived(self, run: Run, first: int, last: int) -> None:
         if run.state is ARCHIVED:
             first, last = max(first, run.first), min(last, run.last)
-            self._transition.batches.append(StateBatch(first, last, ARCHIVED, run.delivery_count))
+            self.transition.batches.append(StateBatch(first, last, ARCHIVED, run.delivery_count))
 
     def _leave(self, first: int, last: int, reason: LeftReason) -> None:
         if self.left and self.left[-1].last + 1 == first and self.left[-1].reason is reason:

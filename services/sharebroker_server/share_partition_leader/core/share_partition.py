@@ -46,6 +46,7 @@ from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateBatch, StateWrite
+from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.acknowledge import (
     mark,
     validate_batches,
@@ -61,28 +62,7 @@ from sharebroker_server.share_partition_leader.core.durability import (
     merged,
     roll_back,
 )
-from sharebroker_server.share_partition_leader.core.events import (
-    Acknowledge,
-    Acquire,
-    Completed,
-    Configure,
-    Counts,
-    Effects,
-    Event,
-    Loaded,
-    LoadedState,
-    LogBatch,
-    MembersLeft,
-    Reconcile,
-    RenewAll,
-    Reply,
-    Retire,
-    SharePartitionSettings,
-    Stop,
-    TimerFired,
-    UndoAcquire,
-    WriteCompleted,
-)
+from sharebroker_server.share_partition_leader.core.events import Completed, Counts, Effects, Reply
 from sharebroker_server.share_partition_leader.core.in_flight import Locks, Run, Transition, tokens_of
 from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
@@ -122,8 +102,8 @@ class SharePartition:
 
     def __init__(
         self,
-        settings: SharePartitionSettings,
-        loaded: LoadedState,
+        settings: events.SharePartitionSettings,
+        loaded: events.LoadedState,
         tokens: Iterator[int] | None = None,
         counts: Counts | None = None,
     ) -> None:
@@ -137,7 +117,7 @@ class SharePartition:
         self._sent_start = self._persisted_start = loaded.start_offset
         self._abandoned = False
 
-    def handle(self, event: Event, now: float) -> Effects:
+    def handle(self, event: events.Event, now: float) -> Effects:
         """Applies an event; `now` in seconds. Returns what the shell has to do.
 
         Raises KafkaError for a request that is rejected; then nothing has changed. INVALID_REQUEST,
@@ -199,10 +179,10 @@ class SharePartition:
 
     # Events
 
-    def _loaded(self, event: Loaded, now: float, effects: Effects) -> None:
+    def _loaded(self, event: events.Loaded, now: float, effects: Effects) -> None:
         self._persist_start_offset(effects)
 
-    def _acquire(self, event: Acquire, now: float, effects: Effects) -> None:
+    def _acquire(self, event: events.Acquire, now: float, effects: Effects) -> None:
         if self.stopping:
             raise relinquished()
         request, offset, log_batches, hidden = event
@@ -227,13 +207,13 @@ class SharePartition:
             effects.deadline = self.next_deadline()
 
     def _archive_hidden(
-        self, acquired: Sequence[AcquiredRange], hidden: Sequence[LogBatch]
+        self, acquired: Sequence[AcquiredRange], hidden: Sequence[events.LogBatch]
     ) -> list[AcquiredRange]:
         remaining = archive_hidden(self.in_flight, acquired, hidden)
         self.counts.aborted += _offsets(acquired) - _offsets(remaining)
         return remaining
 
-    def _acknowledge(self, event: Acknowledge, now: float, effects: Effects) -> None:
+    def _acknowledge(self, event: events.Acknowledge, now: float, effects: Effects) -> None:
         if self.stopping:
             raise relinquished()
         member, batches, reply, delay = event
@@ -247,7 +227,7 @@ class SharePartition:
             self._locks.renew(self.in_flight, renewed, now + self.settings.lock_duration)
         self._reply_when_durable(transition, batches, reply, effects)
 
-    def _reconcile(self, event: Reconcile, now: float, effects: Effects) -> None:
+    def _reconcile(self, event: events.Reconcile, now: float, effects: Effects) -> None:
         if self.stopping:
             raise relinquished()
         member, batches, log_start, log_end, reply = event
@@ -266,12 +246,12 @@ class SharePartition:
         effects.deadline = self.next_deadline()
         self._reply_when_durable(transition, batches, reply, effects)
 
-    def _renew_all(self, event: RenewAll, now: float, effects: Effects) -> None:
+    def _renew_all(self, event: events.RenewAll, now: float, effects: Effects) -> None:
         if self.settings.renew_enabled:
             held = list(self.in_flight.locked_by(event.member))
             self._locks.renew(self.in_flight, held, now + self.settings.lock_duration)
 
-    def _undo_acquire(self, event: UndoAcquire, now: float, effects: Effects) -> None:
+    def _undo_acquire(self, event: events.UndoAcquire, now: float, effects: Effects) -> None:
         """Takes effect at once and is not written, as the acquisition was not: a new leader has neither."""
         if self.stopping:
             raise relinquished()
@@ -282,7 +262,7 @@ class SharePartition:
         self._undo(transition.runs)
         effects.wake = True
 
-    def _members_left(self, event: MembersLeft, now: float, effects: Effects) -> None:
+    def _members_left(self, event: events.MembersLeft, now: float, effects: Effects) -> None:
         limit = self.settings.delivery_count_limit
         for member in event.members:
             held = [(run, lock) for run, lock in self.in_flight.locked_by(member) if run.pending is None]
@@ -299,11 +279,11 @@ class SharePartition:
         self._abandoned = True
         effects.unused = self.unused
 
-    def _configure(self, event: Configure, now: float, effects: Effects) -> None:
+    def _configure(self, event: events.Configure, now: float, effects: Effects) -> None:
         self.settings = event.settings
         effects.wake = True
 
-    def _timer_fired(self, event: TimerFired, now: float, effects: Effects) -> None:
+    def _timer_fired(self, event: events.TimerFired, now: float, effects: Effects) -> None:
         lost = self._locks.expire(self.in_flight, self.settings.delivery_count_limit, now)
         if lost:
             self.in_flight.advance()
@@ -318,7 +298,7 @@ class SharePartition:
             self._writes.flush_retries(effects)
         effects.deadline = self.next_deadline()
 
-    def _write_completed(self, event: WriteCompleted, now: float, effects: Effects) -> None:
+    def _write_completed(self, event: events.WriteCompleted, now: float, effects: Effects) -> None:
         """The one place that decides what a failed write means.
 
         The transitions are rolled back and their requests rejected. If somebody else changed the stored
@@ -347,11 +327,11 @@ class SharePartition:
             self.counts.complete(transitions, completed)
         return completed
 
-    def _stop(self, event: Stop, now: float, effects: Effects) -> None:
+    def _stop(self, event: events.Stop, now: float, effects: Effects) -> None:
         self.stopping = True
         self._writes.flush_retries(effects)
 
-    def _retire(self, event: Retire, now: float, effects: Effects) -> None:
+    def _retire(self, event: events.Retire, now: float, effects: Effects) -> None:
         self.stopping = True
         self._writes.reject_waiting(relinquished(), effects)
         effects.lost = self.in_flight.held()
@@ -405,16 +385,16 @@ def _offsets(acquired: Sequence[AcquiredRange]) -> int:
 
 
 _HANDLERS: Final[Mapping[type, Callable[[SharePartition, Any, float, Effects], None]]] = {
-    Loaded: SharePartition._loaded,
-    Acquire: SharePartition._acquire,
-    Acknowledge: SharePartition._acknowledge,
-    Reconcile: SharePartition._reconcile,
-    RenewAll: SharePartition._renew_all,
-    UndoAcquire: SharePartition._undo_acquire,
-    MembersLeft: SharePartition._members_left,
-    Configure: SharePartition._configure,
-    TimerFired: SharePartition._timer_fired,
-    WriteCompleted: SharePartition._write_completed,
-    Stop: SharePartition._stop,
-    Retire: SharePartition._retire,
+    events.Loaded: SharePartition._loaded,
+    events.Acquire: SharePartition._acquire,
+    events.Acknowledge: SharePartition._acknowledge,
+    events.Reconcile: SharePartition._reconcile,
+    events.RenewAll: SharePartition._renew_all,
+    events.UndoAcquire: SharePartition._undo_acquire,
+    events.MembersLeft: SharePartition._members_left,
+    events.Configure: SharePartition._configure,
+    events.TimerFired: SharePartition._timer_fired,
+    events.WriteCompleted: SharePartition._write_completed,
+    events.Stop: SharePartition._stop,
+    events.Retire: SharePartition._retire,
 }

@@ -34,100 +34,11 @@ class _PartitionResponse(_PartitionRequest, Protocol):
 A = TypeVar("A", bound=_PartitionRequest)
 R = TypeVar("R", bound=_PartitionResponse)
 
+_AT_ONCE: Final = 4 * 1024 * 1024
+"""Bytes of the log that one call reads at most."""
 
-async def list_offsets(
-    leadership: Leadership, request: pb.ListOffsetsRequest
-) -> list[pb.ListOffsetsResponse.Partition]:
-    """Looks up an offset in each partition (Kafka: ListOffsets)."""
-
-    async def look_up(
-        led: LedPartition, part: pb.ListOffsetsRequest.Partition, response: pb.ListOffsetsResponse.Partition
-    ) -> None:
-        log = led.log
-        end = log.last_stable_offset if request.isolation_level > 0 else log.log_end_offset
-        response.leader_epoch = log.epoch
-        response.offset, response.timestamp = await _offset_at(log, part.timestamp, end)
-        if part.HasField("made_at_offset") and part.made_at_offset < end:
-            response.made_at = max(log.time_of(max(part.made_at_offset, log.log_start_offset)), 0)
-
-    return await each(leadership, request.partitions, pb.ListOffsetsResponse.Partition, look_up)
-
-
-async def delete_records(
-    leadership: Leadership, request: pb.DeleteRecordsRequest
-) -> list[pb.DeleteRecordsResponse.Partition]:
-    """Moves the log start offset of each partition."""
-
-    async def delete(
-        led: LedPartition,
-        part: pb.DeleteRecordsRequest.Partition,
-        response: pb.DeleteRecordsResponse.Partition,
-    ) -> None:
-        response.low_watermark = await led.log.delete_records(part.offset)
-        led.wake()
-
-    return await each(leadership, request.partitions, pb.DeleteRecordsResponse.Partition, delete)
-
-
-async def write_txn_markers(
-    leadership: Leadership, request: pb.WriteTxnMarkersRequest
-) -> list[pb.WriteTxnMarkersResponse.Partition]:
-    """Appends a transaction marker to each partition."""
-
-    async def end(
-        led: LedPartition, part: pb.WriteTxnMarkersRequest.Marker, _: pb.WriteTxnMarkersResponse.Partition
-    ) -> None:
-        await led.log.end_transaction(
-            Marker(part.producer_id, part.producer_epoch, part.coordinator_epoch, part.transaction_result)
-        )
-
-    return await each(leadership, request.markers, pb.WriteTxnMarkersResponse.Partition, end)
-
-
-async def describe_producers(
-    leadership: Leadership, request: pb.DescribeProducersRequest
-) -> list[pb.DescribeProducersResponse.Partition]:
-    """Returns the active producers of each partition."""
-
-    async def describe(
-        led: LedPartition, _: delivery.TopicPartition, response: pb.DescribeProducersResponse.Partition
-    ) -> None:
-        for producer_id, state in sorted(led.log.transactions.producers.items()):
-            response.active_producers.add(
-                producer_id=producer_id,
-                producer_epoch=state.epoch,
-                last_sequence=state.batches[-1].last_sequence if state.batches else -1,
-                last_timestamp=state.timestamp,
-                coordinator_epoch=state.coordinator_epoch,
-                current_txn_start_offset=state.transaction_start,
-            )
-
-    return await each(leadership, request.partitions, pb.DescribeProducersResponse.Partition, describe)
-
-
-async def describe_logs(
-    leadership: Leadership, request: pb.DescribeLogsRequest
-) -> list[pb.DescribeLogsResponse.Partition]:
-    """Returns the size of each log."""
-
-    async def describe(
-        led: LedPartition, _: delivery.TopicPartition, response: pb.DescribeLogsResponse.Partition
-    ) -> None:
-        response.size = led.log.size
-
-    return await each(leadership, request.partitions, pb.DescribeLogsResponse.Partition, describe)
-
-
-async def _offset_at(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int]:
-    """The offset for a timestamp and the time of its record, or -1; records from `end` on are ignored."""
-    if timestamp == EARLIEST:
-        return log.log_start_offset, -1
-    if timestamp == LATEST:
-        return end, -1
-    if timestamp < NEWEST:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{timestamp} is not a timestamp, -1, -2 or -3.")
-    found = await (log.offset_of_newest() if timestamp == NEWEST else log.offset_for_timestamp(timestamp))
-    return found if found is not None and found.offset < end else (-1, -1)
+Range = pb.InspectRecordsResponse.OffsetRange
+Response = pb.InspectRecordsResponse.Partition
 
 
 async def each(
@@ -150,28 +61,81 @@ async def each(
     return list(await asyncio.gather(*map(call, partitions)))
 
 
-_AT_ONCE: Final = 4 * 1024 * 1024
-"""Bytes of the log that one call reads at most."""
+async def list_offsets(
+    isolation_level: int,
+    led: LedPartition,
+    part: pb.ListOffsetsRequest.Partition,
+    response: pb.ListOffsetsResponse.Partition,
+) -> None:
+    """Looks up an offset (Kafka: ListOffsets)."""
+    log = led.log
+    end = log.last_stable_offset if isolation_level > 0 else log.log_end_offset
+    response.leader_epoch = log.epoch
+    response.offset, response.timestamp = await _offset_at(log, part.timestamp, end)
+    if part.HasField("made_at_offset") and part.made_at_offset < end:
+        response.made_at = max(log.time_of(max(part.made_at_offset, log.log_start_offset)), 0)
 
-Range = pb.InspectRecordsResponse.OffsetRange
-Response = pb.InspectRecordsResponse.Partition
+
+async def delete_records(
+    led: LedPartition, part: pb.DeleteRecordsRequest.Partition, response: pb.DeleteRecordsResponse.Partition
+) -> None:
+    """Moves the log start offset."""
+    response.low_watermark = await led.log.delete_records(part.offset)
+    led.wake()
 
 
-async def inspect_records(leadership: Leadership, request: pb.InspectRecordsRequest) -> list[Response]:
-    """One response per partition; loads nothing and changes nothing."""
+async def write_txn_marker(led: LedPartition, part: pb.WriteTxnMarkersRequest.Marker, _: Any) -> None:
+    """Appends a transaction marker."""
+    await led.log.end_transaction(
+        Marker(part.producer_id, part.producer_epoch, part.coordinator_epoch, part.transaction_result)
+    )
 
-    async def inspect(
-        led: LedPartition, part: pb.InspectRecordsRequest.Partition, response: Response
-    ) -> None:
-        response.log_start_offset, response.log_end_offset = led.log.log_start_offset, led.log.log_end_offset
-        loaded = leadership.loaded(request.group_id, part.topic_id, part.partition)
-        if loaded is not None:
-            response.in_delivery.extend(
-                _range(lock.first, lock.last) for lock in loaded.core.in_flight.held()
-            )
-        await _read(led.log, part.from_offset, response)
 
-    return await each(leadership, request.partitions, Response, inspect)
+async def describe_producers(
+    led: LedPartition, _: delivery.TopicPartition, response: pb.DescribeProducersResponse.Partition
+) -> None:
+    """Lists the active producers."""
+    for producer_id, state in sorted(led.log.transactions.producers.items()):
+        response.active_producers.add(
+            producer_id=producer_id,
+            producer_epoch=state.epoch,
+            last_sequence=state.batches[-1].last_sequence if state.batches else -1,
+            last_timestamp=state.timestamp,
+            coordinator_epoch=state.coordinator_epoch,
+            current_txn_start_offset=state.transaction_start,
+        )
+
+
+async def describe_log(
+    led: LedPartition, _: delivery.TopicPartition, response: pb.DescribeLogsResponse.Partition
+) -> None:
+    """Reports the size of the log."""
+    response.size = led.log.size
+
+
+async def inspect_records(
+    group_id: str, led: LedPartition, part: pb.InspectRecordsRequest.Partition, response: Response
+) -> None:
+    """Reports lock holders and missing offsets, which the persisted state does not show; changes nothing."""
+    log = led.log
+    response.log_start_offset, response.log_end_offset = log.log_start_offset, log.log_end_offset
+    loaded = led.ready.get(group_id)
+    if loaded is not None:
+        held = loaded.core.in_flight.held()
+        response.in_delivery.extend(_range(lock.first, lock.last) for lock in held)
+    await _read(log, part.from_offset, response)
+
+
+async def _offset_at(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int]:
+    """The offset for a timestamp and the time of its record, or -1; records from `end` on are ignored."""
+    if timestamp == EARLIEST:
+        return log.log_start_offset, -1
+    if timestamp == LATEST:
+        return end, -1
+    if timestamp < NEWEST:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{timestamp} is not a timestamp, -1, -2 or -3.")
+    found = await (log.offset_of_newest() if timestamp == NEWEST else log.offset_for_timestamp(timestamp))
+    return found if found is not None and found.offset < end else (-1, -1)
 
 
 async def _read(log: PartitionLog, offset: int, response: Response) -> None:

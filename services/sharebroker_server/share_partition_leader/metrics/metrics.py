@@ -6,11 +6,9 @@ Counters have the labels group and topic; gauges also have the partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from sharebroker_protocol.model import AckType
-from sharebroker_server.share_partition_leader.core.events import Counts
-from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.telemetry.metrics import (
     OTHER,
@@ -23,63 +21,45 @@ from sharebroker_server.telemetry.metrics import (
     seconds_of,
 )
 
-_ACK_TYPES: Final = {
-    AckType.ACCEPT: "accept",
-    AckType.RELEASE: "release",
-    AckType.REJECT: "reject",
-    AckType.RENEW: "renew",
-}
-_ARCHIVED: Final[dict[str, Callable[[Counts], int]]] = {
-    "rejected": lambda counts: counts.rejected,
-    "attempts": lambda counts: counts.exhausted,
-    "gap": lambda counts: counts.gaps,
-    "aborted": lambda counts: counts.aborted,
-}
-_COUNTERS: Final[tuple[tuple[str, str, Callable[[Counts], int]], ...]] = (
-    ("records_acquired", "Records acquired by members.", lambda counts: counts.acquired),
-    (
-        "records_redelivered",
-        "Acquired records that were delivered before.",
-        lambda counts: counts.redelivered,
-    ),
+_ACK_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
+_ARCHIVED: Final = {"rejected": "rejected", "attempts": "exhausted", "gap": "gaps", "aborted": "aborted"}
+"""The attribute of `Counts` for each reason."""
+
+_COUNTERS: Final = (
+    ("records_acquired", "acquired", "Records acquired by members."),
+    ("records_redelivered", "redelivered", "Acquired records that were delivered before."),
     (
         "records_unseen",
+        "unseen",
         "Acquired records that were returned before the application received them.",
-        lambda counts: counts.unseen,
     ),
-    ("fetch_partitions", "Share-partitions in fetch requests.", lambda counts: counts.fetches),
+    ("fetch_partitions", "fetches", "Share-partitions in fetch requests."),
     (
         "fetch_partitions_with_records",
+        "fetches_with_records",
         "Share-partitions in fetch requests that returned records (Kafka: RequestTopicPartitionsFetchRatio).",
-        lambda counts: counts.fetches_with_records,
     ),
-    ("acquisition_lock_timeouts", "Records whose acquisition lock timed out.", lambda counts: counts.lost),
+    ("acquisition_lock_timeouts", "lost", "Records whose acquisition lock timed out."),
 )
+"""Name, attribute of `Counts`, and help."""
+
 _GAUGES: Final = (
-    (
-        "in_flight_messages",
-        "Offsets from start offset to end offset (Kafka: InFlightMessageCount).",
-    ),
+    ("in_flight_messages", "Offsets from start offset to end offset (Kafka: InFlightMessageCount)."),
     ("in_flight_batches", "Runs of records in one state (Kafka: InFlightBatchCount)."),
-    (
-        "in_flight_batch_messages",
-        "Offsets in all runs (Kafka: InFlightBatchMessageCount).",
-    ),
+    ("in_flight_batch_messages", "Offsets in all runs (Kafka: InFlightBatchMessageCount)."),
     ("locked_messages", "Records with an acquisition lock."),
 )
+"""Name and help, in the order of `InFlight.sizes`."""
 
+_LOG_GAUGES: Final = (
+    ("start_offset", "log_start_offset", "First offset in the log."),
+    ("end_offset", "log_end_offset", "Offset of the next record."),
+    ("bytes", "size", "Bytes of records in the log."),
+)
+"""Name, attribute of `PartitionLog`, and help."""
 
-class Row(NamedTuple):
-    """The gauges of a share-partition, in the order of `_GAUGES`."""
-
-    in_flight: float = 0
-    runs: float = 0
-    batched: float = 0
-    locked: float = 0
-
-    def with_(self, other: Row) -> Row:
-        """Returns the sum of two rows."""
-        return Row(*map(sum, zip(self, other, strict=True)))
+Rows = dict[tuple[str, ...], tuple[int, ...]]
+"""The gauges of each share-partition, by its labels, in the order of `_GAUGES`."""
 
 
 class LeaderMetrics:
@@ -107,79 +87,57 @@ class LeaderMetrics:
             "sharebroker_share_group_record_acknowledgements_total",
             "Acknowledged records by acknowledge type (Kafka: RecordAcknowledgementsPerSec).",
             (
-                ((*labels, "ack_type", name), counts.acknowledged[kind])
+                ((*labels, "ack_type", kind.name.lower()), counts.acknowledged[kind])
                 for labels, counts in counted
-                for kind, name in _ACK_TYPES.items()
+                for kind in _ACK_TYPES
             ),
         )
         yield counter(
             "sharebroker_share_group_records_archived_total",
             "Records that were archived without being accepted, by reason.",
             (
-                ((*labels, "reason", reason), read(counts))
+                ((*labels, "reason", reason), getattr(counts, attribute))
                 for labels, counts in counted
-                for reason, read in _ARCHIVED.items()
+                for reason, attribute in _ARCHIVED.items()
             ),
         )
-        for name, help_, read in _COUNTERS:
-            yield counter(
-                f"sharebroker_share_group_{name}_total",
-                help_,
-                ((labels, read(counts)) for labels, counts in counted),
-            )
+        for name, attribute, help_ in _COUNTERS:
+            samples = [(labels, getattr(counts, attribute)) for labels, counts in counted]
+            yield counter(f"sharebroker_share_group_{name}_total", help_, samples)
 
     def _share_partitions(self) -> Iterator[Family]:
         """The first family computes the rows of all."""
-        rows: dict[tuple[str, ...], Row] = {}
+        rows: Rows = {}
         for index, (name, help_) in enumerate(_GAUGES):
             name = f"sharebroker_share_partition_{name}"
             yield Family(name, Kind.GAUGE, help_, self._samples(rows, index))
 
-    def _samples(self, rows: dict[tuple[str, ...], Row], index: int) -> Iterator[Sample]:
+    def _samples(self, rows: Rows, index: int) -> Iterator[Sample]:
         if not index:
             yield from self._compute(rows)
         for labels, row in rows.items():
             yield Sample(labels, row[index])
 
-    def _compute(self, rows: dict[tuple[str, ...], Row]) -> Iterator[Sample]:
+    def _compute(self, rows: Rows) -> Iterator[Sample]:
         most, other = self._most(), (*_labels(OTHER, OTHER), "partition", OTHER)
         for led in self._leadership.partitions():
-            for one in led.loaded():
-                row = _row(one.core)
-                labels = (*_labels(one.group_id, one.topic), "partition", str(one.partition))
-                if len(rows) < most:
-                    rows[labels] = row
-                else:
-                    rows[other] = row.with_(rows.get(other, Row()))
+            for loaded in led.loaded():
+                labels = (*_labels(loaded.group_id, loaded.topic), "partition", str(loaded.partition))
+                labels = labels if len(rows) < most else other
+                sums = zip(loaded.core.in_flight.sizes(), rows.get(labels, (0,) * len(_GAUGES)), strict=True)
+                rows[labels] = tuple(map(sum, sums))
                 yield YIELD
 
     def _logs(self) -> Iterator[Family]:
         led = self._leadership.partitions()
         yield gauge("sharebroker_led_partitions", "Partitions led by this broker.", [((), len(led))])
-        logs = [
-            (("topic", one.topic.name, "partition", str(one.partition)), one.log)
-            for one in led[: self._most()]
-        ]
-        yield gauge(
-            "sharebroker_log_start_offset",
-            "First offset in the log.",
-            ((labels, log.log_start_offset) for labels, log in logs),
-        )
-        yield gauge(
-            "sharebroker_log_end_offset",
-            "Offset of the next record.",
-            ((labels, log.log_end_offset) for labels, log in logs),
-        )
-        yield gauge(
-            "sharebroker_log_bytes",
-            "Bytes of records in the log.",
-            ((labels, log.size) for labels, log in logs),
-        )
+        for name, attribute, help_ in _LOG_GAUGES:
+            samples = [
+                (("topic", item.topic.name, "partition", str(item.partition)), getattr(item.log, attribute))
+                for item in led[: self._most()]
+            ]
+            yield gauge(f"sharebroker_log_{name}", help_, samples)
 
 
 def _labels(group_id: str, topic: str) -> tuple[str, ...]:
     return ("group", group_id, "topic", topic)
-
-
-def _row(core: SharePartition) -> Row:
-    return Row(*core.in_flight.sizes())

@@ -145,7 +145,7 @@ class DeliverySession:
 
     def records_available(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available."""
-        self._advance(_key(share_partition))
+        self._advance(share_partition.topic_partition)
 
     def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
         """A lock of this stream timed out, or was lost with the share-partition."""
@@ -154,7 +154,7 @@ class DeliverySession:
 
     def retired(self, share_partition: ShareGroupPartition) -> None:
         """The share-partition was unloaded and its locks are lost: load its successor."""
-        key = _key(share_partition)
+        key = share_partition.topic_partition
         del self._served[key]
         self._ready.pop(key, None)
         self._isolated.discard(key)
@@ -228,10 +228,11 @@ class DeliverySession:
         while self._credit > 0 and self._ready and not self._paused and not self._queue.full:
             key = next(iter(self._ready))
             del self._ready[key]
-            self._deliver_from(key, self._served[key])
+            self._deliver_from(self._served[key])
 
-    def _deliver_from(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
-        if self._must_finish_first(key, share_partition):
+    def _deliver_from(self, share_partition: ShareGroupPartition) -> None:
+        key = share_partition.topic_partition
+        if self._must_finish_first(share_partition):
             share_partition.add_listener(self)
             return
         try:
@@ -264,15 +265,15 @@ class DeliverySession:
     def _add_records(self, share_partition: ShareGroupPartition, fetched: Fetched) -> None:
         self._credit -= fetched.offsets
         if share_partition.is_throttled(fetched):
-            self._isolated.add(_key(share_partition))
+            self._isolated.add(share_partition.topic_partition)
         self._queue.add_records(share_partition, fetched)
 
-    def _must_finish_first(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> bool:
+    def _must_finish_first(self, share_partition: ShareGroupPartition) -> bool:
         """Whether the member holds records that are isolated, and gets no others before it finished them.
 
         In Kafka this follows from clients that fetch only when all records are acknowledged.
         """
-        core = share_partition.core
+        core, key = share_partition.core, share_partition.topic_partition
         throttled = core.in_flight.next_is_throttled(core.settings.throttle_limit)
         if (key in self._isolated or throttled) and core.in_flight.holds(self.holder):
             self._isolated.add(key)
@@ -305,7 +306,7 @@ class DeliverySession:
     ) -> None:
         """Applies all together; if they are rejected, divides them until the rejected records are known."""
         deadline = share_partition.renewed_deadline() if group.renewal else 0.0
-        done = partial(self._complete, TopicIdPartition(group.topic_id, group.partition), acks, deadline)
+        done = partial(self._complete, share_partition.topic_partition, acks, deadline)
         self._unanswered += 1
         try:
             if group.unseen:
@@ -331,10 +332,6 @@ class DeliverySession:
         self._queue.add_results(acks, deadline, error)
         if key in self._isolated:
             self._advance(key)
-
-
-def _key(share_partition: ShareGroupPartition) -> TopicIdPartition:
-    return TopicIdPartition(share_partition.topic_id, share_partition.partition)
 
 
 def _divide(share_partition: ShareGroupPartition, acks: Sequence[AckRequest]) -> list[Sequence[AckRequest]]:

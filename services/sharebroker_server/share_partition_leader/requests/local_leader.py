@@ -7,7 +7,6 @@ and wait until they are durable.
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 
@@ -125,19 +124,6 @@ class Fetch:
     error is left to the next fetch. A share session that ended acquires nothing more: nothing would release
     its records.
     """
-
-    __slots__ = (
-        "_available",
-        "_bytes",
-        "_call",
-        "_cold",
-        "_failed",
-        "_fetched",
-        "_found",
-        "_leadership",
-        "_observed",
-        "_request",
-    )
 
     def __init__(self, call: AcquireCall, leadership: Leadership) -> None:
         self._call = call
@@ -287,7 +273,7 @@ class Fetch:
 _log = structlog.get_logger()
 
 
-class _DurableCall(ABC):
+class _DurableCall:
     """A call whose parts are applied to share-partitions, and that ends when all of them are durable.
 
     A part is applied at once if its share-partition is loaded, else once it is. `errors` has the outcome of
@@ -305,9 +291,9 @@ class _DurableCall(ABC):
         self._pending = set(range(len(parts)))
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    @abstractmethod
     def _apply(self, index: int, part: AckPart, share_partition: ShareGroupPartition) -> None:
         """Applies a part; `_complete` is called once it is durable. Raises KafkaError if it is rejected."""
+        raise NotImplementedError
 
     async def run(self, timeout: float) -> bool:
         """Applies all parts; returns whether they have an outcome within `timeout` seconds."""

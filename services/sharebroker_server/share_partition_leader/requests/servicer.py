@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from typing_extensions import override
 
@@ -16,31 +17,19 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
     SharePartitionLeaderServiceServicer,
 )
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.leader_calls.messages import (
-    acknowledge_call,
-    acknowledge_response,
-    acquire_call,
-    acquire_response,
-    append_call,
-    deliver_input,
-    deliver_open,
-    fill_delivered,
-    partition_keys,
-    produce_response,
-    reconcile_call,
-    reconcile_response,
-)
+from sharebroker_server.leader_calls import messages
 from sharebroker_server.leader_calls.values import DeliverStream
 from sharebroker_server.routing.transaction_check import TransactionCheck
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests
 from sharebroker_server.share_partition_leader.log.append import Appends
 from sharebroker_server.share_partition_leader.log.fetch import LogFetch
-from sharebroker_server.share_partition_leader.log.requests import inspect_records
 from sharebroker_server.share_partition_leader.requests.local_leader import LocalLeader
 
 ACKNOWLEDGE_TIMEOUT: Final = 60.0
 """Seconds before acknowledgements from another process time out; the caller has a limit of its own."""
+
+R = TypeVar("R")
 
 LONGEST_WAIT_MS: Final = 60_000
 """Limit of the wait of AwaitRecords."""
@@ -72,13 +61,13 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
         _check_mode(request.acquire_mode)
         return pb.AcquireRecordsResponse(
             acquisition_lock_timeout_ms=self._lock_timeout(request.group_id),
-            partitions=acquire_response(await self.calls.acquire(acquire_call(request))),
+            partitions=messages.acquire_response(await self.calls.acquire(messages.acquire_call(request))),
         )
 
     @override
     async def AwaitRecords(self, request: pb.AwaitRecordsRequest, context: Any) -> pb.AwaitRecordsResponse:
         wait = _seconds(request.max_wait_ms)
-        watch = self.calls.watch(request.group_id, partition_keys(request.partitions))
+        watch = self.calls.watch(request.group_id, messages.partition_keys(request.partitions))
         if watch is None:
             return pb.AwaitRecordsResponse(changed=True)
         try:
@@ -90,16 +79,16 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
     async def AcknowledgeRecords(
         self, request: pb.AcknowledgeRecordsRequest, context: Any
     ) -> pb.AcknowledgeRecordsResponse:
-        results = await self.calls.acknowledge(acknowledge_call(request), ACKNOWLEDGE_TIMEOUT)
+        results = await self.calls.acknowledge(messages.acknowledge_call(request), ACKNOWLEDGE_TIMEOUT)
         return pb.AcknowledgeRecordsResponse(
             acquisition_lock_timeout_ms=self._lock_timeout(request.group_id),
-            partitions=acknowledge_response(results),
+            partitions=messages.acknowledge_response(results),
         )
 
     @override
     async def SettleRecords(self, request: pb.SettleRecordsRequest, context: Any) -> pb.SettleRecordsResponse:
-        results = await self.calls.reconcile(reconcile_call(request), ACKNOWLEDGE_TIMEOUT)
-        return pb.SettleRecordsResponse(partitions=reconcile_response(results))
+        results = await self.calls.reconcile(messages.reconcile_call(request), ACKNOWLEDGE_TIMEOUT)
+        return pb.SettleRecordsResponse(partitions=messages.reconcile_response(results))
 
     @override
     async def ReleaseMember(self, request: pb.ReleaseMemberRequest, context: Any) -> pb.ReleaseMemberResponse:
@@ -114,8 +103,8 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
 
     @override
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
-        results = await self.calls.append(append_call(request), None)
-        return pb.ProduceResponse(partitions=produce_response(results))
+        results = await self.calls.append(messages.append_call(request), None)
+        return pb.ProduceResponse(partitions=messages.produce_response(results))
 
     @override
     async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
@@ -123,35 +112,42 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
 
     @override
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
-        return pb.ListOffsetsResponse(partitions=await requests.list_offsets(self._leadership, request))
+        look_up = partial(requests.list_offsets, request.isolation_level)
+        return await self._each(request.partitions, pb.ListOffsetsResponse, look_up)
 
     @override
     async def DeleteRecords(self, request: pb.DeleteRecordsRequest, context: Any) -> pb.DeleteRecordsResponse:
-        return pb.DeleteRecordsResponse(partitions=await requests.delete_records(self._leadership, request))
+        return await self._each(request.partitions, pb.DeleteRecordsResponse, requests.delete_records)
 
     @override
     async def WriteTxnMarkers(
         self, request: pb.WriteTxnMarkersRequest, context: Any
     ) -> pb.WriteTxnMarkersResponse:
-        written = await requests.write_txn_markers(self._leadership, request)
-        return pb.WriteTxnMarkersResponse(partitions=written)
+        return await self._each(request.markers, pb.WriteTxnMarkersResponse, requests.write_txn_marker)
 
     @override
     async def DescribeProducers(
         self, request: pb.DescribeProducersRequest, context: Any
     ) -> pb.DescribeProducersResponse:
-        described = await requests.describe_producers(self._leadership, request)
-        return pb.DescribeProducersResponse(partitions=described)
+        return await self._each(request.partitions, pb.DescribeProducersResponse, requests.describe_producers)
 
     @override
     async def DescribeLogs(self, request: pb.DescribeLogsRequest, context: Any) -> pb.DescribeLogsResponse:
-        return pb.DescribeLogsResponse(partitions=await requests.describe_logs(self._leadership, request))
+        return await self._each(request.partitions, pb.DescribeLogsResponse, requests.describe_log)
 
     @override
     async def InspectRecords(
         self, request: pb.InspectRecordsRequest, context: Any
     ) -> pb.InspectRecordsResponse:
-        return pb.InspectRecordsResponse(partitions=await inspect_records(self._leadership, request))
+        inspect = partial(requests.inspect_records, request.group_id)
+        return await self._each(request.partitions, pb.InspectRecordsResponse, inspect)
+
+    async def _each(
+        self, partitions: Iterable[Any], response: Callable[..., R], act: Callable[..., Any]
+    ) -> R:
+        """The response of an RPC that applies `act` to each partition."""
+        make = response.Partition  # type: ignore[attr-defined]  # every such response has this message
+        return response(partitions=await requests.each(self._leadership, partitions, make, act))
 
     def _lock_timeout(self, group_id: str) -> int:
         return self._catalog.group_config(group_id).share_record_lock_duration_ms
@@ -162,15 +158,15 @@ async def _deliver(
 ) -> AsyncIterator[pb.DeliverResponse]:
     opening = await anext(requests, pb.DeliverRequest())
     _check_open(opening.open)
-    stream = leader.deliver(deliver_open(opening.open))
+    stream = leader.deliver(messages.deliver_open(opening.open))
     reader: asyncio.Task[None] | None = None
     try:
-        await stream.send(deliver_input(opening))
+        await stream.send(messages.deliver_input(opening))
         reader = asyncio.create_task(_read(stream, requests))
         async with aclosing(stream.outputs()) as outputs:
             async for output in outputs:
                 response = pb.DeliverResponse()
-                fill_delivered(response, output)
+                messages.fill_delivered(response, output)
                 yield response
         await reader
     finally:
@@ -183,7 +179,7 @@ async def _deliver(
 async def _read(stream: DeliverStream, requests: AsyncIterator[pb.DeliverRequest]) -> None:
     try:
         async for request in requests:
-            await stream.send(deliver_input(request))
+            await stream.send(messages.deliver_input(request))
     finally:
         stream.finish()
 

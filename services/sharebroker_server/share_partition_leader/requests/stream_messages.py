@@ -23,6 +23,18 @@ from sharebroker_server.share_partition_leader.share_partition.share_group_parti
     ShareGroupPartition,
 )
 
+MESSAGE_BYTES: Final = 4 << 20
+"""Bytes of record batches after which a message to a consumer is complete."""
+
+UNSENT_ENTRIES: Final = 20_000
+"""Unsent results and notifications beyond which no more requests are read from a stream."""
+
+REJECT: Final = delivery.ACKNOWLEDGE_TYPE_REJECT
+RENEW: Final = delivery.ACKNOWLEDGE_TYPE_RENEW
+_GAP: Final = delivery.ACKNOWLEDGE_TYPE_GAP
+_INVALID: Final = -1
+"""Stands for an unknown acknowledge type; its acknowledgement is rejected alone."""
+
 
 class NextMessage:
     """The next message of a stream. `filled` is set while it has entries."""
@@ -95,19 +107,6 @@ class NextMessage:
         if self.entries >= UNSENT_ENTRIES:
             self._drained.clear()
         self.filled.set()
-
-
-MESSAGE_BYTES: Final = 4 << 20
-"""Bytes of record batches after which a message to a consumer is complete."""
-
-UNSENT_ENTRIES: Final = 20_000
-"""Unsent results and notifications beyond which no more requests are read from a stream."""
-
-REJECT: Final = delivery.ACKNOWLEDGE_TYPE_REJECT
-RENEW: Final = delivery.ACKNOWLEDGE_TYPE_RENEW
-_GAP: Final = delivery.ACKNOWLEDGE_TYPE_GAP
-_INVALID: Final = -1
-"""Stands for an unknown acknowledge type; its acknowledgement is rejected alone."""
 
 
 class AckGroup(NamedTuple):

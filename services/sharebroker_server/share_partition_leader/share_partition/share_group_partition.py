@@ -9,26 +9,12 @@ from typing import Final, NamedTuple, Protocol
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, StateWrite
+from sharebroker_protocol.model import AckBatch, StateWrite, TopicIdPartition
 from sharebroker_server.leader_calls.values import Left
 from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.share_partition_leader.core.events import (
-    Acquire,
-    AcquireRequest,
-    Effects,
-    Event,
-    Loaded,
-    LostLock,
-    MembersLeft,
-    Reconcile,
-    Reply,
-    Retire,
-    Stop,
-    TimerFired,
-    WriteCompleted,
-)
+from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
@@ -46,7 +32,7 @@ DELIVERY_BYTES: Final = 1 << 20
 STOP_TIMEOUT: Final = 5.0
 """Seconds that a share-partition has for its last writes when its partition is handed over."""
 
-_WRITTEN: Final = WriteCompleted(None)
+_WRITTEN: Final = events.WriteCompleted(None)
 
 
 class Surroundings(NamedTuple):
@@ -68,6 +54,7 @@ class ShareGroupPartition:
     def __init__(self, group_id: str, topic: str, core: SharePartition, around: Surroundings) -> None:
         self.key = share_key(group_id, around.log)
         self.group_id, self.topic_id, self.partition = self.key
+        self.topic_partition = TopicIdPartition(self.topic_id, self.partition)
         self.topic = topic
         self.core = core
         self.retired = False
@@ -82,7 +69,7 @@ class ShareGroupPartition:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline = 0.0
         self._written_all: asyncio.Future[None] | None = None
-        self.handle(Loaded())
+        self.handle(events.Loaded())
 
     # Listeners
 
@@ -94,12 +81,12 @@ class ShareGroupPartition:
         """Ends a stream: releases what it holds; with `undo` this does not count as a delivery."""
         self._lock_listeners.pop(listener.holder, None)
         self.remove_listener(listener)
-        self.handle(MembersLeft((listener.holder,), undo=undo))
+        self.handle(events.MembersLeft((listener.holder,), undo=undo))
 
     def release_member(self, member_id: str, session_id: str = "") -> None:
         """Releases what a member holds, also through its streams, or what one share session acquired."""
         holders = {held.member for held in self.core.in_flight.held()}
-        self.handle(MembersLeft([h for h in holders if member_of(h) == member_id], session_id))
+        self.handle(events.MembersLeft([h for h in holders if member_of(h) == member_id], session_id))
 
     def add_listener(self, listener: AvailabilityListener) -> None:
         """Requests one notification when records may have become available."""
@@ -117,7 +104,7 @@ class ShareGroupPartition:
 
     # Requests
 
-    def acquire(self, request: AcquireRequest, max_bytes: int = 0) -> Fetched | NotFetched:
+    def acquire(self, request: events.AcquireRequest, max_bytes: int = 0) -> Fetched | NotFetched:
         """Acquires records of the hot cache: one batch, and more up to `max_bytes` (0: DELIVERY_BYTES).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
@@ -133,7 +120,9 @@ class ShareGroupPartition:
                 break
         return NotFetched.NO_RECORDS
 
-    async def acquire_uncached(self, request: AcquireRequest, max_bytes: int = 0) -> Fetched | NotFetched:
+    async def acquire_uncached(
+        self, request: events.AcquireRequest, max_bytes: int = 0
+    ) -> Fetched | NotFetched:
         """Acquires records, read from the store if necessary; one read at a time.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
@@ -160,13 +149,13 @@ class ShareGroupPartition:
         """Whether nothing can be acquired now; a listener is notified when that may have changed."""
         return not self.core.stopping and self._fetch_offset() is None
 
-    def reconcile(self, holder: str, batches: Sequence[AckBatch], reply: Reply) -> Sequence[Left]:
+    def reconcile(self, holder: str, batches: Sequence[AckBatch], reply: events.Reply) -> Sequence[Left]:
         """Applies what can be applied of a planned batch's offsets; returns what was left unchanged.
 
         `reply` is called once the rest is durable. Raises KafkaError if nothing can be applied.
         """
         end = visible_end(self._log, committed=self.core.settings.read_committed)
-        return self.handle(Reconcile(holder, batches, self._log.log_start_offset, end, reply)).left
+        return self.handle(events.Reconcile(holder, batches, self._log.log_start_offset, end, reply)).left
 
     def is_throttled(self, fetched: Fetched) -> bool:
         """Whether acquired records failed so often that their member gets no others beside them."""
@@ -189,7 +178,7 @@ class ShareGroupPartition:
 
     def written(self, error: KafkaError | None) -> None:
         """The write that `next_write` returned is durable, or failed."""
-        self.handle(_WRITTEN if error is None else WriteCompleted(translated(error)))
+        self.handle(_WRITTEN if error is None else events.WriteCompleted(translated(error)))
         if self._written_all is not None:
             self._check_written()
 
@@ -197,7 +186,7 @@ class ShareGroupPartition:
 
     async def stop(self) -> None:
         """Accepts no more requests, waits up to STOP_TIMEOUT seconds for its writes, and retires."""
-        self.handle(Stop())
+        self.handle(events.Stop())
         if self.core.writing:
             self._written_all = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._written_all], timeout=STOP_TIMEOUT)
@@ -211,7 +200,7 @@ class ShareGroupPartition:
         if self._timer is not None:
             self._timer.cancel()
         self._around.on_retired(self)
-        self.handle(Retire())
+        self.handle(events.Retire())
         lock_listeners, waiting = self._lock_listeners, self._availability_listeners
         self._lock_listeners, self._availability_listeners = {}, {}
         for listener in dict.fromkeys((*lock_listeners.values(), *waiting)):
@@ -240,7 +229,9 @@ class ShareGroupPartition:
         end = visible_end(self._log, committed=self.core.settings.read_committed)
         return self.core.fetch_offset(self._log.log_start_offset, end)
 
-    def _acquire_event(self, request: AcquireRequest, offset: int, batches: Sequence[StoredBatch]) -> Acquire:
+    def _acquire_event(
+        self, request: events.AcquireRequest, offset: int, batches: Sequence[StoredBatch]
+    ) -> events.Acquire:
         """Returns the event that acquires records of `batches`, which were read at `offset`."""
         committed = self.core.settings.read_committed
         if committed:
@@ -249,11 +240,11 @@ class ShareGroupPartition:
         hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
         if self._observer is not None:
             self._observer.fetched(batches)
-        return Acquire(request, offset, spans, hidden)
+        return events.Acquire(request, offset, spans, hidden)
 
     # Effects
 
-    def handle(self, event: Event) -> Effects:
+    def handle(self, event: events.Event) -> events.Effects:
         """Applies an event and performs its effects. Raises KafkaError if the event is rejected."""
         try:
             effects = self.core.handle(event, now())
@@ -266,7 +257,7 @@ class ShareGroupPartition:
         self._perform(effects)
         return effects
 
-    def _perform(self, effects: Effects) -> None:
+    def _perform(self, effects: events.Effects) -> None:
         if effects.write_due:
             self._around.writes.add(self)
         for reply, error in effects.replies:
@@ -296,7 +287,7 @@ class ShareGroupPartition:
 
     def _fire(self) -> None:
         self._timer = None
-        self.handle(TimerFired())
+        self.handle(events.TimerFired())
 
 
 def _limit(max_bytes: int) -> int:
@@ -318,7 +309,7 @@ class LockListener(AvailabilityListener, Protocol):
 
     holder: str
 
-    def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
+    def lock_lost(self, share_partition: ShareGroupPartition, lost: events.LostLock) -> None:
         """A lock of this stream ended before its records were acknowledged."""
 
 
@@ -328,10 +319,10 @@ class Observer(Protocol):
     def fetched(self, batches: Sequence[StoredBatch]) -> None:
         """Record batches were read; called before the `Acquire` of them."""
 
-    def observe(self, event: Event, effects: Effects) -> None:
+    def observe(self, event: events.Event, effects: events.Effects) -> None:
         """An event was applied."""
 
-    def rejected(self, event: Event, error: KafkaError) -> None:
+    def rejected(self, event: events.Event, error: KafkaError) -> None:
         """An event was rejected."""
 
     def write_started(self) -> object:

@@ -27,6 +27,7 @@ from sharebroker_server.record_log.traced_records import (
     TracedRecordLimit,
     TraceFinder,
 )
+from sharebroker_server.share_partition_leader.tracing.record_spans import RecordSpans
 
 
 class LeaderTraces:
@@ -96,6 +97,10 @@ class PartitionTraces:
             if first < self.offsets.known_from and not self.offsets.within(first, last):
                 for place, context in self._finder.find(batch.data):
                     self.offsets.add(first + place, context)
+
+    def observer(self, group_id: str) -> RecordSpans:
+        """Creates the observer of one group's share-partition."""
+        return RecordSpans(self, group_id)
 
     def about(self, operation: str, type_: str) -> dict[str, str | int]:
         """Returns the attributes that every span of a record has."""

@@ -8,7 +8,7 @@ durable. One `write state` span stands for a state write; the spans that wait fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from opentelemetry.trace import Span, SpanKind
 
@@ -31,7 +31,9 @@ from sharebroker_server.share_partition_leader.core.events import (
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.share_partition import relinquished
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import member_of
-from sharebroker_server.share_partition_leader.tracing.partition_traces import PartitionTraces
+
+if TYPE_CHECKING:
+    from sharebroker_server.share_partition_leader.tracing.partition_traces import PartitionTraces
 
 LOST: Final = "lock lost"
 _MAX_HELD: Final = 10_000

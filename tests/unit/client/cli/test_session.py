@@ -1,11 +1,19 @@
-"""Records as text and as environment variables."""
+"""What commands share: tracing, interruption, records as text and as environment variables."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import signal
 from dataclasses import dataclass, field
 
-from sharebroker.cli.session import document, environment, place
+import pytest
+
+from sharebroker.cli.session import document, environment, on_interrupt, place, traced
 from sharebroker.consumer.accumulator import Accumulator
+from sharebroker_protocol import tracing
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.records.record import Acquisition, Record
 
 
@@ -58,3 +66,41 @@ def test_environment() -> None:
 
 def test_place() -> None:
     assert place(record(Raw())) == "orders, partition 3, offset 7"
+
+
+@pytest.fixture
+def variables(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The environment without variables of OpenTelemetry."""
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    for attribute in ("propagate", "handlers"):  # which the set-up of tracing changes
+        log = logging.getLogger("opentelemetry")
+        monkeypatch.setattr(log, attribute, getattr(log, attribute))
+    return monkeypatch
+
+
+def test_tracing_is_on_only_if_variables_request_it(variables: pytest.MonkeyPatch) -> None:
+    with traced():
+        assert tracing.on is None
+    variables.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    with traced():
+        assert tracing.on is not None
+    assert tracing.on is None
+    variables.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    with traced():
+        assert tracing.on is None
+
+
+def test_invalid_variable_is_reported(variables: pytest.MonkeyPatch) -> None:
+    variables.setenv("OTEL_TRACES_SAMPLER", "sometimes")
+    with pytest.raises(KafkaError) as caught, traced():
+        pass
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_interrupt_calls_the_given_function(number: signal.Signals) -> None:
+    interrupted = asyncio.Event()
+    with on_interrupt(interrupted.set):
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(interrupted.wait(), 5)

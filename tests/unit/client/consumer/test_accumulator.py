@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.consumer.accumulator import Accumulator, AckBatch, Renewal
+from sharebroker.consumer.accumulator import Accumulator, AckBatch, ImplicitAccumulator, Renewal
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import Progress
 from sharebroker_protocol.records.batches import decode
@@ -118,7 +118,7 @@ class TestCoalescing:
         assert accumulator.held == set()
 
     def test_implicit_mode_rejects_acknowledgements(self) -> None:
-        accumulator = Accumulator(nothing, explicit=False)
+        accumulator = ImplicitAccumulator(nothing)
         (record,) = held(accumulator, 0, 0)
         with pytest.raises(IllegalStateError, match="implicit"):
             record.accept()
@@ -127,9 +127,8 @@ class TestCoalescing:
 
     def test_queued_range_is_reported_without_acknowledgements(self) -> None:
         outcomes: list[tuple[int, int, KafkaError | None]] = []
-        accumulator = Accumulator(
+        accumulator = ImplicitAccumulator(
             nothing,
-            explicit=False,
             on_outcome=lambda batch, error: outcomes.append((batch.first, batch.last, error)),
         )
         records = held(accumulator)

@@ -13,8 +13,9 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka import api as handlers
 from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, Client
-from sharebroker_server.kafka_wire.frames import codec_of, read_response, response_frame
+from sharebroker_server.kafka_wire.frames import codec_of, response_frame
 from sharebroker_server.kafka_wire.schema import api_schema
+from tests.support.kafka_frames import read_response
 from tests.support.kafka_messages import requests
 from tests.unit.gateway.kafka.harness import Harness
 

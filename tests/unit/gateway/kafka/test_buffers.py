@@ -69,7 +69,7 @@ def test_reading_pauses_until_the_budget_is_granted() -> None:
     buffer, transport, budget = request_buffer(5000)
     assert budget.reserve(4500, lambda: None)
     buffer.add(frame(READ_AHEAD + 1000)[:8], 0.0)
-    assert (transport.reading, budget.waiting) == (False, 1)
+    assert (transport.reading, len(budget._waiting)) == (False, 1)
     budget.release(4500)
     assert (transport.reading, budget.used) == (True, 1000)
     buffer.close()
@@ -175,10 +175,10 @@ def test_reservations_are_granted_in_order() -> None:
     budget = MemoryBudget(10)
     first, second, third = Asker(budget, 6), Asker(budget, 6), Asker(budget, 1)
     assert [first.has, second.has, third.has] == [True, False, False]
-    assert (budget.used, budget.waiting) == (6, 2)
+    assert (budget.used, len(budget._waiting)) == (6, 2)
     first.leave()
     assert [second.has, third.has] == [True, True]
-    assert (budget.used, budget.waiting) == (7, 0)
+    assert (budget.used, len(budget._waiting)) == (7, 0)
 
 
 def test_a_request_larger_than_the_limit_is_admitted_alone() -> None:
@@ -199,7 +199,7 @@ def test_a_withdrawn_reservation_admits_the_next() -> None:
     assert small.has
     holder.leave()
     small.leave()
-    assert (budget.used, budget.waiting) == (0, 0)
+    assert (budget.used, len(budget._waiting)) == (0, 0)
 
 
 @given(
@@ -221,7 +221,7 @@ def test_every_reservation_is_granted_or_withdrawn(
         leaver = leaving.choice(held if leaving.random() < 0.8 else askers)  # type: ignore[attr-defined]  # Random
         leaver.leave()
         askers.remove(leaver)
-    assert (budget.used, budget.waiting) == (0, 0)
+    assert (budget.used, len(budget._waiting)) == (0, 0)
 
 
 def test_the_client_longest_without_reading_is_disconnected_first() -> None:

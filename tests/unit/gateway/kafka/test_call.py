@@ -42,7 +42,7 @@ async def harness(request: pytest.FixtureRequest) -> Any:
 def test_fetches_in_flight_share_their_memory(harness: Harness) -> None:
     call = harness.call_of(ApiVersionsRequest())
     assert call.limit_bytes(FETCH_MEMORY * 2) == FETCH_MEMORY
-    harness.listener.fetch_memory.in_flight = 4
+    harness.listener.fetches_in_flight = 4
     assert call.limit_bytes(FETCH_MEMORY) == FETCH_MEMORY // 4
     assert call.limit_bytes(1000) == 1000
 

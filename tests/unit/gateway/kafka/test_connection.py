@@ -16,8 +16,9 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.connection import FAIRNESS, MAX_COALESCED
-from sharebroker_server.kafka_wire.frames import codec_of, read_response
+from sharebroker_server.kafka_wire.frames import codec_of
 from tests.support.kafka_client import connected
+from tests.support.kafka_frames import read_response
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.kafka.harness import (
     EXECUTE,
@@ -416,7 +417,7 @@ async def test_large_requests_share_a_budget_and_small_ones_do_not_wait(harness:
         await first.raw.write(large_frame("hold:it", 600_000))
         await eventually(lambda: harness.begun == ["hold:it"])
         second.raw._writer.write(large_frame("large", 700_000))
-        await eventually(lambda: budget.waiting == 1)
+        await eventually(lambda: len(budget._waiting) == 1)
         assert await third.execute("small") == "small"
         assert harness.begun == ["hold:it", "small"]
         harness.events["it"].set()
@@ -432,9 +433,9 @@ async def test_a_stalled_large_request_releases_its_budget(harness: Harness) -> 
         await stalled.raw.write(large_frame("never", 900_000)[:1000])
         await eventually(lambda: budget.used > 0)
         waiting.raw._writer.write(large_frame("large", 500_000))
-        await eventually(lambda: budget.waiting == 1)
+        await eventually(lambda: len(budget._waiting) == 1)
         leaving.raw._writer.write(large_frame("never", 500_000)[:-1])
-        await eventually(lambda: budget.waiting == 2)
+        await eventually(lambda: len(budget._waiting) == 2)
         await leaving.raw.close()
         await harness.past_checks(STALL_TIMEOUT + 1)
         assert await stalled.raw.is_closed()
@@ -467,10 +468,10 @@ async def test_stop_does_not_wait_for_the_memory_budget(harness: Harness) -> Non
         await first.raw.write(large_frame("never", 600_000)[:-1])
         await eventually(lambda: budget.used > 0)
         second.raw._writer.write(large_frame("never", 700_000))
-        await eventually(lambda: budget.waiting == 1)
+        await eventually(lambda: len(budget._waiting) == 1)
         await harness.server.stop(10.0)
         harness.server.close()
-        assert (budget.used, budget.waiting) == (0, 0)
+        assert (budget.used, len(budget._waiting)) == (0, 0)
         assert await first.raw.is_closed()
         assert await second.raw.is_closed()
 

@@ -13,12 +13,9 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch import decode, serve
 from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
-from sharebroker_server.kafka_wire.messages import (
-    ApiVersionsResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
-)
+from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.messages import ApiVersionsResponse, HeartbeatRequest, HeartbeatResponse
+from tests.support.kafka_frames import read_response
 from tests.unit.gateway.kafka.api.harness import Harness
 
 HEARTBEAT = 12
@@ -65,7 +62,7 @@ async def test_requests_and_failures_are_counted(harness: Harness) -> None:
     await harness.call(4, HeartbeatRequest(group_id="g"), HeartbeatResponse)
     metrics = harness.listener.metrics
     assert (metrics.requests[HEARTBEAT], metrics.failures[HEARTBEAT]) == (2, 1)
-    assert harness.listener.fetch_memory.in_flight == 0
+    assert harness.listener.fetches_in_flight == 0
 
 
 async def test_an_unexpected_exception_is_logged_and_sent_as_an_error(harness: Harness) -> None:

@@ -21,8 +21,8 @@ from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, Res
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.api import share_fetch, share_group_heartbeat
 from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.idle import CachedResponse, Prediction
-from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
+from sharebroker_server.gateway.kafka.idle import CachedResponse
+from sharebroker_server.kafka_wire.frames import codec_of, request_frame
 from sharebroker_server.kafka_wire.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
@@ -39,6 +39,7 @@ from sharebroker_server.leader_calls.values import (
 )
 from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
 from tests.support.kafka_client import KafkaClient, connected, fetch_topics
+from tests.support.kafka_frames import read_response
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.kafka.api.harness import Harness as ApiHarness
@@ -49,6 +50,7 @@ REQUEST = HeartbeatRequest(group_id="g", member_id="m")
 
 
 class Cache(CachedResponse):
+    key = HEARTBEAT
     current = True
 
     @override
@@ -68,8 +70,8 @@ class Client:
         self.replies: list[bytearray] = []
         self.dispatched: list[tuple[bytes, float]] = []
         call = harness.call_of(REQUEST, VERSION)
-        prediction = Prediction(HEARTBEAT, HeartbeatResponse(throttle_time_ms=3), wait=0.01)
-        self.cache = Cache(call, prediction, self.replies.append, self._dispatch)
+        response = HeartbeatResponse(throttle_time_ms=3)
+        self.cache = Cache(call, response, self.replies.append, self._dispatch, 0.01)
 
     def _dispatch(self, data: bytes, queued_for: float) -> None:
         self.dispatched.append((data, queued_for))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, cast
 
 import pytest
@@ -12,7 +11,7 @@ from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
-from sharebroker_server.group_coordinator.clients.markers import AllMarkers, GroupMarkers, LeaderMarkers
+from sharebroker_server.group_coordinator.clients.markers import RoutedMarkers
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction, TransactionState
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import Peer
@@ -66,21 +65,52 @@ class Leaders:
         self.forgotten.append(partition)
 
 
+class Coordinators:
+    """Shards without an entry in `refusals` accept the marker."""
+
+    def __init__(self, **refusals: ErrorCode) -> None:
+        self.refusals = {int(name.removeprefix("shard")): code for name, code in refusals.items()}
+        self.requests: list[consumer_groups_pb2.CompleteTransactionRequest] = []
+        self.forgotten_shards: list[int] = []
+
+    async def group_coordinator(self, shard: int) -> Any:
+        return LocalStub(self)
+
+    def forget_group_coordinator(self, shard: int) -> None:
+        self.forgotten_shards.append(shard)
+
+    async def CompleteTransaction(
+        self, request: consumer_groups_pb2.CompleteTransactionRequest, _context: object
+    ) -> consumer_groups_pb2.CompleteTransactionResponse:
+        self.requests.append(request)
+        if request.shard in self.refusals:
+            raise KafkaError(self.refusals[request.shard])
+        return consumer_groups_pb2.CompleteTransactionResponse()
+
+
+class Brokers(Leaders, Coordinators):
+    """Leaders and group coordinators."""
+
+    def __init__(self, **refusals: ErrorCode) -> None:
+        Leaders.__init__(self)
+        Coordinators.__init__(self, **refusals)
+
+
 @pytest.fixture
-def leaders() -> Leaders:
-    return Leaders()
+def leaders() -> Brokers:
+    return Brokers()
 
 
-async def left(leaders: Leaders, *partitions: TopicIdPartition, exists: bool = True) -> set[int]:
+async def left(leaders: Brokers, *partitions: TopicIdPartition, exists: bool = True) -> set[int]:
     """Which partitions have no marker after a round."""
     cluster = FakeView()
     if exists:
         cluster.create("a", 4, "ta")
     ending = Transaction(7, 3, 1, TransactionState.PREPARE_COMMIT, frozenset(partitions))
-    return {one.partition for one in await LeaderMarkers(leaders, cluster).write(ending, partitions, 12)}
+    return {one.partition for one in await RoutedMarkers(leaders, cluster).write(ending, partitions, 12)}
 
 
-async def test_each_leader_gets_one_call(leaders: Leaders) -> None:
+async def test_each_leader_gets_one_call(leaders: Brokers) -> None:
     assert await left(leaders, HERE, THERE, GONE) == set()
     (both,), (other,) = leaders.here.asked, leaders.there.asked
     assert [marker.partition for marker in both] == [0, 3]
@@ -101,24 +131,24 @@ async def test_each_leader_gets_one_call(leaders: Leaders) -> None:
     ],
 )
 async def test_what_an_outcome_means(
-    leaders: Leaders, outcome: ErrorCode, exists: bool, missing: set[int]
+    leaders: Brokers, outcome: ErrorCode, exists: bool, missing: set[int]
 ) -> None:
     leaders.there.outcomes[1] = outcome
     assert await left(leaders, HERE, THERE, exists=exists) == missing
     assert set(leaders.forgotten) == missing
 
 
-async def test_unresponsive_leader_is_looked_up_again(leaders: Leaders) -> None:
+async def test_unresponsive_leader_is_looked_up_again(leaders: Brokers) -> None:
     leaders.here.refusal = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
     assert await left(leaders, HERE, THERE, GONE) == {0, 3}
     assert leaders.forgotten == [0, 3]
 
 
-async def test_a_partition_without_a_leader_waits(leaders: Leaders) -> None:
+async def test_a_partition_without_a_leader_waits(leaders: Brokers) -> None:
     assert await left(leaders, HERE, NOBODY) == {2}
 
 
-async def test_higher_coordinator_epoch_stops_the_markers(leaders: Leaders) -> None:
+async def test_higher_coordinator_epoch_stops_the_markers(leaders: Brokers) -> None:
     leaders.there.outcomes[1] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
     with pytest.raises(KafkaError) as fenced:
         await left(leaders, THERE)
@@ -126,39 +156,6 @@ async def test_higher_coordinator_epoch_stops_the_markers(leaders: Leaders) -> N
 
 
 RECORDS = TopicIdPartition("t", 0)
-
-
-class Coordinators:
-    """Shards without an entry in `refusals` take the marker; it is its own router."""
-
-    def __init__(self, **refusals: ErrorCode) -> None:
-        self.refusals = {int(name.removeprefix("shard")): code for name, code in refusals.items()}
-        self.asked: list[consumer_groups_pb2.CompleteTransactionRequest] = []
-        self.forgotten: list[int] = []
-
-    async def group_coordinator(self, shard: int) -> Any:
-        return LocalStub(self)
-
-    def forget_group_coordinator(self, shard: int) -> None:
-        self.forgotten.append(shard)
-
-    async def CompleteTransaction(
-        self, request: consumer_groups_pb2.CompleteTransactionRequest, _context: object
-    ) -> consumer_groups_pb2.CompleteTransactionResponse:
-        self.asked.append(request)
-        if request.shard in self.refusals:
-            raise KafkaError(self.refusals[request.shard])
-        return consumer_groups_pb2.CompleteTransactionResponse()
-
-
-class TopicMarkers:
-    """Takes every marker but the first."""
-
-    async def write(
-        self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
-    ) -> Collection[TopicIdPartition]:
-        assert RECORDS in partitions
-        return [RECORDS]
 
 
 def ending(*partitions: TopicIdPartition) -> Transaction:
@@ -170,28 +167,29 @@ def shards(*numbers: int) -> list[TopicIdPartition]:
 
 
 async def test_each_shard_gets_one_call() -> None:
-    coordinators = Coordinators()
-    assert await GroupMarkers(coordinators).write(ending(), shards(4, 9), 12) == []
-    assert [asked.shard for asked in coordinators.asked] == [4, 9]
-    asked = coordinators.asked[0]
+    coordinators = Brokers()
+    assert await RoutedMarkers(coordinators, FakeView()).write(ending(), shards(4, 9), 12) == []
+    assert [asked.shard for asked in coordinators.requests] == [4, 9]
+    asked = coordinators.requests[0]
     assert (asked.producer_id, asked.producer_epoch, asked.coordinator_epoch) == (7, 3, 12)
     assert asked.transaction_result
 
 
 async def test_unreachable_shard_remains_unmarked() -> None:
-    coordinators = Coordinators(shard4=ErrorCode.NOT_COORDINATOR, shard5=ErrorCode.INVALID_PRODUCER_EPOCH)
-    assert await GroupMarkers(coordinators).write(ending(), shards(3, 4, 5), 12) == shards(4)
-    assert coordinators.forgotten == [4]
+    coordinators = Brokers(shard4=ErrorCode.NOT_COORDINATOR, shard5=ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert await RoutedMarkers(coordinators, FakeView()).write(ending(), shards(3, 4, 5), 12) == shards(4)
+    assert coordinators.forgotten_shards == [4]
 
 
 async def test_higher_coordinator_epoch_stops_the_group_markers() -> None:
-    coordinators = Coordinators(shard4=ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+    coordinators = Brokers(shard4=ErrorCode.TRANSACTION_COORDINATOR_FENCED)
     with pytest.raises(KafkaError) as fenced:
-        await GroupMarkers(coordinators).write(ending(), shards(4), 12)
+        await RoutedMarkers(coordinators, FakeView()).write(ending(), shards(4), 12)
     assert fenced.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 async def test_leaders_and_group_coordinators_get_their_markers() -> None:
-    coordinators = Coordinators(shard4=ErrorCode.NOT_COORDINATOR)
-    markers = AllMarkers(TopicMarkers(), GroupMarkers(coordinators))
-    assert await markers.write(ending(), [*shards(4, 5), RECORDS], 12) == [RECORDS, *shards(4)]
+    coordinators = Brokers(shard4=ErrorCode.NOT_COORDINATOR)
+    coordinators.here.outcomes[0] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    markers = RoutedMarkers(coordinators, FakeView())
+    assert await markers.write(ending(), [*shards(4, 5), RECORDS], 12) == [*shards(4), RECORDS]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
+from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.traced_records import TracedRecord
+from sharebroker_server.share_partition_leader.leadership import _leader_traces
 from sharebroker_server.share_partition_leader.tracing.partition_traces import LeaderTraces, PartitionTraces
+from sharebroker_server.share_partition_leader.tracing.record_spans import RecordSpans
 from tests.unit.share_partition_leader.tracing.spans import PARENT, FinishedSpans
 
 TRACED = [TracedRecord(1, PARENT)]
@@ -66,3 +70,21 @@ async def test_a_cancelled_caller_does_not_cancel_the_append() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     assert (caller.cancelled(), spans.names()) == (True, ["append orders"])
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracing.turn(FinishedSpans().tracer)
+    yield
+    tracing.turn(None)
+
+
+def test_without_tracing_there_is_no_observer() -> None:
+    assert _leader_traces() is None
+
+
+@pytest.mark.usefixtures("traced")
+def test_with_tracing_each_group_has_an_observer() -> None:
+    traces = _leader_traces()
+    assert traces is not None
+    assert isinstance(traces.of("orders", 0, 0).observer("g"), RecordSpans)

@@ -25,7 +25,6 @@ _BEFORE_SEVERAL: Final = {
 _Topics = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
 _Transaction = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 _Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
-_Partition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 
 _request = to_proto(AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction, pb.AddPartitionsToTxnRequest)
 _request_before_several = to_proto(AddPartitionsToTxnRequest, pb.AddPartitionsToTxnRequest, _BEFORE_SEVERAL)
@@ -53,16 +52,11 @@ async def _add(call: Call, request: pb.AddPartitionsToTxnRequest, topics: _Topic
         for name, index in codes:
             request.partitions.add(topic_id=call.gateway.topic(name).topic_id, partition=index)
         codes = dict(zip(codes, await _send(call, request), strict=True))
-    return [
-        _Topic(
-            name=topic.name,
-            results_by_partition=[
-                _Partition(partition_index=index, partition_error_code=codes[topic.name, index])
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    results: list[_Topic] = [_refuse.item("results_by_topic_v3_and_below", topic) for topic in topics]
+    for topic in results:
+        for partition in topic.results_by_partition:
+            partition.partition_error_code = codes[topic.name, partition.partition_index]
+    return results
 
 
 def _check(call: Call, name: str, index: int) -> int:

@@ -88,10 +88,6 @@ def _created(call: Call, created: _Created) -> CreateTopicsResponse.CreatableTop
 
 
 _refuse = Refusal(
-    CreateTopicsResponse,
-    {"topics": "topics"},
-    num_partitions=-1,
-    replication_factor=-1,
-    configs=None,
+    CreateTopicsResponse, {"topics": "topics"}, num_partitions=-1, replication_factor=-1, configs=None
 )
 API = Api(19, (2, 7), handle, _refuse)

@@ -12,7 +12,7 @@ from sharebroker_server.kafka_wire.messages import DescribeConfigsRequest, Descr
 
 _Resource = DescribeConfigsRequest.DescribeConfigsResource
 _Config = DescribeConfigsResponse.DescribeConfigsResourceResult
-_config_of = to_kafka(ConfigEntry, _Config, {"config_source": "source", "config_type": "type"})
+_config = to_kafka(ConfigEntry, _Config, {"config_source": "source", "config_type": "type"})
 _synonym = to_kafka(Origin, DescribeConfigsResponse.DescribeConfigsSynonym)
 
 
@@ -36,20 +36,17 @@ def _configs(call: Call[DescribeConfigsRequest], item: _Resource) -> list[_Confi
     catalog = call.gateway.catalog
     resource = config_resource(call, item.resource_type, item.resource_name)
     names = item.configuration_keys
+    synonyms, documentation = call.request.include_synonyms, call.request.include_documentation
     return [
-        _config(call, entry, read_only=resource.type is ResourceType.BROKER and not entry.key.dynamic)
+        _config(
+            entry,
+            read_only=resource.type is ResourceType.BROKER and not entry.key.dynamic,
+            synonyms=list(map(_synonym, entry.origins if synonyms else ())),
+            documentation=entry.documentation if documentation else None,
+        )
         for entry in describe(catalog.catalog, catalog.static, resource)
         if not names or entry.name in names
     ]
-
-
-def _config(call: Call[DescribeConfigsRequest], entry: ConfigEntry, *, read_only: bool) -> _Config:
-    return _config_of(
-        entry,
-        read_only=read_only,
-        synonyms=list(map(_synonym, entry.origins if call.request.include_synonyms else ())),
-        documentation=entry.documentation if call.request.include_documentation else None,
-    )
 
 
 _refuse = Refusal(DescribeConfigsResponse, {"results": "resources"})

@@ -130,10 +130,7 @@ class FetchReader:
         most = max(self._max_bytes // len(partitions), _MIN_SHARE)
         requested = [
             internal_topics.FetchPartition(
-                topic.topic_id,
-                item.partition,
-                item.fetch_offset,
-                min(max(item.partition_max_bytes, 0), most),
+                topic.topic_id, item.partition, item.fetch_offset, min(max(item.partition_max_bytes, 0), most)
             )
             for topic, item in partitions
         ]

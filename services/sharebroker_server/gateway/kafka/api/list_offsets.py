@@ -19,12 +19,8 @@ from sharebroker_server.gateway.kafka.topics import (
 )
 from sharebroker_server.kafka_wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
-_LATEST: Final = -1
-_EARLIEST: Final = -2
-_MAX_TIMESTAMP: Final = -3
-_EARLIEST_LOCAL: Final = -4
-_LATEST_TIERED: Final = -5
-_EARLIEST_PENDING_UPLOAD: Final = -6
+_LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
+_EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
 _FIRST_VERSIONS: Final[Mapping[int, int]] = {
     _LATEST: 1,
     _EARLIEST: 1,

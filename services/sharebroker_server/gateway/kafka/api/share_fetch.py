@@ -68,12 +68,5 @@ def _result(fetched: Fetched) -> _Partition:
     return result
 
 
-API = Api(
-    SHARE_FETCH,
-    (1, 2),
-    handle,
-    Refusal(ShareFetchResponse),
-    waits=True,
-    feature=SHARE,
-    predict=predict_fetch,
-)
+_refuse = Refusal(ShareFetchResponse)
+API = Api(SHARE_FETCH, (1, 2), handle, _refuse, waits=True, feature=SHARE, predict=predict_fetch)

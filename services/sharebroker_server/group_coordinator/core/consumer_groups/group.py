@@ -54,7 +54,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     Synced,
 )
 from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet, Session
-from sharebroker_server.group_coordinator.core.validation import unknown_member
+from sharebroker_server.group_coordinator.core.validation import group_error, unknown_member
 
 
 class State(Enum):
@@ -135,10 +135,10 @@ class ConsumerGroup:
         others = [member for member in self.members.values() if member.member_id != command.member_id]
         fits = command.protocol_type and names and (not others or command.protocol_type == self.protocol_type)
         if not fits or not names.intersection(*(dict(member.protocols) for member in others)):
-            raise KafkaError(
+            raise group_error(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                self.group_id,
                 f"The members of group {self.group_id} have no assignor in common with this one.",
-                metadata={"group_id": self.group_id},
             )
 
     def static_member(self, instance_id: str | None) -> str | None:
@@ -196,10 +196,10 @@ class ConsumerGroup:
 
     def rebalancing(self) -> KafkaError:
         """Returns REBALANCE_IN_PROGRESS: the member must join again."""
-        return KafkaError(
+        return group_error(
             ErrorCode.REBALANCE_IN_PROGRESS,
+            self.group_id,
             f"Members of group {self.group_id} came or went; join again.",
-            metadata={"group_id": self.group_id},
         )
 
     # Changes

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -50,6 +49,7 @@ from sharebroker_server.group_coordinator.core.validation import (
     check_empty,
     check_group_count,
     check_group_id,
+    group_error,
     group_not_found,
 )
 from sharebroker_server.group_coordinator.core.view import ClusterView
@@ -74,21 +74,19 @@ class ConsumerGroups:
         self._view = view
         self._groups: dict[str, ConsumerGroup] = {}
         self._deadlines: Deadlines[Session] = Deadlines()
-        self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = MappingProxyType(
-            {
-                c.Join: self._join,
-                c.Sync: self._sync,
-                c.ConsumerHeartbeat: self._heartbeat,
-                c.Leave: self._leave,
-                c.CommitOffsets: self._commit,
-                c.CommitInTransaction: self._commit_in_transaction,
-                c.CompleteTransaction: self._complete,
-                c.FetchOffsets: self._fetch,
-                c.ForgetOffsets: self._forget,
-                c.DescribeConsumers: self._describe,
-                c.ListConsumers: self._list,
-            }
-        )
+        self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = {
+            c.Join: self._join,
+            c.Sync: self._sync,
+            c.ConsumerHeartbeat: self._heartbeat,
+            c.Leave: self._leave,
+            c.CommitOffsets: self._commit,
+            c.CommitInTransaction: self._commit_in_transaction,
+            c.CompleteTransaction: self._complete,
+            c.FetchOffsets: self._fetch,
+            c.ForgetOffsets: self._forget,
+            c.DescribeConsumers: self._describe,
+            c.ListConsumers: self._list,
+        }
 
     def exists(self, group_id: str) -> bool:
         """Returns whether there is a consumer group with this id."""
@@ -214,11 +212,8 @@ class ConsumerGroups:
             self._check_no_member(identity)
         elif (member := group.committing(identity)) is not None:
             session = group.session(member, now)
-        rejected = self._oversized(command.offsets)
-        accepted = {key: offset for key, offset in command.offsets.items() if key not in rejected}
-        offsets = (
-            OffsetRecord(identity.group_id, key, offset.stamped(now)) for key, offset in accepted.items()
-        )
+        accepted, rejected = self._sized(command.offsets, now)
+        offsets = (OffsetRecord(identity.group_id, key, offset) for key, offset in accepted.items())
         # After the offset: until the offset is committed, the pending ones are not outdated.
         dropped = (record for key in accepted for record in self.pending.drops(Place(identity.group_id, key)))
         return Decision((*offsets, *dropped), rejected, session)
@@ -232,10 +227,7 @@ class ConsumerGroups:
             group.check_transactional_commit(identity)
         else:
             self._check_no_member(identity)
-        rejected = self._oversized(command.offsets)
-        accepted = {
-            key: offset.stamped(now) for key, offset in command.offsets.items() if key not in rejected
-        }
+        accepted, rejected = self._sized(command.offsets, now)
         return Decision(self.pending.committed(command, accepted), rejected)
 
     def _complete(self, command: c.CompleteTransaction, _: float) -> _Decision:
@@ -295,11 +287,7 @@ class ConsumerGroups:
         check_group_id(group_id)
         group = self._groups.get(group_id)
         if group is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Group {group_id} has no members.",
-                metadata={"group_id": group_id},
-            )
+            raise group_error(ErrorCode.UNKNOWN_MEMBER_ID, group_id, f"Group {group_id} has no members.")
         return group
 
     def _groups_with_offsets(self) -> set[str]:
@@ -316,15 +304,17 @@ class ConsumerGroups:
                 yield OffsetRecord(group_id, partition, None)
             yield from self.pending.drops(Place(group_id, partition))
 
-    def _oversized(
-        self, offsets: Mapping[TopicIdPartition, c.Committed]
-    ) -> dict[TopicIdPartition, KafkaError]:
+    def _sized(
+        self, offsets: Mapping[TopicIdPartition, c.Committed], now: float
+    ) -> tuple[dict[TopicIdPartition, c.Committed], dict[TopicIdPartition, KafkaError]]:
+        """Returns the offsets as committed now, and an error for each whose metadata is too large."""
         limit = self._view.broker.offset_metadata_max_bytes
-        return {
+        rejected = {
             key: KafkaError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            for key, committed in offsets.items()
-            if len(committed.metadata.encode()) > limit
+            for key, offset in offsets.items()
+            if len(offset.metadata.encode()) > limit
         }
+        return {key: each.stamped(now) for key, each in offsets.items() if key not in rejected}, rejected
 
     def _check_no_member(self, identity: c.MemberIdentity) -> None:
         """A group without members accepts offsets of clients that are no members.
@@ -356,10 +346,10 @@ class ConsumerGroups:
     def _check_group_size(self, group: ConsumerGroup) -> None:
         limit = self._view.broker.group_max_size
         if group.size >= limit:
-            raise KafkaError(
+            raise group_error(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
+                group.group_id,
                 f"The consumer group has reached its maximum capacity of {limit} members.",
-                metadata={"group_id": group.group_id},
             )
 
     def _check_group_count(self, group_id: str) -> None:

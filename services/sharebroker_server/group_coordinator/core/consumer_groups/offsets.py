@@ -19,6 +19,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     Committed,
     CompleteTransaction,
 )
+from sharebroker_server.group_coordinator.core.validation import group_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +233,11 @@ class PendingOffsets:
         text = sum(len(pending.committed.metadata.encode()) for pending in of_producer.values())
         of_group = sum(map(len, self._groups.get(group_id, {}).values())) + more
         if len(of_producer) > MOST_OF_A_PRODUCER or text > MOST_TEXT or of_group > MOST_OF_A_GROUP:
-            raise KafkaError(
+            raise group_error(
                 ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+                group_id,
                 f"A transaction may have {MOST_OF_A_PRODUCER} pending offsets with {MOST_TEXT} bytes of "
                 f"metadata, a group {MOST_OF_A_GROUP} pending offsets.",
-                metadata={"group_id": group_id},
             )
 
     def _drop(self, producer_id: int, place: Place) -> None:

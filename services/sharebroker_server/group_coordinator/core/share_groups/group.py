@@ -7,11 +7,10 @@ A record replaces the record before it with the same `key` (Kafka: record keys 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from sharebroker_protocol.model import TopicIdPartition
 
@@ -85,6 +84,7 @@ class TopicState:
         return self.initialized | self.initializing.keys() | self.deleting
 
 
+@dataclass(slots=True, eq=False)
 class ShareGroup:
     """A share group.
 
@@ -94,44 +94,35 @@ class ShareGroup:
     `since_epoch`.
     """
 
-    __slots__ = (
-        "_covered",
-        "_subscribed",
-        "assignment_epoch",
-        "epoch",
-        "group_id",
-        "members",
-        "metadata_hash",
-        "revision",
-        "since_epoch",
-        "topics",
-    )
+    group_id: str
+    epoch: int = 0
+    since_epoch: int = -1
+    metadata_hash: int = 0
+    assignment_epoch: int = 0
+    revision: int = 0
+    members: dict[str, Member] = field(default_factory=dict)
+    topics: dict[str, TopicState] = field(default_factory=dict)
+    _subscribed: Set[str] | None = None
+    _covered: Mapping[str, Set[int]] | None = None
 
-    def __init__(self, group_id: str, epoch: int = 0) -> None:
-        self.group_id = group_id
-        self.epoch = epoch
-        self.since_epoch = epoch + 1
-        self.metadata_hash = 0
-        self.assignment_epoch = 0
-        self.revision = 0
-        self.members: dict[str, Member] = {}
-        self.topics: dict[str, TopicState] = {}
-        self.members_changed()
+    def __post_init__(self) -> None:
+        if self.since_epoch < 0:
+            self.since_epoch = self.epoch + 1
 
     def members_changed(self) -> None:
         """Invalidates what is cached about members, subscriptions and targets."""
-        self._subscribed: Set[str] | None = None
-        self._covered: Mapping[str, Set[int]] | None = None
+        self._subscribed = self._covered = None
 
     def copy(self) -> ShareGroup:
         """Returns a group that can change independently: members and topics are values."""
-        copied = ShareGroup(self.group_id)
-        copied.epoch, copied.assignment_epoch = self.epoch, self.assignment_epoch
-        copied.metadata_hash, copied.since_epoch = self.metadata_hash, self.since_epoch
-        copied.members, copied.topics = dict(self.members), dict(self.topics)
-        # Every heartbeat works on a copy: compute the caches in the original, where they are kept.
-        copied._subscribed, copied._covered = self.subscribed, self.covered
-        return copied
+        # A decision works on a copy: compute the caches in the original, where they are kept.
+        return replace(
+            self,
+            members=dict(self.members),
+            topics=dict(self.topics),
+            _subscribed=self.subscribed,
+            _covered=self.covered,
+        )
 
     @property
     def converged(self) -> bool:
@@ -277,70 +268,41 @@ class FloorRecord(_Keyed):
 
 ShareGroupRecord = GroupRecord | MemberRecord | TargetEpochRecord | TargetRecord | CurrentRecord | StateRecord
 
-
 _NO_PROFILE: Final = Profile(None, "", "", frozenset())
 
 
 def apply_to(group: ShareGroup, record: ShareGroupRecord) -> None:
     """Applies a record of this group; a GroupRecord that deletes the group empties it."""
-    _APPLY[type(record)](group, record)
-
-
-def _group(group: ShareGroup, record: GroupRecord) -> None:
-    if record.epoch is None:
-        group.members.clear()
-        group.members_changed()
-        group.topics.clear()
-        group.assignment_epoch = 0
-    group.epoch, group.metadata_hash = record.epoch or 0, record.metadata_hash
-    group.since_epoch = record.since_epoch
-
-
-def _member(group: ShareGroup, record: MemberRecord) -> None:
-    if record.profile is None:
-        group.members.pop(record.member_id, None)
-    else:
-        group.members[record.member_id] = replace(_existing(group, record.member_id), profile=record.profile)
-    group.members_changed()
-
-
-def _target_epoch(group: ShareGroup, record: TargetEpochRecord) -> None:
-    group.assignment_epoch = record.assignment_epoch
-
-
-def _target(group: ShareGroup, record: TargetRecord) -> None:
-    group.members[record.member_id] = replace(_existing(group, record.member_id), target=record.target)
-    group.members_changed()
-
-
-def _current(group: ShareGroup, record: CurrentRecord) -> None:
-    group.members[record.member_id] = replace(
-        _existing(group, record.member_id),
-        epoch=record.epoch,
-        previous_epoch=record.previous_epoch,
-        assigned=record.assigned,
-    )
-
-
-def _state(group: ShareGroup, record: StateRecord) -> None:
-    group.topics = dict(record.topics)
+    match record:
+        case GroupRecord(_, epoch, metadata_hash, since_epoch):
+            if epoch is None:
+                group.members.clear()
+                group.members_changed()
+                group.topics.clear()
+                group.assignment_epoch = 0
+            group.epoch, group.metadata_hash, group.since_epoch = epoch or 0, metadata_hash, since_epoch
+        case MemberRecord(_, member_id, None):
+            group.members.pop(member_id, None)
+            group.members_changed()
+        case MemberRecord(_, member_id, Profile() as profile):
+            group.members[member_id] = replace(_existing(group, member_id), profile=profile)
+            group.members_changed()
+        case TargetEpochRecord(_, assignment_epoch):
+            group.assignment_epoch = assignment_epoch
+        case TargetRecord(_, member_id, target):
+            group.members[member_id] = replace(_existing(group, member_id), target=target)
+            group.members_changed()
+        case CurrentRecord(_, member_id, epoch, previous_epoch, assigned):
+            group.members[member_id] = replace(
+                _existing(group, member_id), epoch=epoch, previous_epoch=previous_epoch, assigned=assigned
+            )
+        case StateRecord(_, topics):
+            group.topics = dict(topics)
 
 
 def _existing(group: ShareGroup, member_id: str) -> Member:
     # In a trimmed log the assignment of a member may precede its profile.
     return group.members.get(member_id) or Member(_NO_PROFILE)
-
-
-_APPLY: Final[Mapping[type, Callable[[ShareGroup, Any], None]]] = MappingProxyType(
-    {
-        GroupRecord: _group,
-        MemberRecord: _member,
-        TargetEpochRecord: _target_epoch,
-        TargetRecord: _target,
-        CurrentRecord: _current,
-        StateRecord: _state,
-    }
-)
 
 
 class PendingGroup:

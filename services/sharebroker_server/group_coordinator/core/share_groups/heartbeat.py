@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
@@ -38,6 +38,7 @@ from sharebroker_server.group_coordinator.core.validation import (
     check_group_count,
     check_heartbeat,
     check_member_epoch,
+    group_error,
     group_or_raise,
     member_or_raise,
     unknown_member,
@@ -109,10 +110,10 @@ def _check_limits(group: ShareGroup | None, heartbeat: Heartbeat, broker: Broker
     if group is None:
         check_group_count(heartbeat.group_id, groups, broker)
     elif heartbeat.member_id not in group.members and len(group.members) >= limit:
-        raise KafkaError(
+        raise group_error(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
+            heartbeat.group_id,
             f"The share group has reached its maximum capacity of {limit} members.",
-            metadata={"group_id": heartbeat.group_id},
         )
 
 

@@ -34,7 +34,6 @@ Soft state, lost with the memory of the shard:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -87,20 +86,18 @@ class ShareGroups:
         self._changes = StateChangesInProgress()
         self._assigned_at: dict[str, float] = {}
         self._stamps: dict[Session, HeartbeatStamp] = {}
-        self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = MappingProxyType(
-            {
-                c.Heartbeat: self._heartbeat,
-                c.UnchangedHeartbeat: self._unchanged_heartbeat,
-                c.StateInitialized: self._state_initialized,
-                c.DescribeGroup: self._describe,
-                c.ListGroups: self._list,
-                c.ListOffsetPartitions: self._offset_partitions,
-                c.AlterOffsets: self._alter,
-                c.DeleteOffsets: self._delete_offsets,
-                c.DeleteGroup: self._delete_group,
-                c.StateDeleted: self._state_deleted,
-            }
-        )
+        self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = {
+            c.Heartbeat: self._heartbeat,
+            c.UnchangedHeartbeat: self._unchanged_heartbeat,
+            c.StateInitialized: self._state_initialized,
+            c.DescribeGroup: self._describe,
+            c.ListGroups: self._list,
+            c.ListOffsetPartitions: self._offset_partitions,
+            c.AlterOffsets: self._alter,
+            c.DeleteOffsets: self._delete_offsets,
+            c.DeleteGroup: self._delete_group,
+            c.StateDeleted: self._state_deleted,
+        }
 
     def decide(self, command: c.ShareGroupCommand, now: float) -> _Decision:
         """Returns the decision about a command. Raises the errors that the commands name."""

@@ -100,13 +100,11 @@ def _initializing(state: TopicState, partitions: Set[int], now_ms: int) -> Topic
 def mark_initialized(pending: PendingGroup, done: Iterable[TopicIdPartition]) -> None:
     """Records that those of `done` that are being initialised have state."""
     changed: dict[str, TopicState] = {}
-    for topic_id, partition in done:
-        state = changed.get(topic_id) or pending.group.topics.get(topic_id)
-        if state is not None and partition in state.initializing:
-            remaining = {other: since for other, since in state.initializing.items() if other != partition}
-            changed[topic_id] = replace(
-                state, initializing=remaining, initialized=state.initialized | {partition}
-            )
+    for topic_id, partitions in by_topic(done).items():
+        if state := pending.group.topics.get(topic_id):
+            remaining = {key: since for key, since in state.initializing.items() if key not in partitions}
+            initialized = state.initialized | (partitions & state.initializing.keys())
+            changed[topic_id] = replace(state, initializing=remaining, initialized=initialized)
     put_topics(pending, changed)
 
 
@@ -141,10 +139,10 @@ def mark_deleted(
     """
     kept = {topic_id for topic_id, _ in failed}
     changed: dict[str, TopicState] = {}
-    for topic_id, partition in done:
-        state = changed.get(topic_id) or pending.group.topics.get(topic_id)
+    for topic_id, partitions in by_topic(done).items():
+        state = pending.group.topics.get(topic_id)
         if state is not None and topic_id not in kept:
-            changed[topic_id] = replace(state, deleting=state.deleting - {partition})
+            changed[topic_id] = replace(state, deleting=state.deleting - partitions)
     put_topics(pending, changed)
 
 

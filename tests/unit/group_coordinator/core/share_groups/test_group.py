@@ -49,6 +49,12 @@ def test_partitions_in_any_phase_may_have_state() -> None:
     assert state.partitions == {0, 1, 2}
 
 
+def test_copy_keeps_the_epoch_below_which_state_was_deleted() -> None:
+    group = ShareGroup("g", 7)
+    group.since_epoch = 0  # as records state that were written before there was such an epoch
+    assert group.copy().since_epoch == 0
+
+
 def test_new_group_starts_above_deleted_state() -> None:
     assert ShareGroup("g", 7).since_epoch == 8
 

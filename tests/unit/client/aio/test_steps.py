@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker.consumer.accumulator import Accumulator
-from sharebroker.consumer.steps import PollBatch
+from sharebroker.aio.steps import PollBatch
+from sharebroker.consumer.accumulator import Accumulator, ImplicitAccumulator
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.batches import decode
 from sharebroker_protocol.records.record import AcknowledgeType, Record
@@ -18,7 +18,7 @@ class Harness:
     """A poll batch with records, and a server that confirms on request."""
 
     def __init__(self, explicit: bool = True, count: int = 3) -> None:
-        self.accumulator = Accumulator(lambda: None, explicit)
+        self.accumulator = (Accumulator if explicit else ImplicitAccumulator)(lambda: None)
         self.poll_batch = PollBatch(explicit)
         self.records = self.more(0, count)
 

@@ -1,0 +1,112 @@
+"""Evaluates the pipeline's definitions on given rows, without a pipeline, and prints every table.
+
+The tables that read a queue (`bronze_flights`, `state_folded`) are views of the given rows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.pipelines import graph_element_registry
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sharebroker_server.pipeline import state_replay
+from sharebroker_server.pipeline.project import PREFIX
+from tests.spark.programs.session import report, session
+
+BRONZE = "topic STRING, partition INT, offset LONG, timestamp TIMESTAMP, delivery_count INT, read_at TIMESTAMP, value BINARY"  # noqa: E501
+Query = Callable[[], DataFrame]
+
+
+class Definitions:
+    """A registry that keeps what modules define, in order: kind and comment by name, and queries."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[str, tuple[str, str]] = {}
+        self.queries: dict[str, Query] = {}
+
+    def register_output(self, output: Any) -> None:
+        self.outputs[output.name] = (type(output).__name__, output.comment)
+
+    def register_flow(self, flow: Any) -> None:
+        self.queries[flow.name] = flow.func
+
+    def register_auto_cdc_flow(self, flow: Any) -> None:
+        raise AssertionError(flow)
+
+    def register_sql(self, sql_text: str, file_path: Path) -> None:
+        raise AssertionError(sql_text)
+
+
+@contextmanager
+def defining(definitions: Definitions) -> Iterator[None]:
+    with graph_element_registry.graph_element_registration_context(definitions):
+        yield
+
+
+def time(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def bronze_rows(given: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            row["topic"],
+            0,
+            row["offset"],
+            time(row["timestamp"]),
+            row["delivery_count"],
+            time(row["read_at"]),
+            None if row["value"] is None else bytearray.fromhex(row["value"]),
+        )
+        for row in given
+    ]
+
+
+def view(frame: DataFrame, name: str) -> None:
+    """Makes a table of the rows as they are now."""
+    frame.cache()
+    frame.createOrReplaceTempView(name)
+
+
+def main() -> None:
+    given = json.loads(Path(sys.argv[1]).read_text())
+    spark: SparkSession = session()
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    for name, value in given["settings"].items():
+        spark.conf.set(PREFIX + name, value)
+    definitions = Definitions()
+    with defining(definitions):
+        from sharebroker_server.pipeline.transformations import flights, state  # noqa: F401
+    queries = definitions.queries
+
+    bronze = spark.createDataFrame(bronze_rows(given["bronze"]), BRONZE)
+    stored = str(Path(sys.argv[1]).with_name("bronze"))
+    bronze.write.parquet(stored)
+    spark.readStream.schema(BRONZE).parquet(stored).createOrReplaceTempView("bronze_flights")
+    for name in ("silver_flights", "silver_rejected"):  # which read bronze as a stream
+        stream = queries[name]().writeStream.format("memory").queryName(name)
+        stream.trigger(availableNow=True).start().awaitTermination()
+    view(spark.read.parquet(stored), "bronze_flights")
+
+    log = [row | {"written_at": time(row["written_at"])} for row in given["log"]]
+    logs = spark.createDataFrame(pa.Table.from_pylist(log, schema=state_replay.LOG))
+    schema = from_arrow_schema(state_replay.FOLDED)
+    view(logs.groupBy(*state_replay.KEY).applyInArrow(state_replay.folded, schema), "state_folded")
+    read = ("bronze_flights", "silver_flights", "silver_rejected", "state_folded")
+    for name, query in queries.items():
+        if name not in read:
+            view(query(), name)
+    tables = {name: [row.asDict(recursive=True) for row in spark.table(name).collect()] for name in queries}
+    report(outputs=definitions.outputs, tables=json.loads(json.dumps(tables, default=str)))
+
+
+main()

@@ -1,0 +1,27 @@
+"""Reads responses as clients do: the server only writes them."""
+
+from __future__ import annotations
+
+import struct
+
+from sharebroker_server.kafka_wire.decoder import BadMessage, Reader, read_message, skip_tags, struct_reader
+from sharebroker_server.kafka_wire.frames import Codec
+from sharebroker_server.kafka_wire.schema import Message
+
+
+def response_reader(codec: Codec) -> Reader:
+    """Returns the function that reads the message of a response."""
+    return struct_reader(codec.api.response, codec.version, flexible=codec.flexible)
+
+
+def read_response(frame: bytes, codec: Codec) -> tuple[int, Message]:
+    """Returns the correlation id and the message of a response without its length prefix.
+
+    Raises BadMessage.
+    """
+    try:
+        (correlation_id,) = struct.unpack_from(">i", frame)
+        start = skip_tags(frame, 4) if codec.tagged_response_header else 4
+    except (struct.error, IndexError) as error:
+        raise BadMessage("The response ends too early.") from error
+    return correlation_id, read_message(response_reader(codec), frame, start)
