@@ -1,4 +1,4 @@
-"""Calls of the group coordinator, and offsets by partition."""
+"""Calls of the group coordinator, partitions by topic id, and requests about several groups."""
 
 from __future__ import annotations
 
