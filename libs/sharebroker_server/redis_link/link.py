@@ -47,7 +47,6 @@ from sharebroker_server.redis_link.port import (
 from sharebroker_server.redis_link.sentinel import Locator
 from sharebroker_server.redis_link.server import Server, Target
 
-
 NOTHING: Final = object()
 
 pack: Final = cast("Callable[[tuple[bytes | str | int, ...]], bytes]", hiredis.pack_command)
