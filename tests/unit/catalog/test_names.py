@@ -1,4 +1,4 @@
-"""Legal names of topics and groups (Kafka: Topic.validate), ids of topics, and the internal topics."""
+"""Legal names of topics (Kafka: Topic.validate), ids of topics, and the internal topics."""
 
 from __future__ import annotations
 
@@ -16,14 +16,12 @@ from sharebroker_server.catalog.machine import (
     decide,
 )
 from sharebroker_server.catalog.names import (
-    GROUP_ID_BYTES,
     INTERNAL_TOPIC_IDS,
     MAX_LENGTH,
     OFFSETS_TOPIC,
     OFFSETS_TOPIC_ID,
     STATE_TOPIC,
     STATE_TOPIC_ID,
-    check_group_id,
     check_not_internal,
     check_topic_name,
     internal_topic,
@@ -46,17 +44,6 @@ def test_illegal_topic_name_is_rejected_with_its_field(name: str) -> None:
         check_topic_name(name, "topic")
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert [violation.field for violation in caught.value.violations] == ["topic"]
-
-
-def test_longest_group_id_is_accepted() -> None:
-    check_group_id("g" * GROUP_ID_BYTES)
-
-
-@pytest.mark.parametrize("group_id", ["", "g" * (GROUP_ID_BYTES + 1), "é" * (GROUP_ID_BYTES // 2 + 1)])
-def test_empty_or_long_group_id_is_rejected(group_id: str) -> None:
-    with pytest.raises(KafkaError) as caught:
-        check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
-    assert caught.value.code is ErrorCode.INVALID_GROUP_ID
 
 
 def test_topic_ids_are_kafkas_text() -> None:
