@@ -26,8 +26,10 @@ from sharebroker_server.catalog.names import (
     check_group_id,
     check_not_internal,
     check_topic_name,
+    internal_partitions,
     internal_topic,
     new_topic_id,
+    partition_count,
     topic_id_text,
 )
 from sharebroker_server.catalog.records import ConfigResource, ResourceType
@@ -129,3 +131,9 @@ def test_it_has_a_partition_for_each_shard() -> None:
 def test_other_topics_are_not_internal() -> None:
     check_not_internal("__share_group_state_2", "T1")
     check_not_internal("orders")
+
+
+def test_partitions_of_internal_topics_are_the_coordinators_shards() -> None:
+    internal = internal_partitions(BrokerConfig.parse(["offsets.topic.num.partitions=7"]))
+    assert partition_count(internal, {"T1": 3}.__getitem__, OFFSETS_TOPIC_ID) == 7
+    assert partition_count(internal, {"T1": 3}.__getitem__, "T1") == 3
