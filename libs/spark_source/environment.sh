@@ -14,7 +14,7 @@ exec "$home/bin/java" "\$@"
 EOF
 chmod +x "$1/java/bin/java"
 # A home for Spark without its zipped Python: workers then import the installed package, whose modules are compiled; from the zip
-# each worker compiles them anew, 0.8 s of CPU at every start. Used with SPARK_HOME=<environment>/spark-home.
+# each worker compiles them again, 0.8 s of CPU at every start. Used with SPARK_HOME=<environment>/spark-home.
 package=$("$1/bin/python" -c 'import os, pyspark; print(os.path.dirname(pyspark.__file__))')
 mkdir -p "$1/spark-home"
 for part in bin jars sbin; do ln -sfn "$package/$part" "$1/spark-home/$part"; done

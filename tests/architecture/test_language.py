@@ -19,14 +19,30 @@ REPLACED = re.compile(
     r"what became of|who asks|set aside)\b",
     re.IGNORECASE,
 )
-PRODUCT = ("services/", "libs/", "protos/", "deploy/", "docs/")
-DOCUMENTS = {".md", ".proto", ".yaml", ".yml", ".toml", ".lua", ".tpl"}
-# The first two list the replaced words; the others are generated.
+FOLDERS = ("services/", "libs/", "protos/", "deploy/", "docs/", "tests/")
+DOCUMENTS = {
+    ".md",
+    ".proto",
+    ".yaml",
+    ".yml",
+    ".toml",
+    ".lua",
+    ".tpl",
+    ".java",
+    ".go",
+    ".rs",
+    ".ts",
+    ".c",
+    ".sh",
+}
+# The first two and this file list the replaced words; the others are generated.
 EXEMPT = (
     "CONTRIBUTING.md",
     "docs/glossary.md",
     "libs/sharebroker_server/kafka_wire/messages.json",
+    "tests/architecture/test_language.py",
     "tests/deploy/golden/",
+    "tests/unit/",
 )
 
 
@@ -34,7 +50,7 @@ def test_replaced_words_do_not_return() -> None:
     found = [
         f"{name(path)}:{line}: {match.group(0)}"
         for path in files()
-        if name(path).startswith(PRODUCT) or "/" not in name(path)
+        if name(path).startswith(FOLDERS) or "/" not in name(path)
         if not name(path).startswith(EXEMPT)
         for line, text in prose(path)
         for match in REPLACED.finditer(text)
@@ -45,15 +61,25 @@ def test_replaced_words_do_not_return() -> None:
 def prose(path: Path) -> Iterator[tuple[int, str]]:
     """Yields line number and text of everything in a file that a person reads as English."""
     if path.suffix == ".py":
-        if REPLACED.search(content(path)):  # tokenizing every file would take seconds
+        if REPLACED.search(words(content(path))):  # tokenizing every file would take seconds
             yield from python_prose(path)
     elif path.suffix in DOCUMENTS or path.name in ("Makefile", "Dockerfile"):
         yield from enumerate(content(path).splitlines(), 1)
 
 
 def python_prose(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields comments and strings (docstrings, log events, messages) of a Python file."""
+    """Yields comments, strings (docstrings, log events, messages) and names of a Python file.
+
+    A name is split into its words.
+    """
     kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
     for token in tokenize.generate_tokens(io.StringIO(content(path)).readline):
         if token.type in kinds:
             yield from enumerate(token.string.splitlines(), token.start[0])
+        elif token.type == tokenize.NAME:
+            yield token.start[0], words(token.string)
+
+
+def words(text: str) -> str:
+    """Returns the text with `snake_case` and `CamelCase` names split into words."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text.replace("_", " "))

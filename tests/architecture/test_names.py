@@ -6,20 +6,21 @@ import os
 import re
 from urllib.parse import urlsplit
 
-from tests.architecture.sources import content, files, functions, name, python
+from tests.architecture.sources import content, files, name, python
 
 _PRIVATE_FOLDER = re.compile(r"(?<![\w.~:-])/(?:home|root|Users|work)/\w")
 LONGEST_TEST_NAME = 72
+_TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 _PUBLIC = {"pypi.org", "files.pythonhosted.org", None}
 _INDEX_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
 
 
 def test_names_of_tests_are_short() -> None:
     long = [
-        f"{name(path)}: {function.name}"
+        f"{name(path)}: {test}"
         for path in python("tests/")
-        for function in functions(path)
-        if function.name.startswith("test_") and len(function.name) > LONGEST_TEST_NAME
+        for test in _TEST.findall(content(path))
+        if len(test) > LONGEST_TEST_NAME
     ]
     assert not long
 

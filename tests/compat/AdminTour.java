@@ -20,7 +20,7 @@ import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.config.ConfigResource;
 
-/** What operators do with Kafka's Admin, in one go; a line for each thing that a test looks at. */
+/** An operator's calls of Kafka's Admin, in one tour; prints a line for each result that a test checks. */
 public final class AdminTour {
     private final Admin admin;
     private final String topic;

@@ -19,7 +19,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** What a program does with Kafka's Java clients, in one go; a line for each thing that a test looks at. */
+/** A program's calls of Kafka's Java clients, in one tour; prints a line for each result that a test checks. */
 public final class ClientTour {
     private static final String TOPIC = "tour";
     private static final String GROUP = "tourists";
@@ -76,7 +76,7 @@ public final class ClientTour {
         }
     }
 
-    /** Accepts all but the first two: of these one is released at its first delivery, one rejected. */
+    /** Accepts all but the first two: one of these is released at its first delivery, one rejected. */
     private void consume() {
         try (var consumer = consumer(GROUP, Map.of("share.acknowledgement.mode", "explicit"))) {
             int finished = 0;

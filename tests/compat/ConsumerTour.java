@@ -8,7 +8,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** Consumers of a consumer group, one after the other; a line for each thing that a test looks at. */
+/** Consumers of a consumer group, one after the other; prints a line for each result that a test checks. */
 public final class ConsumerTour {
     private static final Duration POLL = Duration.ofSeconds(1);
     private static final int POLLS = 60;

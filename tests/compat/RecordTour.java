@@ -22,10 +22,10 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Records of every form, as Java's two consumers get them; a line for each, "as sent" or what differs. */
+/** Records of every form, as Java's two consumers receive them; prints a line for each: "as sent" or the difference. */
 public final class RecordTour {
     private static final int LIMIT = 3_000_000;
-    /** Bytes of a batch besides the value of its only record, which is some megabytes and has no key. */
+    /** Bytes of a batch beyond the value of its only record, which has several megabytes and no key. */
     private static final int FRAME = 61 + 13;
     private static final long LONG_AGO = 1_234_567_890_123L;
     private static final Duration POLL = Duration.ofMillis(500);
@@ -40,7 +40,7 @@ public final class RecordTour {
         this.topic = topic;
     }
 
-    /** Arguments: bootstrap servers, a topic to make, and its message.timestamp.type. */
+    /** Arguments: bootstrap servers, a topic to create, and its message.timestamp.type. */
     public static void main(String[] arguments) throws Exception {
         var tour = new RecordTour(arguments[0], arguments[1]);
         tour.prepare(arguments[2]);

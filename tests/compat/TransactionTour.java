@@ -13,7 +13,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Consume, transform, produce: every second transaction is aborted; a line for each thing that a test looks at. */
+/** Consume, transform, produce: every second transaction is aborted; prints a line for each result that a test checks. */
 public final class TransactionTour {
     private static final Duration POLL = Duration.ofSeconds(1);
     private static final int POLLS = 60;
@@ -29,7 +29,7 @@ public final class TransactionTour {
         this.target = new TopicPartition(target, 0);
     }
 
-    /** Arguments: bootstrap servers, a topic with records in one partition, how many, and an empty topic. */
+    /** Arguments: bootstrap servers, a topic with records in one partition, their number, and an empty topic. */
     public static void main(String[] arguments) {
         var tour = new TransactionTour(arguments[0], arguments[1], arguments[3]);
         int records = Integer.parseInt(arguments[2]);

@@ -6,7 +6,7 @@ import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
-/** Programs that want what a server does not do; a line for each: the exception that ends it, or "nothing". */
+/** Requests that the server does not support; prints a line for each: the resulting exception, or "nothing". */
 public final class UnsupportedTour {
     private static final Duration POLL = Duration.ofMillis(200);
     private static final int POLLS = 75;
@@ -19,7 +19,7 @@ public final class UnsupportedTour {
         this.partition = new TopicPartition(topic, 0);
     }
 
-    /** Arguments: bootstrap servers, a topic, and what is wanted. */
+    /** Arguments: bootstrap servers, a topic, and the names of the requests. */
     public static void main(String[] arguments) {
         var tour = new UnsupportedTour(arguments[0], arguments[1]);
         for (String wanted : List.of(arguments).subList(2, arguments.length)) {

@@ -1,4 +1,4 @@
-/* Preloaded into a server: notes in the file $SYNCED how long each file was when it was forced to disk. */
+/* Preloaded into a server: logs the length of each file at its fsync to the file $SYNCED. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 static int forced(const char *name, int fd) {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, name);
     struct stat before;
-    int known = fstat(fd, &before) == 0; /* what is written meanwhile need not be on the disk */
+    int known = fstat(fd, &before) == 0; /* later writes may not be on the disk */
     int result = real(fd);
     const char *notes = getenv("SYNCED");
     if (result == 0 && known && notes != NULL) {

@@ -38,7 +38,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-async def _published_for_ever(client: Client, topic: str) -> None:
+async def _publish_until_full(client: Client, topic: str) -> None:
     """Publishes until the rest of the disk is used up."""
     while True:
         await client.publish(topic, ["x" * 1000], timeout=5.0)
@@ -57,7 +57,7 @@ async def test_writes_are_rejected_while_the_disk_is_full(disk: Path, tmp_path: 
                 filler = disk / "filler"
                 filler.write_bytes(bytes(max(shutil.disk_usage(disk).free - 32768, 0)))
                 with pytest.raises(grpc.aio.AioRpcError) as full:
-                    await _published_for_ever(client, scene.topic)
+                    await _publish_until_full(client, scene.topic)
                 assert rejection_of(full.value).retriable
                 filler.unlink()
                 if not await asyncio.to_thread(answers, server.url):

@@ -38,18 +38,22 @@ def environment() -> dict[str, str]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ends the block at Ctrl-C or SIGTERM, so that servers stop and the results so far are printed."""
+    """Ends the block at Ctrl-C or SIGTERM, so that servers stop and the results so far are printed.
+
+    A background job inherits an ignored SIGINT, so Python's own handler may be missing.
+    """
 
     def interrupt(*_: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def end(process: subprocess.Popen[Any], patience: float = 20.0) -> None:

@@ -70,7 +70,7 @@ class History:
 
     def story(self) -> str:
         """Returns the history, one event per line."""
-        return "\n".join(f"{event.at:10.6f} {_told(event)}" for event in self.events)
+        return "\n".join(f"{event.at:10.6f} {_described(event)}" for event in self.events)
 
     # Events of leaders
 
@@ -130,7 +130,7 @@ class History:
         )
 
 
-def _told(event: Event) -> str:
+def _described(event: Event) -> str:
     if isinstance(event, Happened):
         return event.what
     if isinstance(event, LogsRead):

@@ -74,7 +74,7 @@ class KafkaLoad:
         consumer = ShareConsumer({**settings, "share.acknowledgement.mode": "explicit"})
         published: dict[tuple[int, int], float] = {}
         consumer.set_acknowledgement_commit_callback(
-            lambda offsets, failure: self._heard(published, offsets, failure)
+            lambda offsets, failure: self._record_acknowledgements(published, offsets, failure)
         )
         consumer.subscribe([self._topic])
         while not over.is_set():
@@ -88,7 +88,7 @@ class KafkaLoad:
         with contextlib.suppress(KafkaException):
             consumer.close()
 
-    def _heard(
+    def _record_acknowledgements(
         self, published: dict[tuple[int, int], float], offsets: Mapping[Any, set[int]], failure: Any
     ) -> None:
         now = time()

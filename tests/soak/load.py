@@ -87,9 +87,9 @@ class Load:
         while True:
             asked.extend((record, record.accept()) for record in await consumer.poll(_POLL))
             while asked and asked[0][1].done:
-                await self._hear(*asked.popleft())
+                await self._record_outcome(*asked.popleft())
 
-    async def _hear(self, record: Record, acknowledgement: Acknowledgement) -> None:
+    async def _record_outcome(self, record: Record, acknowledgement: Acknowledgement) -> None:
         try:
             await acknowledgement
         except KafkaError:  # its lock is lost: it is redelivered

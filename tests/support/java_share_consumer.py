@@ -32,21 +32,21 @@ class JavaShareConsumer:
 
     def poll(self, records: int, seconds: float = SECONDS) -> list[Polled]:
         """Poll until there are so many records, or the time is up."""
-        words = [line.split(" ", 4) for line in self._tell(f"poll {records} {seconds}")]
+        words = [line.split(" ", 4) for line in self._send(f"poll {records} {seconds}")]
         return [Polled(int(part), int(at), int(count), value) for _, part, at, count, value in words]
 
     def acknowledge(self, offset: int, kind: str) -> None:
         """Decide on a record of the last poll."""
-        self._tell(f"acknowledge {offset} {kind}")
+        self._send(f"acknowledge {offset} {kind}")
 
     def commit(self) -> dict[int, str]:
         """commitSync: "well", or the name of the exception, by partition."""
-        words = [line.split(" ") for line in self._tell("commit")]
+        words = [line.split(" ") for line in self._send("commit")]
         return {int(partition): result for _, partition, result in words}
 
     def close(self) -> None:
         """Close it, and wait until it is gone."""
-        self._tell("close")
+        self._send("close")
         self._process.wait(SECONDS)
 
     def kill(self) -> None:
@@ -54,7 +54,7 @@ class JavaShareConsumer:
         self._process.kill()
         self._process.wait(SECONDS)
 
-    def _tell(self, command: str) -> list[str]:
+    def _send(self, command: str) -> list[str]:
         output, commands = _pipe(self._process.stdout), _pipe(self._process.stdin)
         commands.write(f"{command}\n")
         commands.flush()

@@ -47,7 +47,7 @@ class Collector:
     def spans(self) -> list[FinishedSpan]:
         """All spans, in the order in which they began."""
         spans = [
-            _told(span, _attributes(of.resource.attributes))
+            _finished_span(span, _attributes(of.resource.attributes))
             for request in list(self.requests)
             for of in request.resource_spans
             for scope in of.scope_spans
@@ -56,7 +56,7 @@ class Collector:
         return sorted(spans, key=lambda span: span.begun)
 
 
-def _told(span: Any, resource: dict[str, Any]) -> FinishedSpan:
+def _finished_span(span: Any, resource: dict[str, Any]) -> FinishedSpan:
     attributes = _attributes(span.attributes)
     error = span.status.message or attributes.get("error.type", "failed") if span.status.code == 2 else ""
     return FinishedSpan(

@@ -1,8 +1,8 @@
-// Produces with franz-go, every compression in turn, and works the records off with a share group of several members.
+// Produces with franz-go, every compression in turn, and consumes the records with a share group of several members.
 //
 // Arguments: bootstrap servers, topic, group, members, records. Writes a line "partition offset delivery-count value"
-// for each delivery, and a line "error ..." for each acknowledgement that was refused; ends when all is done.
-// Without members and records it only tries to join a share group, where none is served.
+// for each delivery, and a line "error ..." for each acknowledgement that was rejected; ends when all records are finished.
+// Without members and records it only tries to join a share group on a server without share groups.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	log.SetFlags(0)
 	t := &tour{seeds: kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), topic: os.Args[2], group: os.Args[3]}
 	if len(os.Args) == 4 {
-		t.refusal()
+		t.unsupported()
 		return
 	}
 	members := number(os.Args[4])
@@ -55,7 +55,7 @@ func main() {
 	}
 }
 
-// produce sends each record with a header, a key but for every fifth, and the compression its number stands for.
+// produce sends each record with a header, a key except for every fifth, and the compression of its number.
 func (t *tour) produce(ctx context.Context) {
 	codecs := []kgo.CompressionCodec{
 		kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression(),
@@ -75,9 +75,9 @@ func (t *tour) produce(ctx context.Context) {
 	}
 }
 
-// consume is one member, until all records are finished.
+// consume runs one member until all records are finished.
 func (t *tour) consume(ctx context.Context, done func()) {
-	client := t.client(kgo.ShareGroup(t.group), kgo.ConsumeTopics(t.topic), kgo.ShareAckCallback(t.refused))
+	client := t.client(kgo.ShareGroup(t.group), kgo.ConsumeTopics(t.topic), kgo.ShareAckCallback(t.rejected))
 	defer client.Close()
 	for ctx.Err() == nil {
 		fetches := client.PollRecords(ctx, 50)
@@ -91,7 +91,7 @@ func (t *tour) consume(ctx context.Context, done func()) {
 			}
 		})
 		flush(client)
-		if len(renewed) > 0 { // without records it would mean all that were polled
+		if len(renewed) > 0 { // without records the call would apply to all polled records
 			client.MarkAcks(kgo.AckAccept, renewed...)
 			flush(client)
 		}
@@ -121,7 +121,7 @@ func flush(client *kgo.Client) {
 	check(client.FlushAcks(ctx))
 }
 
-func (t *tour) refused(_ *kgo.Client, results kgo.ShareAckResults) {
+func (t *tour) rejected(_ *kgo.Client, results kgo.ShareAckResults) {
 	for _, result := range results {
 		if result.Err != nil {
 			t.print("error %d %v", result.Partition, result.Err)

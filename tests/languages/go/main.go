@@ -76,7 +76,7 @@ func main() {
 	}
 }
 
-// receive passes on what comes until the stream ends.
+// receive forwards responses until the stream ends.
 func receive(stream gateway.ShareService_ConsumeClient, answers chan<- *gateway.ConsumeResponse) {
 	defer close(answers)
 	for {
@@ -89,7 +89,7 @@ func receive(stream gateway.ShareService_ConsumeClient, answers chan<- *gateway.
 	}
 }
 
-// answered has a verdict for each record, and credit for as many more.
+// answered returns a verdict for each record, and credit for as many more.
 func answered(records []*gateway.ShareRecord, final map[uint64]bool) *gateway.ConsumeRequest {
 	request := &gateway.ConsumeRequest{Credit: int32(len(records))}
 	for _, record := range records {
@@ -105,7 +105,7 @@ func answered(records []*gateway.ShareRecord, final map[uint64]bool) *gateway.Co
 	return request
 }
 
-// decide accepts, but rejects what is bad, and releases a "later" for a second try.
+// decide accepts a record, but rejects "bad" ones and releases "later" ones at their first delivery.
 func decide(text string, deliveries int32) delivery.AcknowledgeType {
 	switch {
 	case strings.HasPrefix(text, "bad"):

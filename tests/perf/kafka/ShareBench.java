@@ -18,7 +18,7 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Share consumers of Kafka's own client at work on a topic that is full already.
+ * Share consumers of Kafka's own client on a topic that already has its records.
  *
  * <p>Writes a line every 200 ms: {@code sample COUNT NANOSECONDS [MICROSECONDS,...]}, the records done so far, the
  * clock, and how long each commitSync since the last line took. A new group reads the topic from its beginning when

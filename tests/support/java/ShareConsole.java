@@ -14,10 +14,10 @@ import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 
 /**
- * Kafka's share consumer at the end of a pipe. Arguments: the topic, then settings as key=value.
+ * Kafka's share consumer, controlled over a pipe. Arguments: the topic, then properties as key=value.
  *
- * Commands, a line each, answered by lines of which the last is "done": "poll N SECONDS" (until N records are there),
- * "acknowledge OFFSET TYPE" (of the records polled last), "commit", "close".
+ * Commands, one per line; the last line of each response is "done": "poll N SECONDS" (until N records arrived),
+ * "acknowledge OFFSET TYPE" (of the last polled records), "commit", "close".
  */
 public final class ShareConsole {
     private static final Map<Long, ConsumerRecord<String, String>> held = new LinkedHashMap<>();

@@ -23,7 +23,7 @@ def test_work_runs_a_command_for_each_record(
         'echo "$SHAREBROKER_KEY $SHAREBROKER_DELIVERY_COUNT $(cat)" >> "$0"\n'
         'case "$SHAREBROKER_KEY $SHAREBROKER_DELIVERY_COUNT" in "a 1") exit 75;; b*) exit 1;; esac'
     )
-    handled = tmp_path / "told"
+    handled = tmp_path / "handled"
     options = ("--from-beginning", "--workers", "2", "--timeout", "3", "--json")
     ran = sharebroker("work", topic, "-g", group, *options, "--", "sh", "-c", script, str(handled))
     assert ran.data == {"accepted": 2, "released": 1, "rejected": 1, "refused": 0}, ran

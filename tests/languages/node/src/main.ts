@@ -73,7 +73,7 @@ function answered(record: ShareRecord__Output): Acknowledgement {
   return { id, topicId, partition, firstOffset, lockToken, type: verdict };
 }
 
-// Accepts, but rejects what is bad, and releases a "later" for a second try.
+// Accepts a record, but rejects "bad" ones and releases "later" ones at their first delivery.
 function decide(text: string, deliveries: number) {
   if (text.startsWith("bad")) {
     return "ACKNOWLEDGE_TYPE_REJECT";

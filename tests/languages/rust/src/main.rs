@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut stream = client.consume(UnboundedReceiverStream::new(outgoing)).await.map_err(describe)?.into_inner();
 
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut requests = Some(requests); // none any more: it is stopping
+    let mut requests = Some(requests); // None once the program is stopping
     let mut last = HashMap::new(); // by the id of an acknowledgement: whether the record is then finished
     let mut finished = 0;
     loop {
@@ -72,7 +72,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A verdict for each record, and credit for as many more.
+/// Returns a verdict for each record, and credit for as many more.
 fn answered(records: Vec<ShareRecord>, last: &mut HashMap<u64, bool>) -> ConsumeRequest {
     let mut request = ConsumeRequest { credit: records.len() as i32, ..Default::default() };
     for record in records {
@@ -97,12 +97,12 @@ fn answered(records: Vec<ShareRecord>, last: &mut HashMap<u64, bool>) -> Consume
     request
 }
 
-/// A failed call in a line.
+/// Returns the description of a failed call in one line.
 fn describe(status: tonic::Status) -> String {
     format!("{:?}: {}", status.code(), status.message())
 }
 
-/// Accepts, but rejects what is bad, and releases a "later" for a second try.
+/// Accepts a record, but rejects "bad" ones and releases "later" ones at their first delivery.
 fn decide(text: &str, deliveries: i32) -> AcknowledgeType {
     match text {
         _ if text.starts_with("bad") => AcknowledgeType::Reject,

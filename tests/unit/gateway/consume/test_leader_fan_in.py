@@ -101,12 +101,14 @@ async def test_single_credit_moves_to_the_leader_with_records(harness: Harness) 
         await call.read()
         streams = [await stream_of(harness.leader), await stream_of(other)]
         for turn in range(4):
-            await eventually(partial(has_the_credit, streams[turn % 2]))
-            assert sum(stream.credit for stream in streams) <= 1
+            await eventually(partial(has_grants, streams[turn % 2], turn // 2 + 1))
+            # A leader may receive its grant before the other one receives its revocation.
+            await eventually(lambda: sum(stream.credit for stream in streams) <= 1)
 
 
-def has_the_credit(stream: Stream) -> bool:
-    return stream.credit == 1
+def has_grants(stream: Stream, number: int) -> bool:
+    """Returns whether a leader received credit at least so often; a later revocation does not matter."""
+    return sum(request.credit > 0 for request in stream.requests) >= number
 
 
 async def test_failed_leader_loses_its_locks_and_is_replaced(harness: Harness) -> None:

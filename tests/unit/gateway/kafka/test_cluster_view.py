@@ -1,4 +1,4 @@
-"""The number of the brokers' view, which clients see as leader epoch: the same at all brokers in the end."""
+"""The brokers as Kafka clients see them: one epoch and one leader everywhere, live members, leader hints."""
 
 from __future__ import annotations
 
@@ -274,8 +274,7 @@ async def test_coordinators_are_those_who_hold_the_shards() -> None:
     assert [view.coordinator(str(shard)) for shard in range(50)] == [
         view.leader(OFFSETS_TOPIC_ID, shard) for shard in range(50)
     ]
-    for holder in holders:
-        await holder.stop()
+    await asyncio.gather(*(holder.stop() for holder in holders))
 
 
 async def acquired(_resource: str, _epoch: int) -> None:

@@ -50,7 +50,7 @@ public final class Main implements StreamObserver<ConsumeResponse> {
         try {
             worker.over.get();
         } catch (ExecutionException failure) {
-            Throwable cause = failure.getCause(); // of the status; what broke stands behind it
+            Throwable cause = failure.getCause(); // the cause of the status, if any
             System.err.println(cause.getMessage() + (cause.getCause() == null ? "" : ": " + cause.getCause().getMessage()));
         }
         channel.shutdown().awaitTermination(10, TimeUnit.SECONDS);
@@ -97,7 +97,7 @@ public final class Main implements StreamObserver<ConsumeResponse> {
         }
     }
 
-    /** Accepts, but rejects what is bad, and releases a "later" for a second try. */
+    /** Accepts a record, but rejects "bad" ones and releases "later" ones at their first delivery. */
     private Acknowledgement decided(ShareRecord record) {
         String text = record.getText();
         System.out.printf("%d %d %d %s%n", record.getPartition(), record.getOffset(), record.getDeliveryCount(), text);

@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// refusal joins a share group on a server without share groups and prints the error of the poll.
-func (t *tour) refusal() {
+// unsupported joins a share group on a server without share groups and prints the error of the poll.
+func (t *tour) unsupported() {
 	client := t.client(kgo.ShareGroup(t.group), kgo.ConsumeTopics(t.topic))
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
