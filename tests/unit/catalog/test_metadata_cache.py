@@ -61,6 +61,16 @@ async def test_start_reads_to_the_end_of_the_log(cache: MetadataCache) -> None:
     assert not cache.is_deleted("T1")
 
 
+@pytest.mark.parametrize(
+    ("topic_id", "partition", "exists"),
+    [("T1", 0, True), ("T1", 1, False), ("T1", -1, False), ("T2", 0, False)],
+)
+async def test_partition_exists_within_its_topic(
+    cache: MetadataCache, topic_id: str, partition: int, exists: bool
+) -> None:
+    assert cache.partition_exists(topic_id, partition) is exists
+
+
 async def test_observers_get_each_change_once(cache: MetadataCache, writer: Writer) -> None:
     observed: list[CatalogRecord] = []
     cache.add_observer(observed.append)
