@@ -55,7 +55,7 @@ def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
     replies: list[object] = []
 
     def step() -> None:
-        now, first = time.time(), partition.in_flight.next_fetch_offset
+        now, first = time.time(), partition.in_flight.after_end
         log = [(base, base + LOG_BATCH - 1) for base in range(first, first + RECORDS, LOG_BATCH)]
         for piece in partition.handle(Acquire(request, first, log), now).acquired:
             for begin in range(piece.first, piece.last + 1, run):

@@ -98,7 +98,7 @@ def variables(folder: Path) -> dict[str, str]:
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": str(ENVIRONMENT / "bin" / "python"),
-        "PYTHONPATH": os.pathsep.join(str(ROOT / folder) for folder in _FOLDERS),
+        "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in _FOLDERS),
         "PYTHONUNBUFFERED": "1",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(folder),

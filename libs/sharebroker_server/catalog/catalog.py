@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Final
@@ -37,6 +37,7 @@ class TopicCatalog:
         "cluster_id",
         "partitions",
         "position",
+        "topic_by_id",
     )
 
     def __init__(self) -> None:
@@ -45,6 +46,8 @@ class TopicCatalog:
         self.partitions = 0
         """The number of partitions of all topics."""
         self._topics: dict[str, Topic] = {}
+        self.topic_by_id: Callable[[str], Topic | None] = self._topics.get
+        """Returns the topic with an id: the dict's own method, called for each partition of a request."""
         self._ids: dict[str, str] = {}
         self._metric_names: dict[str, str] = {}
         self._configs: dict[ConfigResource, dict[str, str]] = {}
@@ -58,10 +61,6 @@ class TopicCatalog:
     def topic(self, name: str) -> Topic | None:
         """Returns the topic with this name."""
         return self._topics.get(self._ids.get(name, ""))
-
-    def topic_by_id(self, topic_id: str) -> Topic | None:
-        """Returns the topic with this id."""
-        return self._topics.get(topic_id)
 
     def topics(self) -> Iterable[Topic]:
         """Returns all topics, sorted by name."""

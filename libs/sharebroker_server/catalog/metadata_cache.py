@@ -48,6 +48,8 @@ class MetadataCache:
 
     def __init__(self, log: StreamLog, static: BrokerConfig, *, poll: float = 0.05) -> None:
         self.catalog = TopicCatalog()
+        self.topic_by_id = self.catalog.topic_by_id
+        """Returns the topic with an id."""
         self.broker = static
         self.static = static
         self._log = log
@@ -107,18 +109,14 @@ class MetadataCache:
         """Returns the topic with this name."""
         return self.catalog.topic(name)
 
-    def topic_by_id(self, topic_id: str) -> Topic | None:
-        """Returns the topic with this id."""
-        return self.catalog.topic_by_id(topic_id)
-
     def partitions(self, topic_id: str) -> int:
         """Returns the number of partitions of the topic with this id; 0 if it is unknown."""
-        topic = self.catalog.topic_by_id(topic_id)
+        topic = self.topic_by_id(topic_id)
         return topic.partitions if topic is not None else 0
 
     def partition_exists(self, topic_id: str, partition: int) -> bool:
         """Returns whether the topic with this id has the partition."""
-        topic = self.catalog.topic_by_id(topic_id)
+        topic = self.topic_by_id(topic_id)
         return topic is not None and 0 <= partition < topic.partitions
 
     def is_deleted(self, topic_id: str) -> bool:
@@ -188,6 +186,7 @@ class MetadataCache:
         removed = self.catalog.settings() - catalog.settings() if catalog is not self.catalog else ()
         records = [*(ConfigRecord(*setting, None) for setting in removed), *records]
         self.catalog = catalog
+        self.topic_by_id = catalog.topic_by_id
         self.revision += 1
         if any(isinstance(record, ConfigRecord) for record in records):
             self.broker = effective_broker(catalog, self.static)

@@ -105,21 +105,16 @@ class CatalogCodec:
         return _record(message)
 
 
-_EQUAL: Final[Mapping[str, Conversion[Any, Any]]] = {
-    "partitions": Conversion(PartitionsRecord, pb.PartitionsRecord),
-    "topic_deleted": Conversion(TopicDeletedRecord, pb.TopicDeletedRecord),
-    "cluster": Conversion(ClusterRecord, pb.ClusterRecord),
+_EQUAL: Final[Mapping[str, tuple[type, Conversion[Any, Any]]]] = {
+    "partitions": (PartitionsRecord, Conversion(PartitionsRecord, pb.PartitionsRecord)),
+    "topic_deleted": (TopicDeletedRecord, Conversion(TopicDeletedRecord, pb.TopicDeletedRecord)),
+    "cluster": (ClusterRecord, Conversion(ClusterRecord, pb.ClusterRecord)),
 }
 """Records whose fields equal those of their message, by the field of CatalogRecord."""
 
 _TOPIC: Final = Conversion(
     Topic, pb.TopicRecord, {"created_ms": "create_timestamp_ms", "configs": Mapped(encode=dict, decode=dict)}
 )
-_FIELDS: Final = {
-    PartitionsRecord: "partitions",
-    TopicDeletedRecord: "topic_deleted",
-    ClusterRecord: "cluster",
-}
 
 
 def _message(record: CatalogRecord) -> pb.CatalogRecord:
@@ -134,8 +129,8 @@ def _message(record: CatalogRecord) -> pb.CatalogRecord:
                 value=record.value,
             )
         )
-    field = _FIELDS[type(record)]
-    return pb.CatalogRecord(**{field: _EQUAL[field].message(record)})
+    field = next(field for field, (kind, _) in _EQUAL.items() if isinstance(record, kind))
+    return pb.CatalogRecord(**{field: _EQUAL[field][1].message(record)})
 
 
 def _record(message: pb.CatalogRecord) -> CatalogRecord:
@@ -148,5 +143,5 @@ def _record(message: pb.CatalogRecord) -> CatalogRecord:
         config = message.config
         resource = ConfigResource(ResourceType(config.resource_type), config.resource_name)
         return ConfigRecord(resource, config.key, config.value if config.HasField("value") else None)
-    record: CatalogRecord = _EQUAL[field].value(getattr(message, field))
+    record: CatalogRecord = _EQUAL[field][1].value(getattr(message, field))
     return record

@@ -13,6 +13,18 @@ from sharebroker_server.coordinator_runtime.machine import Codec, Machine
 from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
 from sharebroker_server.stream_log.port import Entry, LogUnavailable
 
+_log = structlog.get_logger()
+
+_LOG_INTERVAL: Final = 60.0
+"""Seconds between two log lines about the same failure: a load is retried every second."""
+
+_TRANSIENT: Final = (LeaseLost, LeasesUnavailable, LogUnavailable)
+
+REPAIR: Final = ". Restore the contents of Redis from a backup; only the server may write there."
+"""The advice to the operator about a damaged log."""
+
+R = TypeVar("R")
+
 
 class ShardState(Enum):
     """The states of a shard; clients see the value in error messages."""
@@ -51,19 +63,6 @@ def transition(current: ShardState, to: ShardState) -> ShardState:
     if to not in TRANSITIONS[current]:
         raise IllegalTransitionError(f"{current.name} to {to.name}")
     return to
-
-
-_log = structlog.get_logger()
-
-_LOG_INTERVAL: Final = 60.0
-"""Seconds between two log lines about the same failure: a load is retried every second."""
-
-_TRANSIENT: Final = (LeaseLost, LeasesUnavailable, LogUnavailable)
-
-REPAIR: Final = ". Restore the contents of Redis from a backup; only the server may write there."
-"""The advice to the operator about a damaged log."""
-
-R = TypeVar("R")
 
 
 class DamagedLogError(ValueError):

@@ -12,6 +12,11 @@ import structlog
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.machine import Effect
 
+_log = structlog.get_logger()
+
+Perform = Callable[[Effect], None]
+"""Executes an effect; must not block."""
+
 
 class Waiter(NamedTuple):
     """A caller: receives `reply` once `position` is durable, REQUEST_TIMED_OUT at `deadline` (loop time).
@@ -112,12 +117,6 @@ def reject(future: Future[Any], error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # marks the error as retrieved: a cancelled caller is no bug
-
-
-_log = structlog.get_logger()
-
-Perform = Callable[[Effect], None]
-"""Executes an effect; must not block."""
 
 
 def no_effects(effect: Effect) -> None:

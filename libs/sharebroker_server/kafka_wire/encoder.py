@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from typing_extensions import override
 
@@ -23,11 +23,8 @@ Raises ValueError, TypeError, struct.error for a value outside the field's type.
 """
 
 
-class _Tagged(NamedTuple):
-    tag: int
-    name: str
-    writer: Writer
-    default: Any
+_Tagged = tuple[int, str, Writer, Any]
+"""A tagged field: its tag, name, writer and default."""
 
 
 def put_uvarint(out: bytearray, value: int) -> None:
@@ -44,10 +41,9 @@ def struct_writer(struct: Struct, version: int, *, flexible: bool) -> Writer:
     fields = struct.of(version)
     source = Source(f"write_{struct.name}", "out, message")
     _WriterLines(source, version, flexible).add_untagged(fields)
-    tagged = sorted(
-        _Tagged(
-            field.tag, field.name, _tagged_writer(field, version), getattr(message_class(struct), field.name)
-        )
+    defaults = message_class(struct)
+    tagged: list[_Tagged] = sorted(
+        (field.tag, field.name, _tagged_writer(field, version), getattr(defaults, field.name))
         for field in fields
         if field.tag is not None
     )

@@ -92,12 +92,12 @@ def _message(struct: Json) -> Iterator[str]:
     _collect(struct, structs)
     for name, part in structs.items():
         yield f"    class {name}(Message):"
-        yield from (f"        {_declaration(field, struct['name'])}" for field in part["fields"])
-        if not part["fields"]:
-            yield "        ..."
-    yield from (f"    {_declaration(field, struct['name'])}" for field in struct["fields"])
-    if not struct["fields"]:
-        yield "    ..."
+        yield from (f"    {line}" for line in _declarations(part, struct["name"]))
+    yield from _declarations(struct, struct["name"])
+
+
+def _declarations(struct: Json, message: str) -> list[str]:
+    return [f"    {_declaration(field, message)}" for field in struct["fields"]] or ["    ..."]
 
 
 def _collect(struct: Json, found: dict[str, Json]) -> None:

@@ -86,15 +86,13 @@ def api_schema(key: int) -> ApiSchema:
 
 def message_struct(name: str) -> Struct:
     """Returns the struct of a request or a response by its name. Raises KeyError for an unknown name."""
-    key, part = _messages()[name]
-    struct: Struct = getattr(api_schema(key), part)
-    return struct
+    return _messages()[name]
 
 
 @cache
-def _messages() -> dict[str, tuple[int, str]]:
-    parts = ("request", "response")
-    return {api[part]["name"]: (int(key), part) for key, api in _table().items() for part in parts}
+def _messages() -> dict[str, Struct]:
+    apis = [api_schema(int(key)) for key in _table()]
+    return {struct.name: struct for api in apis for struct in (api.request, api.response)}
 
 
 @cache

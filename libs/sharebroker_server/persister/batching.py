@@ -162,7 +162,8 @@ class RequestBatcher:
             while self._waiting:
                 requests, self._waiting = self._waiting, {}
                 # The trace of the first request, not that of the caller that started this task.
-                with nullcontext() if tracing.on is None else tracing.on.within(self._pop_trace()):
+                trace, self._trace = self._trace, None
+                with nullcontext() if tracing.on is None else tracing.on.within(trace):
                     results = await self._results(requests, timeout)
                 for key, (_, result) in requests.items():
                     _resolve(result, results.get(key))
@@ -170,13 +171,14 @@ class RequestBatcher:
             self._sender = None
             self._on_idle()
 
-    def _pop_trace(self) -> TraceContext | None:
-        trace, self._trace = self._trace, None
-        return trace
-
     async def _results(self, requests: _Requests, timeout: float) -> dict[SharePartitionKey, Any]:
         try:
-            return self._by_key(await self._send(self._build(requests), timeout))
+            response = await self._send(self._build(requests), timeout)
+            return {
+                SharePartitionKey(self._group_id, topic.topic_id, result.partition): result
+                for topic in response.results
+                for result in topic.partitions
+            }
         except KafkaError as error:
             return dict.fromkeys(requests, error)
         except Exception:
@@ -193,13 +195,6 @@ class RequestBatcher:
                 topic = topics[key.topic_id] = message.topics.add(topic_id=key.topic_id)
             topic.partitions.append(payload)
         return message
-
-    def _by_key(self, response: Any) -> dict[SharePartitionKey, Any]:
-        return {
-            SharePartitionKey(self._group_id, topic.topic_id, result.partition): result
-            for topic in response.results
-            for result in topic.partitions
-        }
 
 
 def _resolve(future: asyncio.Future[Any], result: Any) -> None:

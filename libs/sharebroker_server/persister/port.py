@@ -88,9 +88,6 @@ _UNINITIALIZED: Final = -1
 class NoOpPersister(Persister):
     """Accepts everything and stores nothing."""
 
-    def register_local(self, owner: str, states: LocalStates) -> None:
-        """Does nothing: the share coordinator of this process is not used."""
-
     @override
     async def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None

@@ -62,7 +62,7 @@ class HttpServer:
             )
         except OSError as failure:
             raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"Cannot listen on {host}:{port}: {_reason(failure)}."
+                ErrorCode.INVALID_CONFIG, f"Cannot listen on {host}:{port}: {failure.strerror or failure}."
             ) from failure
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -124,10 +124,6 @@ def _head(reply: Reply) -> bytes:
         f"Content-Type: {reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
         "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
     ).encode()
-
-
-def _reason(failure: OSError) -> str:
-    return failure.strerror or str(failure)
 
 
 Check = Callable[[], Awaitable[str]]

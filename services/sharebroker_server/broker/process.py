@@ -114,14 +114,18 @@ class Process:
                 server.add(service)
         _observe_leases(context)
         await self._serve(context, server)
-        self._write_ready_file(port, kafka)
-        _log.info(
-            "serving",
-            address=self.address,
-            kafka=kafka.address if kafka else None,
-            metrics=self.metrics_address,
-            roles=sorted(self._settings.roles),
-        )
+        facts = {
+            "kafka": kafka.address if kafka else None,
+            "metrics": self.metrics_address,
+            "roles": sorted(self._settings.roles),
+        }
+        if self._settings.ready_file is not None:
+            started = {"grpc": self.address, "port": port, "pid": os.getpid(), **facts}
+            temporary = _temporary(self._settings.ready_file)
+            temporary.write_bytes(orjson.dumps(started))
+            temporary.replace(self._settings.ready_file)
+            self._stack.callback(self._settings.ready_file.unlink, missing_ok=True)
+        _log.info("serving", address=self.address, **facts)
         membership_log.start()
 
     def _reachable(self, host: str) -> str:
@@ -199,23 +203,6 @@ class Process:
         await server.ready()
         context.observability.health.started()
         self._stack.callback(context.observability.health.stop)
-
-    def _write_ready_file(self, port: int, kafka: KafkaServer | None) -> None:
-        path = self._settings.ready_file
-        if path is None:
-            return
-        content = {
-            "grpc": self.address,
-            "port": port,
-            "kafka": kafka.address if kafka else None,
-            "metrics": self.metrics_address,
-            "pid": os.getpid(),
-            "roles": sorted(self._settings.roles),
-        }
-        temporary = _temporary(path)
-        temporary.write_bytes(orjson.dumps(content))
-        temporary.replace(path)
-        self._stack.callback(path.unlink, missing_ok=True)
 
 
 def open_storage(redis: RedisConnections, keys: Keys, appends: Appends) -> Storage:

@@ -60,7 +60,6 @@ from sharebroker_server.share_coordinator.service.deleted_topics import DeletedT
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
 from sharebroker_server.share_coordinator.service.servicer import make_host as make_share_host
 from sharebroker_server.share_partition_leader.leadership import Leadership
-from sharebroker_server.share_partition_leader.leadership import Ports as LeaderPorts
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
 from sharebroker_server.share_partition_leader.metrics.counters import ExhaustedRecordsLogger
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
@@ -192,7 +191,7 @@ async def _transaction_coordinator(
 
 async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     """Starts the share-partition leader."""
-    leadership = Leadership(LeaderPorts(base.holder, base.storage.records, base.persister, base.catalog))
+    leadership = Leadership(base.holder, base.storage.records, base.persister, base.catalog)
     stack.push_async_callback(leadership.close)
     base.observability.metrics.add(LeaderMetrics(leadership, base.most_series).families)
     base.rechecks.append(leadership.recheck)

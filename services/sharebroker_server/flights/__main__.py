@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import signal
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 
 from sharebroker import KafkaError
-from sharebroker.aio import Admin
 from sharebroker.cli.options import DEFAULT_SERVER
 from sharebroker.cli.output import explain, print_notice
 from sharebroker_server.flights import dataset
 from sharebroker_server.flights.cluster import Cluster, Job
-from sharebroker_server.flights.core.statistics import Summary
 from sharebroker_server.flights.display import Display, print_summary, print_verdict
-from sharebroker_server.flights.processes import NotServingError, Server, serving
+from sharebroker_server.flights.processes import NotServingError, Server, interrupt_at_sigterm, serving
 from sharebroker_server.flights.supervisor import Outcome, Plan, Run
 
 _FAILED: Final = 1
@@ -44,23 +39,11 @@ _PROPERTIES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The command line options."""
-
-    data: Path
-    grpc: str
-    kafka: str
-    rows: int
-    workers: int
-    once: bool
-
-
 def main() -> int:
     """Runs the command line; the exit code is 1 if a record is unaccounted for, 2 if set-up fails."""
     options = _parse(sys.argv[1:])
     console = Console(highlight=False)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM acts as Ctrl-C
+    interrupt_at_sigterm()
     try:
         folder = dataset.install(Path(".cache", "flights"))
         with serving(options.data, options.grpc, options.kafka, _PROPERTIES) as server:
@@ -76,39 +59,27 @@ def main() -> int:
         return _INTERRUPTED
 
 
-def _with_server(options: Options, console: Console, folder: Path, server: Server) -> int:
+def _with_server(options: argparse.Namespace, console: Console, folder: Path, server: Server) -> int:
     listeners = f"gRPC on {server.address}" + (f", Kafka clients on {server.kafka}" if server.kafka else "")
     console.print(f"Serving {listeners}, data in {options.data}/.")
     outcome = asyncio.run(_run(options, console, folder, server.address))
-    summary_file = options.data / "flights-summary.json"
-    summary = _with_earlier(summary_file, outcome)
-    summary_file.write_text(json.dumps(summary.to_dict()))
-    print_summary(console, summary, dataset.airlines(folder))
+    outcome.add_earlier(options.data / "flights-summary.json")
+    print_summary(console, outcome.summary, dataset.airlines(folder))
     print_verdict(console, outcome.verdict)
     if not outcome.verdict.good:
         return _FAILED
     return 0 if options.once else _keep_serving(console, server)
 
 
-async def _run(options: Options, console: Console, folder: Path, address: str) -> Outcome:
-    async with Admin(address) as admin:
-        job = Job(address, _TOPIC, _PARTITIONS, _GROUP, _LOCK_SECONDS)
-        cluster = Cluster(admin, job)
+async def _run(options: argparse.Namespace, console: Console, folder: Path, address: str) -> Outcome:
+    job = Job(address, _TOPIC, _PARTITIONS, _GROUP, _LOCK_SECONDS)
+    async with Cluster.connected(job) as cluster:
         await cluster.prepare()
         remaining = options.rows - len(await cluster.finished())
         console.print(f"{options.workers} workers, {remaining:,} of {options.rows:,} flights to process.")
         plan = Plan(job, options.workers, int(remaining * _FAIL_AFTER))
         with Display(console) as display:
             return await Run(plan, cluster, display).run(dataset.flights(folder, options.rows))
-
-
-def _with_earlier(summary_file: Path, outcome: Outcome) -> Summary:
-    """Returns this run's summary, plus that of earlier runs if it covers all records they finished."""
-    if summary_file.exists() and outcome.verdict.earlier:
-        earlier = Summary.of_dict(json.loads(summary_file.read_text()))
-        if earlier.finished == outcome.verdict.earlier:
-            outcome.summary.add(earlier)
-    return outcome.summary
 
 
 def _keep_serving(console: Console, server: Server) -> int:
@@ -131,7 +102,7 @@ def _keep_serving(console: Console, server: Server) -> int:
     return _FAILED
 
 
-def _parse(arguments: list[str]) -> Options:
+def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sharebroker_server.flights", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("data"), help="data folder")
     parser.add_argument(
@@ -141,7 +112,7 @@ def _parse(arguments: list[str]) -> Options:
     parser.add_argument("--rows", type=int, default=dataset.ROWS, help="number of flights, from the first")
     parser.add_argument("--workers", type=int, default=8, help="number of worker processes")
     parser.add_argument("--once", action="store_true", help="exit after the verdict")
-    return Options(**vars(parser.parse_args(arguments)))
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -37,6 +38,13 @@ class Cluster:
         self._group = job.group
         self._job = job
         self._partitions = [TopicPartition(job.topic, number) for number in range(job.partitions)]
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, job: Job) -> AsyncIterator[Cluster]:
+        """Connects to the job's server."""
+        async with Admin(job.server) as admin:
+            yield cls(admin, job)
 
     async def prepare(self) -> None:
         """Creates the topic and sets the group's configs.

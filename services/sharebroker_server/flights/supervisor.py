@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from sharebroker_server.flights.cluster import Cluster, Job, Publisher
@@ -35,6 +37,14 @@ class Outcome:
 
     verdict: Verdict
     summary: Summary
+
+    def add_earlier(self, file: Path) -> None:
+        """Adds the summary of earlier runs if it covers all records they finished; stores the sum."""
+        if file.exists() and self.verdict.earlier:
+            earlier = Summary.of_dict(json.loads(file.read_text()))
+            if earlier.finished == self.verdict.earlier:
+                self.summary.add(earlier)
+        file.write_text(json.dumps(self.summary.to_dict()))
 
 
 class Run:
@@ -119,15 +129,8 @@ class Run:
     def _progress(self, published: int, now: float) -> Progress:
         totals = self._ledger.totals
         finished = totals.accepted + totals.rejected
-        return Progress(
-            published=published,
-            accepted=totals.accepted,
-            released=totals.released,
-            rejected=totals.rejected,
-            locks_lost=totals.lost,
-            lag=self._lag,
-            rate=self._rate.sample(finished, now),
-        )
+        counts = (published, totals.accepted, totals.released, totals.rejected, totals.lost)
+        return Progress(*counts, lag=self._lag, rate=self._rate.sample(finished, now))
 
     async def _judge(self, before: set[RecordId]) -> Outcome:
         finished = await self._cluster.finished()

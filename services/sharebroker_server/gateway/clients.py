@@ -21,6 +21,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import doubling
+from sharebroker_server.leader_calls.messages import release_request
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckPart,
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
         TransactionCoordinatorServiceAsyncStub,
     )
+
+REQUEST_TIMEOUT: Final = 30.0
+"""Time limit of a call without a deadline (Kafka: request.timeout.ms)."""
+
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -263,6 +268,25 @@ class Leaders:
             return peer.calls.append(call._replace(parts=parts), seconds)
 
         return self._each(call.parts, send, AppendResult, deadline)
+
+    async def release(
+        self,
+        group_id: str,
+        member_id: str,
+        partitions: Iterable[TopicIdPartition],
+        session_id: str = "",
+        timeout: float = REQUEST_TIMEOUT,
+    ) -> None:
+        """Releases the records that a member holds, or those that one share session acquired.
+
+        Raises KafkaError.
+        """
+        peers, _ = await self.by_leader(partitions)
+        calls = (
+            peer.stub.ReleaseMember(release_request(group_id, member_id, parts, session_id), timeout=timeout)
+            for peer, parts in peers
+        )
+        await asyncio.gather(*calls)
 
     def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
         """A watch of partitions without records; None if some have records, or a leader is not known."""

@@ -15,11 +15,14 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.gateway.clients import Coordinators, Leaders
-from sharebroker_server.gateway.config import CLOSE_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Coordinators, Leaders
 from sharebroker_server.gateway.core.share_sessions import SessionCache
 from sharebroker_server.routing.router import Router
 from sharebroker_server.telemetry.metrics import Histogram
+
+CLOSE_TIMEOUT: Final = 10.0
+"""Limit of the time in which leaders complete pending acknowledgements after a client's last message."""
+
 
 _log = structlog.get_logger()
 
@@ -27,6 +30,10 @@ T = TypeVar("T")
 
 _EARLY: Final = 0.001
 """Seconds by which a timer may fire early."""
+
+
+_RESERVE: Final = 0.1
+"""Seconds, at most, by which a call ends before its caller's deadline."""
 
 
 class FetchCounts:
@@ -143,3 +150,11 @@ async def _logged(work: Coroutine[None, None, None], event: str) -> None:
         await work
     except KafkaError as error:
         _log.info(event, error=str(error))
+
+
+def deadline_of(context: Any) -> Deadline:
+    """Returns a deadline slightly before the caller's: the caller receives our error before its own."""
+    remaining = context.time_remaining()
+    if remaining is None:
+        return Deadline(REQUEST_TIMEOUT)
+    return Deadline(remaining - min(_RESERVE, remaining / 10))

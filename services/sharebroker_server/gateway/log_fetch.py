@@ -17,14 +17,19 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as plan
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.gateway.clients import Backoff, failed, moved
-from sharebroker_server.gateway.config import MAX_READ_RANGE_BYTES, READ_RANGE_BYTES, REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Backoff, failed, moved
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import check_bounds, refused
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
 
 if TYPE_CHECKING:
     from sharebroker_server.routing.router import LeaderPeer
+
+READ_RANGE_BYTES: Final = 1024 * 1024
+
+MAX_READ_RANGE_BYTES: Final = 16 * 1024 * 1024
+"""Default and limit of the bytes that `ReadRange` reads."""
+
 
 Part = pb.FetchRequest.Partition
 Result = pb.FetchResponse.Partition

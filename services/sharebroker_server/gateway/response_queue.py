@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
+
+UNSENT_MESSAGES: Final = 4
+"""Messages that a Consume stream stores for a client that does not read; then its leaders wait."""
+
 
 M = TypeVar("M")
 

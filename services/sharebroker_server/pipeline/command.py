@@ -32,7 +32,6 @@ app = typer.Typer(
 
 _LIMIT: Final = "share.delivery.count.limit"
 _INTERRUPTED: Final = 130
-_MIN_RECORDS, _MAX_RECORDS = 1, 1_000_000
 
 InGroup = Annotated[str, typer.Option("--group", "-g", help="Id of the share group that reads the topic.")]
 Watch = Annotated[
@@ -53,10 +52,7 @@ Memory = Annotated[str, typer.Option("--memory", help="Memory of Spark's driver.
 Records = Annotated[
     int,
     typer.Option(
-        "--records-per-trigger",
-        min=_MIN_RECORDS,
-        max=_MAX_RECORDS,
-        help="Largest number of records of a micro-batch.",
+        "--records-per-trigger", min=1, max=1_000_000, help="Largest number of records of a micro-batch."
     ),
 ]
 _FOLDER: Final = Path("data", "pipeline")
@@ -97,9 +93,12 @@ def run(
         environment, project = find_spark(spark), Project(folder)
         settings = _settings_of(server, topic, group, watch, records)
         with project.locked({"topic": topic, "group": group}) as lock:
-            _set_offset_reset(server, group, from_beginning)
+            if from_beginning:
+                with Admin(server) as admin:
+                    admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
             project.stage(settings.to_configuration(), master, memory)
-            _run_spark(environment, project, lock, "run")
+            with progress() as show:
+                run_spark(environment, project, lock, "run", show)
             tables = json.loads((project.report / "summary.json").read_text())
     if as_json:
         print_json(tables)
@@ -128,7 +127,8 @@ def dry_run(
         settings = _settings_of(server, topic, group, watch, _RECORDS)
         with project.locked({"topic": topic, "group": group}) as lock:
             project.stage(settings.to_configuration(), master, memory)
-            _run_spark(environment, project, lock, "dry-run")
+            with progress() as show:
+                run_spark(environment, project, lock, "dry-run", show)
     print_notice("The definitions are valid.")
 
 
@@ -138,12 +138,9 @@ def _failures() -> Iterator[None]:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM acts as Ctrl-C
     try:
         yield
-    except PipelineError as error:
+    except (PipelineError, NoSparkError, FolderError) as error:
         print_notice(f"sharebroker: {error}")
-        raise typer.Exit(FAILED) from None
-    except (NoSparkError, FolderError) as error:
-        print_notice(f"sharebroker: {error}")
-        raise typer.Exit(BAD_USAGE) from None
+        raise typer.Exit(FAILED if isinstance(error, PipelineError) else BAD_USAGE) from None
     except (KafkaError, OSError) as error:
         print_notice(f"sharebroker: {explain(error)}")
         raise typer.Exit(BAD_USAGE) from None
@@ -172,14 +169,3 @@ def _groups_of(admin: Admin, topic: str) -> list[str]:
 
 def _limit(admin: Admin, group: str) -> int:
     return next(int(config.value or 0) for config in admin.group_configs(group) if config.name == _LIMIT)
-
-
-def _set_offset_reset(server: str, group: str, from_beginning: bool) -> None:
-    if from_beginning:
-        with Admin(server) as admin:
-            admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
-
-
-def _run_spark(environment: Path, project: Project, lock: int, command: str) -> None:
-    with progress() as display:
-        run_spark(environment, project, lock, command, display.show)

@@ -2,106 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from sharebroker.cli.output import Column, console, print_notice, stderr, table
+from sharebroker.cli.output import columns, console, print_notice, stderr, table
 from sharebroker_server.pipeline.spark_process import Run
 
 Rows = Sequence[dict[str, Any]]
 
 _DELAYS: Final = (
-    Column("FLIGHTS", "flights", number=True),
-    Column("DEPARTURE MIN", "departure_minutes", number=True),
-    Column("ARRIVAL MIN", "arrival_minutes", number=True),
-    Column("90 %", "arrival_minutes_p90", number=True),
-    Column("LATE", "late_share", number=True),
+    "flights#",
+    "departure_minutes# DEPARTURE MIN",
+    "arrival_minutes# ARRIVAL MIN",
+    "arrival_minutes_p90# 90 %",
+    "late_share# LATE",
 )
-_HEALTH: Final = (
-    Column("GROUP", "group"),
-    Column("SHARE-PARTITIONS", "share_partitions", number=True),
-    Column("LOG RECORDS", "log_records", number=True),
-    Column("PASSED", "passed", number=True),
-    Column("ACCEPTED", "accepted", number=True),
-    Column("ARCHIVED", "archived", number=True),
-    Column("TO REDELIVER", "to_try_again", number=True),
-    Column("DELIVERIES/RECORD", "deliveries_per_record", number=True),
-    Column("REDELIVERED", "redelivery_rate", number=True),
-    Column("DIFFERENCES", "differences", number=True),
-)
-_SECONDS: Final = (
-    Column("P50 S", "seconds_p50", number=True),
-    Column("P95 S", "seconds_p95", number=True),
-    Column("MAX S", "seconds_max", number=True),
-)
-_RECORDS: Final = Column("RECORDS", "records", number=True)
-_SHOWN: Final = (
-    ("Delay by carrier", "carriers", (Column("CARRIER", "carrier"), *_DELAYS)),
-    ("Rejected rows", "rejected", (Column("REASON", "reason"), _RECORDS)),
-    (
+_COUNTS: Final = ("passed#", "accepted#", "archived#", "to_try_again# TO REDELIVER")
+_RATES: Final = ("deliveries_per_record# DELIVERIES/RECORD", "redelivery_rate# REDELIVERED")
+_SECONDS: Final = ("records#", "seconds_p50# P50 S", "seconds_p95# P95 S", "seconds_max# MAX S")
+_OFFSETS: Final = ("partition#", "first_offset# FIRST", "last_offset# LAST")
+_SHOWN: Final = {
+    "carriers": ("Delay by carrier", ("carrier", *_DELAYS)),
+    "rejected": ("Rejected rows", ("reason", "records#")),
+    "deliveries": (
         "Deliveries of the pipeline's records; seconds from publishing to reading",
-        "deliveries",
-        (Column("DELIVERY COUNT", "delivery_count"), _RECORDS, *_SECONDS),
+        ("delivery_count", *_SECONDS),
     ),
-    ("Work queues, from their state logs", "health", _HEALTH),
-    (
-        "Seconds from publishing to acceptance, for records in the logs",
-        "accept",
-        (Column("GROUP", "group"), _RECORDS, *_SECONDS),
+    "health": (
+        "Work queues, from their state logs",
+        ("group", "share_partitions# SHARE-PARTITIONS", "log_records#", *_COUNTS, *_RATES, "differences#"),
     ),
-    (
-        "Differences",
-        "differences",
-        (
-            Column("GROUP", "group"),
-            Column("TOPIC", "topic"),
-            Column("PARTITION", "partition", number=True),
-            Column("FIRST", "first_offset", number=True),
-            Column("LAST", "last_offset", number=True),
-            Column("WHAT", "text"),
-        ),
-    ),
-)
-
-
-class ProgressDisplay:
-    """The progress of a run: a bar in a terminal, a line per change elsewhere."""
-
-    def __init__(self, progress: Progress, task: TaskID, *, bar: bool) -> None:
-        self._progress = progress
-        self._task = task
-        self._bar = bar
-        self._last_line = ""
-
-    def show(self, run: Run) -> None:
-        """Shows the progress."""
-        if self._bar:
-            total = len(run.flows) or None
-            self._progress.update(self._task, completed=run.done, total=total, description=run.stage)
-            return
-        text = f"{run.done} of {len(run.flows)} tables, {run.stage}" if run.working else run.stage
-        if text != self._last_line:
-            self._last_line = text
-            print_notice(text)
+    "accept": ("Seconds from publishing to acceptance, for records in the logs", ("group", *_SECONDS)),
+    "differences": ("Differences", ("group", "topic", *_OFFSETS, "text WHAT")),
+}
+"""The tables that are printed: title and columns."""
 
 
 @contextmanager
-def progress() -> Iterator[ProgressDisplay]:
-    """Shows the progress on standard error."""
+def progress() -> Iterator[Callable[[Run], None]]:
+    """Yields a function that shows the progress on standard error: a bar in a terminal, a line per change
+    elsewhere.
+    """
     terminal = stderr().is_terminal
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=stderr(), transient=True, disable=not terminal) as bar:
-        yield ProgressDisplay(bar, bar.add_task("starting Spark", total=None), bar=terminal)
+    parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    last_line = ""
+
+    def show(run: Run) -> None:
+        nonlocal last_line
+        if terminal:
+            total = len(run.flows) or None
+            bar.update(task, completed=run.done, total=total, description=run.stage)
+            return
+        text = f"{run.done} of {len(run.flows)} tables, {run.stage}" if run.working else run.stage
+        if text != last_line:
+            last_line = text
+            print_notice(text)
+
+    with Progress(*parts, console=stderr(), transient=True, disable=not terminal) as bar:
+        task = bar.add_task("starting Spark", total=None)
+        yield show
 
 
 def print_tables(tables: dict[str, Rows]) -> None:
     """Prints the short tables; the report contains the others."""
-    for title, name, columns in _SHOWN:
+    for name, (title, keys) in _SHOWN.items():
         if tables[name]:
-            console().print(table(tables[name], columns, title), "")
+            console().print(table(tables[name], columns(*keys), title), "")
     (totals,) = tables["totals"]
     poison = tables["poison_total"][0]["records"]
     console().print(

@@ -43,19 +43,15 @@ def main() -> int:
     )
     try:
         connect_server = getattr(getattr(spark._jvm, f"{_SERVICE}$"), "MODULE$")
-        code = _pipelines(command, spec, f"sc://localhost:{connect_server.localPort()}")
+        remote = {"SPARK_REMOTE": f"sc://localhost:{connect_server.localPort()}"}
+        pipelines = [sys.executable, "-u", "-m", "pyspark.pipelines.cli", command, "--spec", spec]
+        code = subprocess.run(pipelines, env=os.environ | remote, check=False).returncode
         if code == 0 and command == "run":
             write_report(spark, Path(report))
         return code
     finally:
         with contextlib.suppress(Py4JError, OSError):  # Java received the signal, too
             spark.stop()
-
-
-def _pipelines(command: str, spec: str, remote: str) -> int:
-    """Runs Spark's own command; its output goes to ours."""
-    python = [sys.executable, "-u", "-m", "pyspark.pipelines.cli", command, "--spec", spec]
-    return subprocess.run(python, env={**os.environ, "SPARK_REMOTE": remote}, check=False).returncode
 
 
 def _end_with_input() -> None:

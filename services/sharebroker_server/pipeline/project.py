@@ -84,10 +84,9 @@ class Project:
         facts_file = self.folder / _FACTS
         if facts_file.exists() and (before := json.loads(facts_file.read_text())) != dict(facts):
             owner = ", ".join(f"{name} {value}" for name, value in before.items())
-            text = (
+            raise FolderError(
                 f"{self.folder} belongs to {owner}, and so do its checkpoints. Choose another with --folder."
             )
-            raise FolderError(text)
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             self._lock(lock)

@@ -9,6 +9,7 @@ import io
 import json
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,7 +52,6 @@ TABLES: Final = {
     "differences": "SELECT * FROM state_differences ORDER BY `group`, topic, partition, first_offset",
 }
 
-_TEMPLATE: Final = "page.html.jinja"
 _BAR: Final = "#3b6ea5"
 _SECOND: Final = "#e08e45"
 _GRID: Final = "#dddddd"
@@ -61,14 +61,13 @@ _DPI: Final = 110
 
 def write_report(spark: Any, folder: Path) -> None:
     """Writes the page with its plots, and the same values as JSON; each file is replaced atomically."""
-    tables = {name: _rows(spark, query) for name, query in TABLES.items()}
+    tables = {
+        name: [row.asDict() for row in spark.sql(query).limit(_MAX_ROWS).collect()]
+        for name, query in TABLES.items()
+    }
     folder.mkdir(parents=True, exist_ok=True)
     _replace_file(folder / PAGE, page(tables, plots(tables)))
     _replace_file(folder / SUMMARY, json.dumps(tables, default=str))
-
-
-def _rows(spark: Any, query: str) -> Rows:
-    return [row.asDict() for row in spark.sql(query).limit(_MAX_ROWS).collect()]
 
 
 def _replace_file(path: Path, text: str) -> None:
@@ -88,7 +87,7 @@ def page(tables: Mapping[str, Rows], pictures: Mapping[str, bytes]) -> str:
     )
     environment.filters["shown"] = shown
     embedded = {name: b64encode(picture).decode() for name, picture in pictures.items()}
-    template = environment.get_template(_TEMPLATE)
+    template = environment.get_template("page.html.jinja")
     return str(template.render(tables=tables, pictures=embedded, **tables["totals"][0]))
 
 
@@ -102,33 +101,35 @@ def shown(value: object) -> str:
 def plots(tables: Mapping[str, Rows]) -> dict[str, bytes]:
     """Returns pictures by table name, for tables with rows."""
     mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    return {name: _png(draw(tables[name])) for name, draw in _DRAWN.items() if tables[name]}
+    pictures = {}
+    for name, (height, per_row, draw) in _DRAWN.items():
+        if rows := tables[name]:
+            size = (_WIDTH, height + per_row * len(rows))
+            figure = Figure(figsize=size, layout="constrained")
+            axes = figure.subplots()
+            draw(axes, rows)
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(
+                    frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2
+                )
+            picture = io.BytesIO()
+            figure.savefig(picture, format="png", dpi=_DPI)
+            pictures[name] = picture.getvalue()
+    return pictures
 
 
-def _carriers(rows: Rows) -> Figure:
-    return _ranked(rows, "carrier", "Arrival delay in minutes, mean and 90th percentile")
-
-
-def _routes(rows: Rows) -> Figure:
-    return _ranked(rows, "route", "Routes of 50 flights or more: arrival delay in minutes")
-
-
-def _ranked(rows: Rows, key: str, title: str) -> Figure:
+def _ranked(axes: Any, rows: Rows, key: str, title: str) -> None:
     """Draws horizontal bars, the longest delay at the top, with a mark at the 90th percentile."""
-    figure = Figure(figsize=(_WIDTH, 0.9 + 0.24 * len(rows)), layout="constrained")
-    axes = figure.subplots()
     names = [row[key] for row in reversed(rows)]
     axes.barh(names, [row["arrival_minutes"] for row in reversed(rows)], color=_BAR, label="mean")
     axes.plot([row["arrival_minutes_p90"] for row in reversed(rows)], names, "|", color=_SECOND, ms=9, mew=2,
               label="90 %")  # fmt: skip
     axes.axvline(0, color="black", lw=0.6)
-    return _finished(figure, axes, title, "minutes", "x")
+    _describe(axes, title, "minutes", "x")
 
 
-def _hours(rows: Rows) -> Figure:
+def _hours(axes: Any, rows: Rows) -> None:
     """Draws delays by hour as lines, and the number of flights as bars behind them."""
-    figure = Figure(figsize=(_WIDTH, 3.2), layout="constrained")
-    axes = figure.subplots()
     hours = [row["hour"] for row in rows]
     behind = axes.twinx()
     behind.bar(hours, [row["flights"] for row in rows], color=_GRID, zorder=0)
@@ -136,17 +137,14 @@ def _hours(rows: Rows) -> Figure:
     behind.spines["top"].set_visible(False)
     axes.set_zorder(behind.get_zorder() + 1)
     axes.patch.set_visible(False)
-    axes.plot(hours, [row["departure_minutes"] for row in rows], "-o", ms=3, color=_BAR, label="departure")
-    axes.plot(hours, [row["arrival_minutes"] for row in rows], "-o", ms=3, color=_SECOND, label="arrival")
+    for label, colour in (("departure", _BAR), ("arrival", _SECOND)):
+        axes.plot(hours, [row[f"{label}_minutes"] for row in rows], "-o", ms=3, color=colour, label=label)
     axes.set_xticks(range(0, 24, 2))
-    axes.set_xlabel("hour of departure")
-    return _finished(figure, axes, "Delay in minutes by hour of departure", None, None)
+    _describe(axes, "Delay in minutes by hour of departure", "hour of departure")
 
 
-def _deliveries(rows: Rows) -> Figure:
+def _deliveries(axes: Any, rows: Rows) -> None:
     """Draws the number of records per delivery count."""
-    figure = Figure(figsize=(_WIDTH, 2.6), layout="constrained")
-    axes = figure.subplots()
     shown = axes.bar(
         [str(row["delivery_count"]) for row in rows], [row["records"] for row in rows], color=_BAR, width=0.5
     )
@@ -155,15 +153,12 @@ def _deliveries(rows: Rows) -> Figure:
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("records")
-    axes.set_xlabel("delivery count")
     axes.margins(y=0.2)
-    return _finished(figure, axes, "Delivery count of records when the pipeline read them", None, "y")
+    _describe(axes, "Delivery count of records when the pipeline read them", "delivery count", "y")
 
 
-def _health(rows: Rows) -> Figure:
+def _health(axes: Any, rows: Rows) -> None:
     """Draws the outcomes of each group's records side by side."""
-    figure = Figure(figsize=(_WIDTH, 1.1 + 0.5 * len(rows)), layout="constrained")
-    axes = figure.subplots()
     left = [0] * len(rows)
     names = [row["group"] for row in rows]
     for key, label, colour in (
@@ -175,31 +170,24 @@ def _health(rows: Rows) -> Figure:
         axes.barh(names, sizes, left=left, color=colour, label=label, height=0.6)
         left = [before + size for before, size in zip(left, sizes, strict=True)]
     axes.margins(x=0.02)
-    return _finished(figure, axes, "Records from the start offset on, by outcome", "records", "x")
+    _describe(axes, "Records from the start offset on, by outcome", "records", "x")
 
 
-def _finished(figure: Figure, axes: Any, title: str, label: str | None, grid: str | None) -> Figure:
+def _describe(axes: Any, title: str, label: str, grid: str | None = None) -> None:
     axes.set_title(title, loc="left", fontsize=10)
-    if label is not None:
-        axes.set_xlabel(label)
+    axes.set_xlabel(label)
     if grid is not None:
         axes.grid(axis=grid, color=_GRID, lw=0.6)
         axes.set_axisbelow(True)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 1), ncols=3, borderaxespad=0.2)
-    return figure
 
 
-def _png(figure: Figure) -> bytes:
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=_DPI)
-    return picture.getvalue()
-
-
-_DRAWN: Final[Mapping[str, Callable[[Rows], Figure]]] = {
-    "carriers": _carriers,
-    "routes": _routes,
-    "hours": _hours,
-    "deliveries": _deliveries,
-    "health": _health,
+_CARRIERS: Final = "Arrival delay in minutes, mean and 90th percentile"
+_ROUTES: Final = "Routes of 50 flights or more: arrival delay in minutes"
+_DRAWN: Final[Mapping[str, tuple[float, float, Callable[[Any, Rows], None]]]] = {
+    "carriers": (0.9, 0.24, partial(_ranked, key="carrier", title=_CARRIERS)),
+    "routes": (0.9, 0.24, partial(_ranked, key="route", title=_ROUTES)),
+    "hours": (3.2, 0, _hours),
+    "deliveries": (2.6, 0, _deliveries),
+    "health": (1.1, 0.5, _health),
 }
+"""Height of a plot in inches, further height per row, and what draws it."""

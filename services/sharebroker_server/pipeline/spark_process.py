@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -146,45 +146,37 @@ def run_spark(
 ) -> None:
     """Runs `spark-pipelines` to its end; calls `on_progress` after every line. Raises PipelineError.
 
-    `lock` is the file descriptor of the folder's lock.
+    The launcher runs in its own process group; it stops with this process, and is stopped as a whole at the
+    end. `lock` is the file descriptor of the folder's lock.
     """
     state = Run()
-    with project.log.open("wb") as log, _started(spark, project, command, (log.fileno(), lock)) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            log.write(line)
-            log.flush()
-            state.parse_line(line.decode("utf-8", "replace"))
-            on_progress(state)
-        code = process.wait()
-    if code != 0:
-        raise PipelineError(_reason(state, project, code))
-
-
-@contextlib.contextmanager
-def _started(
-    spark: Path, project: Project, command: str, files: tuple[int, int]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Starts the launcher in its own process group; it stops with us, and is stopped as a whole
-    at the end.
-    """
-    log, lock = files
     launcher = [python_of(spark), "-m", "sharebroker_server.pipeline.launcher", command]
-    process = subprocess.Popen(
-        [*launcher, str(project.spec), str(project.report)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        pass_fds=(lock,),
-        cwd=project.folder,
-        env=variables(spark, project.code, project.settings, os.environ) | {"TMPDIR": str(project.temporary)},
-        start_new_session=True,
-    )
-    with process:  # closes the pipes
+    environment = variables(spark, project.code, project.settings, os.environ)
+    with (
+        project.log.open("wb") as log,
+        subprocess.Popen(
+            [*launcher, str(project.spec), str(project.report)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            pass_fds=(lock,),
+            cwd=project.folder,
+            env=environment | {"TMPDIR": str(project.temporary)},
+            start_new_session=True,
+        ) as process,
+    ):
+        assert process.stdout is not None
         try:
-            yield process
+            for line in process.stdout:
+                log.write(line)
+                log.flush()
+                state.parse_line(line.decode("utf-8", "replace"))
+                on_progress(state)
+            code = process.wait()
         finally:
             _end(process)
+    if code != 0:
+        raise PipelineError(_reason(state, project, code))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

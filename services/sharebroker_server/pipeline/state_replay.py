@@ -81,15 +81,9 @@ def entries_of(rows: list[dict[str, Any]]) -> list[Entry]:
         if row["first_offset"] is not None:
             status = OffsetStatus(row["delivery_count"], row["delivery_state"])
             runs = (*runs, Run(row["first_offset"], row["last_offset"], status))
-        written = row["written_at"]
-        found[key] = Entry(
-            row["position"] or 0,
-            row["kind"],
-            row["checkpoint_epoch"] or 0,
-            row["state_epoch"],
-            row["leader_epoch"],
-            row["start_offset"],
-            None if written is None else round(written.timestamp() * 1000),
-            runs,
-        )
+        time = row["written_at"]
+        written_at_ms = None if time is None else round(time.timestamp() * 1000)
+        state = {name: row[name] for name in _STATE}
+        head = (row["position"] or 0, row["kind"], row["checkpoint_epoch"] or 0)
+        found[key] = Entry(*head, **state, written_at_ms=written_at_ms, runs=runs)
     return list(found.values())

@@ -54,7 +54,6 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
 )
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
-    Surroundings,
 )
 from sharebroker_server.stream_log.port import LogError
 from sharebroker_server.telemetry.metrics import Histogram
@@ -80,31 +79,26 @@ MOST_ENDED_SESSIONS: Final = 10_000
 """The most ended sessions that are stored: enough for the longest wait of a fetch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Collaborators of the leadership."""
-
-    holder: LeaseHolder
-    store: RecordStore
-    persister: Persister
-    catalog: MetadataCache
-
-
 class Leadership:
     """The led partitions by resource; a callback of the lease holder adds and removes them."""
 
-    def __init__(self, ports: Ports) -> None:
+    def __init__(
+        self, holder: LeaseHolder, store: RecordStore, persister: Persister, catalog: MetadataCache
+    ) -> None:
         self.ended_sessions: dict[str, None] = {}
         """Share sessions that ended recently: a fetch in flight must not acquire records for them."""
-        self._ports = ports
+        self._holder = holder
+        self._store = store
+        self._persister = persister
+        self._catalog = catalog
         self._led: dict[str, LedPartition] = {}
         self._removals: set[asyncio.Task[None]] = set()
         self._room = 0
         self.counters = CounterRegistry(lambda: self.broker.metrics_max_share_partitions)
         self.load_time = Histogram()
-        self._writes = WriteBatcher(ports.persister)
+        self._writes = WriteBatcher(persister)
         self._traces = _leader_traces()
-        ports.holder.register("partition", tuple, "share-partition-leader", self._acquired, self._lost)
+        holder.register("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
         """Returns the partition, claimed and opened if necessary.
@@ -113,7 +107,7 @@ class Leadership:
         LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
         """
         resource = names.partition(topic_id, partition)
-        if self._ports.holder.holds(resource) is not None and resource in self._led:
+        if self._holder.holds(resource) is not None and resource in self._led:
             return self._led[resource]
         topic = await self._topic(topic_id)
         if not 0 <= partition < topic.partitions:
@@ -122,12 +116,12 @@ class Leadership:
                 f"Topic {topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}.",
             )
         try:
-            lease = await self._ports.holder.acquire(resource)
+            lease = await self._holder.acquire(resource)
         except LeasesUnavailable as error:
             raise KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"The lease cannot be claimed: {error}", retry_after=0.5
             ) from error
-        if lease.owner != self._ports.holder.member.owner or resource not in self._led:
+        if lease.owner != self._holder.member.owner or resource not in self._led:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"Partition {partition} of {topic.name} is led by another process.",
@@ -139,7 +133,7 @@ class Leadership:
         """Returns the share-partition if it is loaded; it cannot retire before the next `await`."""
         resource = names.partition(topic_id, partition)
         led = self._led.get(resource)
-        if led is None or self._ports.holder.holds(resource) is None:
+        if led is None or self._holder.holds(resource) is None:
             return None
         return led.ready.get(group_id)
 
@@ -172,12 +166,7 @@ class Leadership:
             if len(self.ended_sessions) >= MOST_ENDED_SESSIONS:
                 del self.ended_sessions[next(iter(self.ended_sessions))]
             self.ended_sessions[session_id] = None
-        found = [
-            loaded
-            for led in self._named(partitions)
-            for loaded in led.loaded()
-            if loaded.group_id == group_id
-        ]
+        found = [led.ready[group_id] for led in self._named(partitions) if group_id in led.ready]
         for share_partition in found:
             share_partition.release_member(member_id, session_id)
         return len(found)
@@ -198,7 +187,7 @@ class Leadership:
             task.cancel()
             return
         loaded, key = task.result(), share_key(group_id, led.log)
-        if await is_changed(self._ports.persister, key, loaded.core.loaded_under):
+        if await is_changed(self._persister, key, loaded.core.loaded_under):
             loaded.retire()
 
     def metadata_changed(self, record: CatalogRecord) -> None:
@@ -207,11 +196,10 @@ class Leadership:
             task = asyncio.create_task(self._remove(record))
             self._removals.add(task)
             task.add_done_callback(self._removals.discard)
-            return
-        if isinstance(record, TopicRecord):
+        elif isinstance(record, TopicRecord):
             self._topic_changed(record.topic)
         elif isinstance(record, PartitionsRecord):
-            self._topic_changed(self._ports.catalog.topic_by_id(record.topic_id))
+            self._topic_changed(self._catalog.topic_by_id(record.topic_id))
         elif isinstance(record, ConfigRecord):
             self._settings_changed(record.resource)
 
@@ -226,19 +214,19 @@ class Leadership:
     async def remove_leftovers(self) -> None:
         """Removes logs of topics that were deleted while their leader was down."""
         try:
-            kept = await self._ports.store.partitions()
+            kept = await self._store.partitions()
         except LogError as error:
             _log.info("removal of deleted topics postponed", reason=str(error))
             return
         for resource in kept:
             topic_id, _ = names.topic_partition(resource)
-            if self._ports.catalog.is_deleted(topic_id):
+            if self._catalog.is_deleted(topic_id):
                 await self._removed(resource)
 
     @property
     def broker(self) -> BrokerConfig:
         """The effective broker config."""
-        return self._ports.catalog.broker
+        return self._catalog.broker
 
     def drop_unused(self) -> None:
         """Retires share-partitions without members, locks and pending writes."""
@@ -265,8 +253,8 @@ class Leadership:
     async def _acquired(self, resource: str, epoch: int) -> None:
         topic_id, _ = names.topic_partition(resource)
         topic = await self._topic(topic_id)
-        lease = LeaseOwnership(self._ports.holder, resource)
-        log = await PartitionLog.open(resource, epoch, self._ports.store, lease, self._log_settings(topic))
+        lease = LeaseOwnership(self._holder, resource)
+        log = await PartitionLog.open(resource, epoch, self._store, lease, self._log_settings(topic))
         topic = await self._topic(topic_id)  # it may have been changed or deleted meanwhile
         log.settings = self._log_settings(topic)
         led = LedPartition(topic, log, tokens_of(epoch))
@@ -290,7 +278,7 @@ class Leadership:
 
     async def _topic(self, topic_id: str) -> Topic:
         """Returns the topic; waits for one that the metadata cache does not have yet."""
-        catalog = self._ports.catalog
+        catalog = self._catalog
         if catalog.topic_by_id(topic_id) is None and not catalog.is_deleted(topic_id):
             with contextlib.suppress(KafkaError):
                 await catalog.wait_for(lambda seen: seen.topic_by_id(topic_id) is not None, CATALOG_LAG)
@@ -310,18 +298,18 @@ class Leadership:
 
     def _settings_changed(self, resource: ConfigResource) -> None:
         if resource.type is ResourceType.TOPIC:
-            self._topic_changed(self._ports.catalog.topic(resource.name))
+            self._topic_changed(self._catalog.topic(resource.name))
             return
         defaults = resource.type is ResourceType.BROKER
         for led in self._led.values() if defaults else ():
             led.log.settings = self._log_settings(led.topic)
         for share_partition in self._loaded_everywhere():
             if defaults or share_partition.group_id == resource.name:
-                config = self._ports.catalog.group_config(share_partition.group_id)
+                config = self._catalog.group_config(share_partition.group_id)
                 share_partition.handle(Configure(share_partition_settings(config)))
 
     def _log_settings(self, topic: Topic) -> LogSettings:
-        return LogSettings.of_topic(self._ports.catalog.topic_config(topic))
+        return LogSettings.of_topic(self._catalog.topic_config(topic))
 
     async def _remove(self, deleted: TopicDeletedRecord) -> None:
         remaining = [names.partition(deleted.topic_id, index) for index in range(deleted.partitions)]
@@ -333,14 +321,14 @@ class Leadership:
 
     async def _removed(self, resource: str) -> bool:
         """Removes a log if this process leads it; returns False if that has to be retried."""
-        holder = self._ports.holder
+        holder = self._holder
         try:
             owner = await holder.owner_of(resource)
             if owner is None:  # its last owner died, and the lease has not expired
                 return False
             if owner.owner == holder.member.owner:
                 await self._lost(resource)
-                await self._ports.store.delete(resource)
+                await self._store.delete(resource)
                 await holder.drop(resource)
         except (LeasesUnavailable, LogError) as error:
             _log.info("removal of a deleted topic's log postponed", log=resource, reason=str(error))
@@ -367,7 +355,7 @@ class Leadership:
 
     async def _load(self, led: LedPartition, group_id: str) -> ShareGroupPartition:
         started = monotonic()
-        catalog, persister = self._ports.catalog, self._ports.persister
+        catalog, persister = self._catalog, self._persister
         try:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
             # Read again: the config may have changed while the state was read.
@@ -379,25 +367,14 @@ class Leadership:
         except Exception as error:
             _log.exception("stored share state is invalid", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        surroundings = Surroundings(
-            led.log,
-            self._writes,
-            partial(self._forget, led),
-            persister.shard(share_key(group_id, led.log)),
-            None if led.traces is None else led.traces.observer(group_id),
-        )
-        made = ShareGroupPartition(group_id, led.topic.name, core, surroundings)
-        led.ready[group_id] = made
+        shard = persister.shard(share_key(group_id, led.log))
+        made = led.ready[group_id] = ShareGroupPartition(led, group_id, core, self._writes, shard)
         self.load_time.add_seconds(monotonic() - started)
         return made
 
     def _loaded(self, led: LedPartition, group_id: str, task: asyncio.Task[ShareGroupPartition]) -> None:
         if not _succeeded(task) and led.groups.get(group_id) is task:
             del led.groups[group_id]
-
-    def _forget(self, led: LedPartition, share_partition: ShareGroupPartition) -> None:
-        led.groups.pop(share_partition.group_id, None)
-        led.ready.pop(share_partition.group_id, None)
 
 
 def share_partition_settings(config: GroupConfig) -> SharePartitionSettings:
@@ -425,7 +402,7 @@ def _succeeded(task: asyncio.Task[T]) -> bool:
     return task.done() and not task.cancelled() and task.exception() is None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class LedPartition:
     """A partition's log and its share-partitions.
 
@@ -447,6 +424,11 @@ class LedPartition:
     def partition(self) -> int:
         """The partition number."""
         return names.topic_partition(self.log.partition)[1]
+
+    def forget(self, share_partition: ShareGroupPartition) -> None:
+        """Removes a share-partition that retires."""
+        self.groups.pop(share_partition.group_id, None)
+        self.ready.pop(share_partition.group_id, None)
 
     def loaded(self) -> list[ShareGroupPartition]:
         """The share-partitions that are ready."""

@@ -10,7 +10,6 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import Topic, TopicRecord
 from sharebroker_server.config.broker import BrokerConfig
@@ -232,10 +231,8 @@ def member(node_id: int, address: str) -> Member:
 def catalog(topics: Iterable[Topic] = (TOPIC,)) -> MetadataCache:
     """A metadata cache with these topics that does not change."""
     follower = MetadataCache(MemoryStreamLog(lambda _: 0), BrokerConfig())
-    state = TopicCatalog()
     for position, topic in enumerate(topics, 1):
-        state.apply(TopicRecord(topic), position)
-    follower.catalog = state
+        follower.catalog.apply(TopicRecord(topic), position)
     return follower
 
 

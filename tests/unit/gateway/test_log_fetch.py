@@ -11,8 +11,9 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.gateway.config import MAX_READ_RANGE_BYTES, READ_RANGE_BYTES
 from sharebroker_server.gateway.log_fetch import (
+    MAX_READ_RANGE_BYTES,
+    READ_RANGE_BYTES,
     LogFetchLimits,
     Part,
     Result,

@@ -1,4 +1,4 @@
-"""Headers of requests and answers."""
+"""Streams of bytes as frames, headers of requests and responses, and repeated requests."""
 
 from __future__ import annotations
 

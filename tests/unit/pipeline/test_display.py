@@ -38,10 +38,10 @@ def test_only_tables_with_rows_are_printed(capsys: pytest.CaptureFixture[str]) -
 
 def test_progress_is_a_line_per_change_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     run = Run()
-    with progress() as display:
-        display.show(run)
-        display.show(run)
+    with progress() as show:
+        show(run)
+        show(run)
         run.flows = {"bronze": "COMPLETED", "silver": "RUNNING"}
         run.stage = "computing"
-        display.show(run)
+        show(run)
     assert capsys.readouterr().err.splitlines() == ["starting Spark", "1 of 2 tables, computing"]

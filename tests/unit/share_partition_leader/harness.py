@@ -36,7 +36,7 @@ from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host
-from sharebroker_server.share_partition_leader.leadership import Leadership, Ports
+from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
@@ -186,7 +186,7 @@ class Harness:
         settings = PersisterSettings(call_timeout=5.0)
         persister = DefaultPersister(_Coordinators(coordinator), settings)
         self.persister = Faults(persister)
-        self.leadership = Leadership(Ports(self.holder, self.records, self.persister, self.catalog))
+        self.leadership = Leadership(self.holder, self.records, self.persister, self.catalog)
         self.catalog.add_observer(self.leadership.metadata_changed)
         self.transactions = Transactions()
         servicer = SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions)

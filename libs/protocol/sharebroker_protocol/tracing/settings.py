@@ -233,14 +233,19 @@ def _endpoint(
         return None
     name = own if own in variables else ENDPOINT
     address = variables.get(name, _DEFAULT_OVER_HTTP if over_http else _DEFAULT_ENDPOINT)
-    try:
-        parts = urlsplit(address)
-        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid or "@" in parts.netloc:
+    if not is_http_url(address):
         raise invalid(name, address if "@" not in address else "(not shown)", "http://HOST:PORT or https://…")
     return address.rstrip("/") + _PATHS[own] if over_http and name == ENDPOINT else address
+
+
+def is_http_url(text: str) -> bool:
+    """Whether a text is a URL of HTTP with a host, a valid port if any, and no credentials."""
+    try:
+        parts = urlsplit(text)
+        has_server = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return has_server and parts.scheme in ("http", "https") and "@" not in parts.netloc
 
 
 def _sampling(variables: Mapping[str, str]) -> Sampling:

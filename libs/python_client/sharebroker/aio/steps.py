@@ -1,4 +1,22 @@
-"""Rules between one poll and the next (Kafka: share.acknowledgement.mode)."""
+"""The calls of a share consumer as generators, shared by the asyncio and the blocking consumer.
+
+Theory of operation
+-------------------
+Every call that can wait is a generator of type `Steps`. It yields a coroutine of the engine and receives
+the `Turn` that the coroutine returned. The asyncio consumer awaits the coroutine in the running task; the
+blocking consumer runs it on the client's event loop thread and waits for the result.
+
+Everything between two yields runs in the application's thread or task: callbacks, deserialization, and the
+rules of the acknowledgement mode (`PollBatch`). The order within a call matters:
+
+1. `enter` rejects calls on a closed consumer and from within a callback.
+2. `finish_previous` acknowledges the records of the last poll by default: it releases a record that failed
+   to deserialize and, in implicit mode, accepts the rest.
+3. The call waits. Callbacks in the returned turn run before its records are returned.
+
+`_prefetched` is shared with the engine's thread. A record belongs to the side that pops it from the deque:
+the application receives it, or the engine undoes its acquisition.
+"""
 
 from __future__ import annotations
 
@@ -122,20 +140,16 @@ class ConsumerSteps:
         self._failed: Record | None = None  # the last record that failed to deserialize
         self._due: deque[Callback] = deque()
         self._in_callback = False
-        self._closed = False
+        self.closed = False
+        """Whether `close` was called."""
         self.topics: frozenset[str] = frozenset()
 
     def enter(self) -> None:
         """Checks that a call is permitted. Raises IllegalStateError in a callback or after `close`."""
         if self._in_callback:
             raise IllegalStateError("a callback of the consumer must not call the consumer")
-        if self._closed:
+        if self.closed:
             raise IllegalStateError("the consumer is closed")
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
 
     def check_topics(self, topics: Iterable[str]) -> frozenset[str]:
         """Returns the topics as a set. Raises KafkaError INVALID_TOPIC_EXCEPTION."""
@@ -169,7 +183,7 @@ class ConsumerSteps:
 
     def fetch(self) -> Steps[bool]:
         """Waits without limit until `next_record` has records; returns False once the consumer is closed."""
-        while not self._closed:
+        while not self.closed:
             self.enter()
             self._check_subscribed()
             turn = yield self._engine.next_turn(None, poll=False)
@@ -205,13 +219,13 @@ class ConsumerSteps:
 
     def close(self, timeout: float) -> Steps[None]:
         """Does the same as `unsubscribe` and closes the consumer. A second call has no effect."""
-        if self._closed:
+        if self.closed:
             return
         self.enter()
         try:
             yield from self._leave(timeout)
         finally:
-            self._closed = True
+            self.closed = True
 
     def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
         """Acknowledges the record that failed to deserialize last.
@@ -376,11 +390,11 @@ class ConsumerCalls:
 
 def pop_all(records: deque[Record]) -> list[Record]:
     """Removes and returns all records of a deque that another thread empties as well."""
-    records_taken = []
+    popped = []
     with suppress(IndexError):
         while True:
-            records_taken.append(records.popleft())
-    return records_taken
+            popped.append(records.popleft())
+    return popped
 
 
 def _timed_out(ack: Pending) -> Iterable[RecordResult]:

@@ -10,7 +10,7 @@ from sharebroker.blocking.loop_thread import BlockingClient, blocking
 
 class Admin(BlockingClient[AsyncAdmin]):
     """Manages topics, groups and configs (Kafka: Admin). Each method raises KafkaError and then changed
-    nothing.
+    nothing. `sharebroker.aio.Admin` describes the methods.
     """
 
     def __init__(self, address: str, request_timeout: float = 30.0) -> None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 from urllib.request import urlopen
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.tracing.settings import is_http_url
 
 _CHILD: Final = "CHILD_OF"
 
@@ -83,7 +84,7 @@ class Jaeger:
     """
 
     def __init__(self, url: str) -> None:
-        if not _is_address(url):
+        if not is_http_url(url) or not url.isascii() or not url.isprintable() or " " in url:
             shown = repr(url) if "@" not in url else "a URL with credentials"
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"--jaeger must be http://HOST:PORT, not {shown}.")
         self._url = url.rstrip("/")
@@ -146,12 +147,3 @@ class Jaeger:
             ErrorCode.INVALID_CONFIG,
             f"{self._url} {problem}. Set --jaeger to Jaeger's query port (default 16686).",
         )
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        named = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        return False
-    return bool(named) and "@" not in parts.netloc and url.isascii() and url.isprintable() and " " not in url

@@ -1,16 +1,17 @@
 """Combines acknowledgements of records into ack batches, and splits their results into outcomes of records.
 
-Theory of operation ------------------- The application's thread appends acknowledgements to `_queue` and
-whole ranges to `_batches`. The stream's writer calls `drain`, which coalesces consecutive offsets of one
-acquisition with the same acknowledge type and detail into ack batches, numbers them and moves them to
-`_in_flight`. `resolve` matches a result to its batch by number. A result may cover a part of the batch, in
-which case `AckBatch.split` detaches that part.
+Theory of operation
+-------------------
+The application's thread appends acknowledgements to `_queue` and whole ranges to `_batches`. The stream's
+writer calls `drain`, which coalesces consecutive offsets of one acquisition with the same acknowledge type
+and detail into ack batches, numbers them and moves them to `_in_flight`. `resolve` matches a result to its
+batch by number. A result may cover a part of the batch, in which case `AckBatch.split` detaches that part.
 
 An acknowledgement is QUEUED, SENT, then DONE. It can be replaced only while it is QUEUED. The lock orders
 replacing against draining; everything else needs no lock, because `deque.append` and `popleft` are atomic.
 
-`_woken` limits wake-ups to one per drain. `drain` resets it before it reads the queues, so an acknowledgement
-that is queued during the drain is either drained or causes another wake-up.
+`_woken` limits wake-ups to one per drain. `drain` resets it before it reads the queues, so an
+acknowledgement that is queued during the drain is either drained or causes another wake-up.
 
 After `close` no task drains the queue. Acknowledgements then fail at once, in the thread that makes them.
 """

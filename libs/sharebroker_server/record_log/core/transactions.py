@@ -222,20 +222,10 @@ _SENT: Final = struct.Struct(">iiqqq")
 _ABORTED: Final = struct.Struct(">Bqqqq")
 
 
-def producer_name(producer_id: int) -> str:
-    """Returns the name of a producer's snapshot."""
-    return f"p{producer_id}"
-
-
-def aborted_name(transaction: AbortedTransaction) -> str:
-    """Returns the name of an aborted transaction's entry."""
-    return f"a{transaction.last_offset}"
-
-
 def snapshots_of(state: Transactions | Draft) -> dict[str, bytes]:
     """Returns the snapshots of the durable state, or of a draft's changes."""
-    snapshots = {producer_name(id_): _pack(producer) for id_, producer in state.producers.items()}
-    return snapshots | {aborted_name(each): _ABORTED.pack(_FORMAT, *each) for each in state.aborted}
+    producers = {f"p{id_}": _pack(producer) for id_, producer in state.producers.items()}
+    return producers | {f"a{each.last_offset}": _ABORTED.pack(_FORMAT, *each) for each in state.aborted}
 
 
 def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
@@ -257,7 +247,7 @@ def load_snapshots(snapshots: Mapping[str, bytes]) -> Transactions:
 
 def snapshot_names(producer_ids: Iterable[int], aborted: Iterable[AbortedTransaction] = ()) -> list[str]:
     """Returns the names of snapshots to delete."""
-    return [*map(producer_name, producer_ids), *map(aborted_name, aborted)]
+    return [f"p{id_}" for id_ in producer_ids] + [f"a{each.last_offset}" for each in aborted]
 
 
 def _pack(state: ProducerState) -> bytes:

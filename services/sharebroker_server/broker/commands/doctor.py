@@ -10,7 +10,7 @@ import typer
 from sharebroker.aio.admin import Admin
 from sharebroker.aio.connection import call
 from sharebroker.cli.options import AsJson, examples
-from sharebroker.cli.output import FAILED, Column, print_notice, print_rows
+from sharebroker.cli.output import FAILED, columns, print_notice, print_rows
 from sharebroker_protocol.address import Address
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.keda import externalscaler_pb2, externalscaler_pb2_grpc
@@ -28,12 +28,7 @@ _MOST_GROUPS: Final = 500
 """Maximum number of groups whose lag is requested."""
 
 _NO_FINDINGS: Final = "No problems found."
-_COLUMNS: Final = (
-    Column("LEVEL", "level"),
-    Column("SUBJECT", "subject"),
-    Column("FINDING", "what"),
-    Column("WHAT TO DO", "remedy"),
-)
+_COLUMNS: Final = columns("level", "subject", "what FINDING", "remedy WHAT TO DO")
 
 
 def doctor(

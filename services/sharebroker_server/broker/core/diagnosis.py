@@ -29,6 +29,10 @@ class Finding(NamedTuple):
     remedy: str
 
 
+_error: Final = partial(Finding, Level.ERROR)
+_warning: Final = partial(Finding, Level.WARNING)
+
+
 @dataclass(frozen=True, slots=True)
 class RedisFacts:
     """The state of a Redis server; `settings` with the names of CONFIG GET, empty if that is forbidden.
@@ -66,8 +70,7 @@ class GroupFacts:
 def of_group(facts: GroupFacts) -> Iterator[Finding]:
     """Reports lag of a group without members."""
     if facts.lag > 0 and not facts.members:
-        yield Finding(
-            Level.WARNING,
+        yield _warning(
             f"group {facts.group_id}",
             f"Its lag is {facts.lag} records, and it has no member.",
             "Start its workers (a client that only calls Acquire is no member), or, if it is no "
@@ -85,8 +88,7 @@ def of_versions(versions: Mapping[str, str]) -> Iterator[Finding]:
     if len(brokers) == 1:
         yield Finding(Level.NOTE, "versions", f"{listed}.", "")
     elif brokers:
-        yield Finding(
-            Level.WARNING,
+        yield _warning(
             "versions",
             f"Brokers have different versions. {listed}.",
             "This is normal during an update. Otherwise finish the update: restart the older brokers.",
@@ -97,8 +99,7 @@ def of_clocks(skews: Mapping[str, float]) -> Iterator[Finding]:
     """Reports brokers, by address, whose clocks differ from that of Redis."""
     for address, skew in sorted(skews.items()):
         if abs(skew) > SKEW:
-            yield Finding(
-                Level.WARNING,
+            yield _warning(
                 f"broker {address}",
                 f"Its clock differs by {skew:+.1f} s from that of Redis: record timestamps and "
                 "retention depend on it.",
@@ -108,8 +109,7 @@ def of_clocks(skews: Mapping[str, float]) -> Iterator[Finding]:
 
 def of_gateways(reason: str) -> Finding:
     """Reports that no gateway responded."""
-    return Finding(
-        Level.WARNING,
+    return _warning(
         "gateway",
         f"The lag is unknown, because no gateway responded: {reason}",
         "Run the command where gateways are reachable, or set --server HOST:PORT or tls://HOST:PORT?ca=FILE.",
@@ -118,7 +118,7 @@ def of_gateways(reason: str) -> Finding:
 
 def of_redis(facts: RedisFacts) -> Iterator[Finding]:
     """Reports settings of Redis that may lose acknowledged writes."""
-    error, warning = (partial(Finding, level, facts.name) for level in (Level.ERROR, Level.WARNING))
+    error, warning = partial(_error, facts.name), partial(_warning, facts.name)
     if facts.eviction.startswith(
         "allkeys"
     ):  # other policies evict only keys with an expiry, and ours have none
@@ -144,7 +144,7 @@ def of_redis(facts: RedisFacts) -> Iterator[Finding]:
 
 
 def _of_durability(facts: RedisFacts) -> Iterator[Finding]:
-    error, warning = (partial(Finding, level, facts.name) for level in (Level.ERROR, Level.WARNING))
+    error, warning = partial(_error, facts.name), partial(_warning, facts.name)
     settings = facts.settings
     lost = "the last second" if settings.get("appendfsync") == "everysec" else "the last half minute"
     if not settings:
@@ -175,8 +175,7 @@ def of_cluster(facts: ClusterFacts) -> Iterator[Finding]:
     """Reports roles without a broker and shards without an owner."""
     present = frozenset[str]().union(*facts.members.values())
     for role in sorted({*facts.roles} - present):
-        yield Finding(
-            Level.ERROR,
+        yield _error(
             role,
             "No broker of this cluster has the role.",
             f"Start one: sharebroker serve --roles {role}, with the --redis and cluster.id of the "
@@ -185,8 +184,7 @@ def of_cluster(facts: ClusterFacts) -> Iterator[Finding]:
     orphans = sorted(name for name, owner in facts.owners.items() if owner not in facts.members)
     if orphans and not {*facts.roles} - present:
         listed = ", ".join(orphans[:3]) + (", ..." if len(orphans) > 3 else "")
-        yield Finding(
-            Level.ERROR,
+        yield _error(
             "leases",
             f"{len(orphans)} shards have no live owner: {listed}",
             "Repeat the check in ten seconds: shards move when leases expire. If it persists, read the logs.",

@@ -3,19 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from sharebroker_server.flights.core.flight import Acknowledgement
-
-LABELS: Final = {
-    "published": "published",
-    "accepted": "accepted",
-    "released": "released",
-    "rejected": "rejected",
-    "locks_lost": "locks lost",
-    "lag": "lag",
-    "rate": "records/s",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +22,9 @@ class Progress:
 
     def cells(self) -> list[tuple[str, str]]:
         """Returns names and values for a table."""
-        values = [(label, getattr(self, name)) for name, label in LABELS.items()]
-        return [(label, "-" if value is None else f"{value:,.0f}") for label, value in values]
+        values = {name.replace("_", " "): value for name, value in asdict(self).items()}
+        values["records/s"] = values.pop("rate")
+        return [(label, "-" if value is None else f"{value:,.0f}") for label, value in values.items()]
 
     def line(self) -> str:
         """Returns all values in one line."""

@@ -1,28 +1,27 @@
-"""Cluster administration: nodes, topics, coordinators, configs, and offsets of logs."""
+"""Cluster metadata: nodes, topics, partitions and coordinators."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import Final
 
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
-from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.catalog.config_views import describe
 from sharebroker_server.catalog.names import check_topic_name
-from sharebroker_server.catalog.records import ConfigResource, ResourceType, Topic
+from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin.topics import create_on_demand
-from sharebroker_server.gateway.config import NAMED_WITHIN
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import GROUP_COORDINATOR, SHARE_COORDINATOR
 from sharebroker_server.rpc.errors import refusal, wire
+
+NAMED_WITHIN: Final = 2.0
+"""Limit of the wait of Metadata for the id of a new cluster."""
 
 
 async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:
@@ -56,59 +55,6 @@ async def find_coordinator(
         coordinators=await asyncio.gather(
             *(_coordinator(gateway, request.key_type, key) for key in request.coordinator_keys)
         )
-    )
-
-
-def describe_configs(gateway: Gateway, request: pb.DescribeConfigsRequest) -> pb.DescribeConfigsResponse:
-    """Returns the effective config of each resource."""
-    return pb.DescribeConfigsResponse(results=[_configs(gateway, resource) for resource in request.resources])
-
-
-async def list_offsets(
-    gateway: Gateway, request: leader.ListOffsetsRequest, deadline: Deadline
-) -> leader.ListOffsetsResponse:
-    """Returns offsets by timestamp, from each partition's leader."""
-    return await gateway.leaders.forward(
-        lambda stub: stub.ListOffsets, request, leader.ListOffsetsResponse, deadline
-    )
-
-
-async def delete_records(
-    gateway: Gateway, request: leader.DeleteRecordsRequest, deadline: Deadline
-) -> leader.DeleteRecordsResponse:
-    """Moves log start offsets, at each partition's leader."""
-    return await gateway.leaders.forward(
-        lambda stub: stub.DeleteRecords, request, leader.DeleteRecordsResponse, deadline
-    )
-
-
-async def describe_logs(
-    gateway: Gateway, partitions: Sequence[TopicPartition], deadline: Deadline
-) -> Sequence[leader.DescribeLogsResponse.Partition]:
-    """Returns the sizes of logs, from each partition's leader."""
-    request = leader.DescribeLogsRequest(partitions=partitions)
-    response = await gateway.leaders.forward(
-        lambda stub: stub.DescribeLogs, request, leader.DescribeLogsResponse, deadline
-    )
-    return response.partitions
-
-
-async def inspect_records(
-    gateway: Gateway, request: leader.InspectRecordsRequest, deadline: Deadline
-) -> leader.InspectRecordsResponse:
-    """Returns the holders of records and missing offsets, from each partition's leader."""
-    return await gateway.leaders.forward(
-        lambda stub: stub.InspectRecords, request, leader.InspectRecordsResponse, deadline
-    )
-
-
-async def inspect_state(
-    gateway: Gateway, request: state.InspectShareGroupStateRequest, deadline: Deadline
-) -> state.InspectShareGroupStateResponse:
-    """Returns the persisted state of a share-partition. Raises KafkaError."""
-    shard = gateway.router.share_shard(request.group_id, request.topic_id, request.partition)
-    return await gateway.coordinators.of_share_state(
-        shard, lambda stub, left: stub.InspectShareGroupState(request, timeout=left), deadline
     )
 
 
@@ -166,34 +112,3 @@ def _coordinator_resource(gateway: Gateway, key_type: pb.KeyType.ValueType, key:
         raise refused("coordinator_keys", f"{key!r} is not group:topicId:partition.")
     shard = gateway.router.share_shard(group_id.removeprefix("::"), topic_id, int(partition))
     return names.shard(SHARE_COORDINATOR, shard)
-
-
-def _configs(
-    gateway: Gateway, requested: pb.DescribeConfigsRequest.Resource
-) -> pb.DescribeConfigsResponse.Result:
-    result = pb.DescribeConfigsResponse.Result(
-        resource_type=requested.resource_type, resource_name=requested.resource_name
-    )
-    try:
-        resource = ConfigResource(_resource_type(requested.resource_type), requested.resource_name)
-        entries = describe(gateway.catalog.catalog, gateway.config, resource)
-    except KafkaError as error:
-        result.error_code = wire(error.code)
-        result.error_message = error.message
-        return result
-    for entry in entries:
-        if not requested.configuration_keys or entry.name in requested.configuration_keys:
-            result.configs.add(
-                name=entry.name,
-                value=entry.value,
-                is_default=entry.is_default,
-                documentation=entry.documentation,
-            )
-    return result
-
-
-def _resource_type(number: int) -> ResourceType:
-    try:
-        return ResourceType(number)
-    except ValueError:
-        raise refused("resource_type", f"{number} is no resource type with configs.") from None

@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.config.group import OffsetReset
-from sharebroker_server.gateway.admin.cluster import list_offsets
+from sharebroker_server.gateway.admin.partitions import list_offsets
 from sharebroker_server.gateway.clients import raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.routing.router import GROUP_COORDINATOR
@@ -103,26 +103,23 @@ async def alter_offsets(
     gateway: Gateway, request: pb.AlterShareGroupOffsetsRequest, deadline: Deadline
 ) -> pb.AlterShareGroupOffsetsResponse:
     """Moves start offsets of a group. Raises KafkaError."""
-
-    async def send(stub: Stub, left: float) -> pb.AlterShareGroupOffsetsResponse:
-        fenced = await _fenced(stub, request, left)
-        answer = await stub.AlterShareGroupOffsets(fenced, timeout=left)
-        raise_moved(answer.error_code, answer.error_message)
-        return answer
-
-    return await gateway.coordinators.of_group(request.group_id, send, deadline)
+    return await _change(gateway, lambda stub: stub.AlterShareGroupOffsets, request, deadline)
 
 
 async def delete_offsets(
     gateway: Gateway, request: pb.DeleteShareGroupOffsetsRequest, deadline: Deadline
 ) -> pb.DeleteShareGroupOffsetsResponse:
     """Deletes the state of topics of a group. Raises KafkaError."""
+    return await _change(gateway, lambda stub: stub.DeleteShareGroupOffsets, request, deadline)
 
-    async def send(stub: Stub, left: float) -> pb.DeleteShareGroupOffsetsResponse:
-        fenced = await _fenced(stub, request, left)
-        answer = await stub.DeleteShareGroupOffsets(fenced, timeout=left)
-        raise_moved(answer.error_code, answer.error_message)
-        return answer
+
+async def _change(
+    gateway: Gateway, rpc: Callable[[Stub], Callable[..., Awaitable[R]]], request: C, deadline: Deadline
+) -> R:
+    async def send(stub: Stub, left: float) -> R:
+        response = await rpc(stub)(await _fenced(stub, request, left), timeout=left)
+        raise_moved(response.error_code, response.error_message)
+        return response
 
     return await gateway.coordinators.of_group(request.group_id, send, deadline)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -17,8 +17,11 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as p
 from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, OFFSETS_TOPIC_ID, internal_topic
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.clients import MOVED_COORDINATOR
-from sharebroker_server.gateway.config import SHARD_LOG_PATIENCE
 from sharebroker_server.gateway.context import Gateway
+
+SHARD_LOG_PATIENCE: Final = 5.0
+"""Limit of the wait of an internal topic's reader for a shard without an owner."""
+
 
 Fetched = pb.FetchShareGroupStateResponse
 Found = pb.FindShareGroupStateOffsetResponse

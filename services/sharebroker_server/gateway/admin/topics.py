@@ -1,19 +1,30 @@
-"""Topic administration through the owner of the catalog, and topic creation on demand."""
+"""Topics and configs through the owner of the catalog, and topic creation on demand."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Final
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.config_views import describe
 from sharebroker_server.catalog.names import check_not_internal
 from sharebroker_server.catalog.records import ConfigResource, ResourceType, Topic
-from sharebroker_server.gateway.config import OTHERS_SEE_WITHIN, VISIBLE_WITHIN
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.validation import refused
+from sharebroker_server.rpc.errors import wire
+
+VISIBLE_WITHIN: Final = 5.0
+"""Limit of the wait until this process's metadata cache has a change."""
+
+OTHERS_SEE_WITHIN: Final = 0.1
+"""Time within which the metadata caches of other processes have a change."""
+
 
 _CREATED = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
@@ -96,6 +107,46 @@ async def alter_configs(
             gateway, lambda catalog: all(_is_set(catalog, *each) for each in configs), deadline
         )
     return response
+
+
+def describe_configs(
+    gateway: Gateway, request: admin.DescribeConfigsRequest
+) -> admin.DescribeConfigsResponse:
+    """Returns the effective config of each resource."""
+    return admin.DescribeConfigsResponse(
+        results=[_configs(gateway, resource) for resource in request.resources]
+    )
+
+
+def _configs(
+    gateway: Gateway, requested: admin.DescribeConfigsRequest.Resource
+) -> admin.DescribeConfigsResponse.Result:
+    result = admin.DescribeConfigsResponse.Result(
+        resource_type=requested.resource_type, resource_name=requested.resource_name
+    )
+    try:
+        resource = ConfigResource(_resource_type(requested.resource_type), requested.resource_name)
+        entries = describe(gateway.catalog.catalog, gateway.config, resource)
+    except KafkaError as error:
+        result.error_code = wire(error.code)
+        result.error_message = error.message
+        return result
+    for entry in entries:
+        if not requested.configuration_keys or entry.name in requested.configuration_keys:
+            result.configs.add(
+                name=entry.name,
+                value=entry.value,
+                is_default=entry.is_default,
+                documentation=entry.documentation,
+            )
+    return result
+
+
+def _resource_type(number: int) -> ResourceType:
+    try:
+        return ResourceType(number)
+    except ValueError:
+        raise refused("resource_type", f"{number} is no resource type with configs.") from None
 
 
 def _is_set(

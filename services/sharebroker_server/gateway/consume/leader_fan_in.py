@@ -28,11 +28,10 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.gateway.clients import moved
-from sharebroker_server.gateway.config import CLOSE_TIMEOUT, REBALANCE_INTERVAL, UNSENT_MESSAGES
 from sharebroker_server.gateway.consume.decode import OWN_ID, decoded
-from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.context import CLOSE_TIMEOUT, Gateway
 from sharebroker_server.gateway.core.credit import CreditSplit, Grants
-from sharebroker_server.gateway.response_queue import ResponseQueue
+from sharebroker_server.gateway.response_queue import UNSENT_MESSAGES, ResponseQueue
 from sharebroker_server.leader_calls.messages import fill_delivered, fill_results
 from sharebroker_server.leader_calls.values import (
     AcquireResult,
@@ -44,6 +43,10 @@ from sharebroker_server.leader_calls.values import (
     StreamAckResult,
 )
 from sharebroker_server.routing.router import LeaderPeer
+
+REBALANCE_INTERVAL: Final = 0.05
+"""Interval at which idle credit of a consumer moves to other leaders."""
+
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 1.0

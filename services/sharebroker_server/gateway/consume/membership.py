@@ -18,8 +18,7 @@ from sharebroker_protocol.membership import (
     MembershipSettings,
 )
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.gateway.clients import Coordinators, raise_moved
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Coordinators, raise_moved
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 
 if TYPE_CHECKING:

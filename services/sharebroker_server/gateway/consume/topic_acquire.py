@@ -18,8 +18,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.membership import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatRequest
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.clients import Backoff, error_of
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Backoff, error_of
 from sharebroker_server.gateway.consume.membership import Identity, heartbeat
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey

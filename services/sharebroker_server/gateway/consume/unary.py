@@ -8,16 +8,16 @@ from uuid import uuid4
 
 from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_GAP as GAP
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.names import check_group_id
-from sharebroker_server.gateway.config import MAX_ACQUIRE_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.consume.decode import decoded
 from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import (
+    MAX_WAIT,
     RENEW,
     batches_refusal,
     check_bounds,
@@ -28,6 +28,9 @@ from sharebroker_server.gateway.core.validation import (
 )
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 from sharebroker_server.rpc.errors import wire
+
+MAX_ACQUIRE_RECORDS: Final = 1_000
+
 
 Decision = pb.AcknowledgeRequest.Decision
 _KAFKA_GAP: Final = 0
@@ -82,10 +85,10 @@ class UnaryConsumer:
         check_delay(f"{field}.delay_ms", decision.delay_ms, decision.type)
         topic = self._gateway.topic(decision.topic, f"{field}.topic")
         last = decision.last_offset if decision.HasField("last_offset") else decision.offset
-        problem = batches_refusal([AckBatch(decision.offset, last, (decision.type,))], renew_allowed=True)
+        batch = AckBatch(decision.offset, last, (decision.type,), decision.lock_token or None)
+        problem = batches_refusal([batch], renew_allowed=True)
         if problem is not None:
             raise refused(field, problem)
-        batch = AckBatch(decision.offset, last, (decision.type,), decision.lock_token or None)
         return AckPart(topic.topic_id, decision.partition, [batch], decision.delay_ms / 1000)
 
     async def _acknowledge_unreadable(
@@ -95,12 +98,22 @@ class UnaryConsumer:
             AckPart(
                 gap.topic_id,
                 gap.partition,
-                [AckBatch(gap.first_offset, gap.last_offset, (_KAFKA_GAP if gap.type == GAP else gap.type,))],
+                [
+                    AckBatch(
+                        gap.first_offset,
+                        gap.last_offset,
+                        (_KAFKA_GAP if gap.type == delivery.ACKNOWLEDGE_TYPE_GAP else gap.type,),
+                    )
+                ],
             )
             for gap in unreadable
         ]
         call = AcknowledgeCall(*key, parts, renew_allowed=True)
         await self._gateway.leaders.acknowledge(call, Deadline(REQUEST_TIMEOUT))
+
+
+def _kafka_type(kind: delivery.AcknowledgeType.ValueType) -> int:
+    return _KAFKA_GAP if kind == delivery.ACKNOWLEDGE_TYPE_GAP else kind
 
 
 def _check(request: pb.AcquireRequest) -> None:

@@ -353,16 +353,6 @@ def shown_error(error: ErrorCode) -> ErrorCode:
     return error if error in _FETCH_ERRORS else ErrorCode.OFFSET_NOT_AVAILABLE
 
 
-def merged(
-    entries: Iterable[tuple[TopicIdPartition, Sequence[AckBatch]]],
-) -> dict[TopicIdPartition, list[AckBatch]]:
-    """Partitions of a request in the order of their first mention, with all their ack batches."""
-    batches: dict[TopicIdPartition, list[AckBatch]] = {}
-    for partition, more in entries:
-        batches.setdefault(partition, []).extend(more)
-    return batches
-
-
 def _acknowledges_at_open() -> KafkaError:
     message = "A request that opens a share session (epoch 0) cannot carry acknowledgements."
     return KafkaError(

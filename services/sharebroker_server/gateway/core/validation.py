@@ -9,6 +9,10 @@ from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquireMode
 from sharebroker_server.catalog.names import check_topic_name
 
+MAX_WAIT: Final = 60.0
+"""Limit of the wait for records in one unary call."""
+
+
 MEMBER_ID_LENGTH: Final = 36
 RELEASE: Final = 2
 RENEW: Final = 4

@@ -12,15 +12,7 @@ from sharebroker_protocol.gateway.v1 import admin_pb2, plan_pb2, produce_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
 from sharebroker_protocol.gateway.v1.plan_pb2_grpc import PlanServiceServicer
 from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceServicer
-from sharebroker_server.gateway.admin.cluster import (
-    delete_records,
-    describe_configs,
-    find_coordinator,
-    inspect_records,
-    inspect_state,
-    list_offsets,
-    metadata,
-)
+from sharebroker_server.gateway.admin.cluster import find_coordinator, metadata
 from sharebroker_server.gateway.admin.groups import (
     alter_offsets,
     delete_groups,
@@ -29,14 +21,20 @@ from sharebroker_server.gateway.admin.groups import (
     describe_offsets,
     list_groups,
 )
+from sharebroker_server.gateway.admin.partitions import (
+    delete_records,
+    inspect_records,
+    inspect_state,
+    list_offsets,
+)
 from sharebroker_server.gateway.admin.topics import (
     alter_configs,
     create_partitions,
     create_topics,
     delete_topics,
+    describe_configs,
 )
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
-from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.gateway.log_fetch import read_range
 from sharebroker_server.gateway.plan.planner import Planner
 from sharebroker_server.gateway.produce.append import produce, produce_stream
@@ -48,16 +46,6 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 Q_contra = TypeVar("Q_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
-
-_RESERVE: Final = 0.1
-
-
-def deadline_of(context: Any) -> Deadline:
-    """Returns a deadline slightly before the caller's: the caller receives our error before its own."""
-    remaining = context.time_remaining()
-    if remaining is None:
-        return Deadline(REQUEST_TIMEOUT)
-    return Deadline(remaining - min(_RESERVE, remaining / 10))
 
 
 class Servicer(Generic[T]):

@@ -16,10 +16,9 @@ from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.consume.stream import consume
 from sharebroker_server.gateway.consume.unary import UnaryConsumer
-from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import SessionKey, merged
+from sharebroker_server.gateway.context import Gateway, deadline_of
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import acquire_mode, check_member_id, check_topic_names
-from sharebroker_server.gateway.grpc.servicers import deadline_of
 from sharebroker_server.gateway.share.acknowledge import (
     AckResults,
     Caller,
@@ -167,14 +166,12 @@ def _show_leader(
 
 
 def _acks_by_partition(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AckBatch]]:
-    return merged(
-        (TopicIdPartition(topic.topic_id, part.partition_index), _batches(part.acknowledgement_batches))
-        for topic in topics
-        for part in topic.partitions
-    )
-
-
-def _batches(batches: Iterable[pb.AcknowledgementBatch]) -> list[AckBatch]:
-    return [
-        AckBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types)) for batch in batches
-    ]
+    """The ack batches of each partition, in the order of the first mention."""
+    acks: dict[TopicIdPartition, list[AckBatch]] = {}
+    for topic in topics:
+        for part in topic.partitions:
+            acks.setdefault(TopicIdPartition(topic.topic_id, part.partition_index), []).extend(
+                AckBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+                for batch in part.acknowledgement_batches
+            )
+    return acks

@@ -10,7 +10,7 @@ from typing_extensions import TypeVar
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
@@ -220,10 +220,6 @@ class Refusal(Generic[A]):
         """Returns the response to a request that failed as a whole."""
         return self._fill(self._response.struct, call.request, error, "")  # type: ignore[return-value]
 
-    def echoed(self, call: Call[Any]) -> A:
-        """Returns the response with the items of the request and without errors."""
-        return self._fill(self._response.struct, call.request, None, "")  # type: ignore[return-value]
-
     def item(self, path: str, source: Any, error: KafkaError | None = None) -> Any:
         """Returns the result of one item in the array at `path`; `source` is the request's item."""
         struct = self._response.struct
@@ -272,8 +268,7 @@ _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
 }
 """The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments
-of its
-messages)."""
+of its messages)."""
 
 
 def for_version(key: int, version: int, code: ErrorCode) -> ErrorCode:

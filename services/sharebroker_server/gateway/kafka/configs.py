@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, cast
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -14,13 +14,10 @@ from sharebroker_server.gateway.admin.topics import alter_configs
 from sharebroker_server.gateway.kafka.call import Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import duplicate_check, each_item
 from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest
-from sharebroker_server.kafka_wire.schema import Message
 
 Change = pb.IncrementalAlterConfigsRequest.Config
 _Alteration = pb.IncrementalAlterConfigsRequest.Resource
 _Configs = Sequence[AlterConfigsRequest.AlterableConfig | IncrementalAlterConfigsRequest.AlterableConfig]
-
-R = TypeVar("R", bound=Message)
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 """The operations on a property (Kafka: `AlterConfigOp.OpType`)."""
@@ -68,11 +65,11 @@ def changes(configs: _Configs) -> Iterator[Change]:
 
 async def alter_resources(
     call: Call[AlterConfigsRequest] | Call[IncrementalAlterConfigsRequest],
-    refuse: Refusal[R],
+    refuse: Refusal[Any],
     *,
     replace: bool = False,
-) -> R:
-    """Returns the response, with one result per resource.
+) -> list[Any]:
+    """Returns the result of each resource, as an item of the response that `refuse` makes.
 
     `replace` resets the properties that the request does not name.
     """
@@ -96,9 +93,7 @@ async def alter_resources(
         return (await alter_configs(call.gateway, request, call.deadline())).responses
 
     result = partial(refuse.item, "responses")
-    response: Any = refuse.echoed(call)
-    response.responses = await each_item(resources, translate, send, lambda item, _: result(item), result)
-    return response  # type: ignore[no-any-return]
+    return await each_item(resources, translate, send, lambda item, _: result(item), result)
 
 
 def _invalid(message: str) -> KafkaError:

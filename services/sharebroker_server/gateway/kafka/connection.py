@@ -11,15 +11,12 @@ memory budget is used up; `_serve_next` waits for the ResponseBuffer while the c
 disconnects a client that stalls either of them.
 
 * There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance`
-  starts it and
-  is called after every event: bytes, end of file, loss, close, end of the task.
-* After each response the API may predict the next request (see idle/response_cache.py). Bytes go to the
-  prediction
-  first, but only while nothing else is pending, so that responses keep their order.
+  starts it and is called after every event: bytes, end of file, loss, close, end of the task.
+* After each response the API may predict the next request (see `idle.py`). Bytes go to the prediction first,
+  but only while nothing else is pending, so that responses keep their order.
 * Closing has steps, each idempotent: `_closing` stops reading and cuts off waits; the running request is
-  finished;
-  then `hang_up` flushes and closes the transport, or the connection stays open until the listener closes it
-  (`_stays_open`); `connection_lost` ends the share sessions and calls `ended` exactly once.
+  finished; then `hang_up` flushes and closes the transport, or the connection stays open until the listener
+  closes it (`_stays_open`); `connection_lost` ends the share sessions and calls `ended` exactly once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Converts between Kafka messages and protobuf messages with equal fields.
+"""Converts between Kafka messages, protobuf messages and records with equal fields.
 
 The schemas of both sides decide: fields of equal name are copied, at every depth; `renames` names the fields
 whose names differ. A conversion is compiled to one function per struct at its first use, so it costs no more
@@ -12,6 +12,7 @@ have no null.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
@@ -70,6 +71,12 @@ def to_kafka(
     copied.
     """
     return Conversion(lambda: _compile_to_kafka(source, target, renames, omit))
+
+
+@cache
+def topic_conversion(source: Any, target: Any) -> Conversion[Any, Any]:
+    """Returns the conversion of a topic of a request to one of a response, without its partitions."""
+    return to_kafka(source, target, omit=("partitions",))
 
 
 def _compile_to_proto(

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.admin.cluster import list_offsets
-from sharebroker_server.gateway.kafka.call import Call, Refusal
+from sharebroker_server.gateway.admin.partitions import list_offsets
+from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
+from sharebroker_server.gateway.kafka.convert import topic_conversion
 from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.rpc.errors import wire
 
 Offset = pb.ListOffsetsResponse.Partition
 
 A = TypeVar("A")
-R = TypeVar("R", bound=Message)
+M = TypeVar("M", bound=Message)
 I = TypeVar("I")  # noqa: E741 - an item of a request
 
 
@@ -42,14 +43,6 @@ class Rejected(NamedTuple, Generic[I]):
     def led_elsewhere(self) -> str:
         """The id of the topic if another broker leads the partition, else ""."""
         return self.topic.topic_id if self.topic is not None and self.error.code in LED_ELSEWHERE else ""
-
-
-class _HasPartitions(Protocol):
-    @property
-    def partitions(self) -> Sequence[Any]: ...
-
-
-T = TypeVar("T", bound=_HasPartitions)
 
 
 def topics(call: Call) -> list[Topic]:
@@ -138,18 +131,14 @@ async def each_partition(
     return [results[number] for number in range(len(results))]
 
 
-def by_topic(topics: Iterable[T], results: Iterable[A]) -> list[tuple[T, list[A]]]:
-    """Groups the results of partitions by the topics of the request."""
+def by_topic(topics: Sequence[Any], results: Iterable[Any], result: type[M]) -> list[M]:
+    """Groups the results of partitions by the topics of the request; `result` is the class of a group."""
     remaining = iter(results)
-    return [(topic, [next(remaining) for _ in topic.partitions]) for topic in topics]
-
-
-def with_results(call: Call[Any], refuse: Refusal[R], results: Iterable[Any]) -> R:
-    """Returns the response that `refuse` makes, with these results of partitions instead of errors."""
-    response: Any = refuse.echoed(call)
-    for topic, partitions in by_topic(response.topics, results):
-        topic.partitions = partitions
-    return response  # type: ignore[no-any-return]
+    classes: Any = (type(topics[0]), result) if topics else ()
+    return [
+        topic_conversion(*classes)(topic, partitions=[next(remaining) for _ in topic.partitions])
+        for topic in topics
+    ]
 
 
 async def find_offsets(
@@ -190,18 +179,6 @@ async def find_offsets(
     )
 
 
-def leadership(call: Call[Any], topic: Topic, index: int) -> dict[str, Any]:
-    """Returns the fields that describe one partition in Metadata and DescribeTopicPartitions."""
-    leader = call.view.leader(topic.topic_id, index)
-    return {
-        "partition_index": index,
-        "leader_id": leader,
-        "leader_epoch": call.view.epoch,
-        "replica_nodes": (leader,),
-        "isr_nodes": (leader,),
-    }
-
-
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = range(3, 10)
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(10, 13)
 _CONFIGS: Final = (_DESCRIBE_CONFIGS, _ALTER_CONFIGS)
@@ -222,3 +199,32 @@ ON_CLUSTER: Final = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _IDEMPOTE
 def authorized_operations(operations: int, *, requested: bool) -> int:
     """Returns the operations as bits; Kafka's "not requested" value unless `requested`."""
     return operations if requested else _NOT_REQUESTED
+
+
+def describe_topic(
+    call: Call,
+    topic: Topic,
+    indexes: range,
+    result: type[M],
+    partition: Callable[..., Any],
+    *,
+    operations: bool,
+) -> M:
+    """Returns a topic with these partitions; `result` and `partition` make the structs of the API."""
+    leaders = {index: call.view.leader(topic.topic_id, index) for index in indexes}
+    return result(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic),
+        partitions=[
+            partition(
+                partition_index=index,
+                leader_id=leader,
+                leader_epoch=call.view.epoch,
+                replica_nodes=(leader,),
+                isr_nodes=(leader,),
+            )
+            for index, leader in leaders.items()
+        ],
+        topic_authorized_operations=authorized_operations(ON_TOPIC, requested=operations),
+    )

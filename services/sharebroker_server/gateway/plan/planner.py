@@ -20,16 +20,8 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.model import AckBatch
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.clients import Backoff, error_of
-from sharebroker_server.gateway.config import (
-    MAX_PLAN_RANGES,
-    MAX_PLAN_RECORDS,
-    MAX_STAGED_RANGES,
-    MAX_WAIT,
-    REQUEST_TIMEOUT,
-)
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Backoff, error_of
 from sharebroker_server.gateway.consume.topic_acquire import (
     NO_STATE,
     AcquireLimits,
@@ -39,7 +31,7 @@ from sharebroker_server.gateway.consume.topic_acquire import (
 )
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.core.validation import check_bounds, check_topic_names, refused
+from sharebroker_server.gateway.core.validation import MAX_WAIT, check_bounds, check_topic_names, refused
 from sharebroker_server.gateway.plan.pieces import (
     RENEW,
     Held,
@@ -58,7 +50,6 @@ from sharebroker_server.gateway.plan.pieces import (
     within,
 )
 from sharebroker_server.gateway.plan.sessions import open_session, session_key, stage, staged
-from sharebroker_server.leader_calls.messages import partition_messages
 from sharebroker_server.leader_calls.values import (
     AckPart,
     LeaderCalls,
@@ -66,6 +57,14 @@ from sharebroker_server.leader_calls.values import (
     ReconcileCall,
     ReconcileResult,
 )
+
+MAX_PLAN_RECORDS: Final = 1_000_000
+
+MAX_PLAN_RANGES: Final = 100_000
+"""Limit of the ranges that one call may commit or renew."""
+
+MAX_STAGED_RANGES: Final = 20_000
+"""Limit of the ranges that one call may stage; the transaction coordinator stores no more for a batch."""
 
 
 class Planner:
@@ -130,20 +129,8 @@ class Planner:
         """Releases all held records. Raises KafkaError."""
         topics = self._topics([(name, ()) for name in request.topics])
         key = await session_key(self._gateway, request.session, deadline)
-        peers, _ = await self._gateway.leaders.by_leader(parts_of(topics))
-        await asyncio.gather(
-            *(
-                peer.stub.ReleaseMember(
-                    leader.ReleaseMemberRequest(
-                        group_id=key.group_id,
-                        member_id=key.member_id,
-                        partitions=partition_messages(parts),
-                    ),
-                    timeout=min(deadline.remaining(), REQUEST_TIMEOUT),
-                )
-                for peer, parts in peers
-            )
-        )
+        timeout = min(deadline.remaining(), REQUEST_TIMEOUT)
+        await self._gateway.leaders.release(*key, parts_of(topics), timeout=timeout)
         return pb.ReleaseResponse()
 
     def _topics(self, filters: Sequence[tuple[str, Sequence[int]]]) -> TopicFilter:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -14,11 +14,14 @@ from sharebroker_server.aio import Tasks
 from sharebroker_server.catalog.names import check_not_internal, check_topic_name
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin.topics import create_on_demand
-from sharebroker_server.gateway.config import IN_FLIGHT_BYTES, REQUEST_TIMEOUT, UNSENT_MESSAGES
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.response_queue import ResponseQueue
+from sharebroker_server.gateway.response_queue import UNSENT_MESSAGES, ResponseQueue
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.rpc.errors import refusal, wire
+
+IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
+"""Bytes that are not yet durable at which a ProduceStream is no longer read."""
 
 
 class _TopicRequest(NamedTuple):

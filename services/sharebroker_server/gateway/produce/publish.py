@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Final
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.gateway.admin.topics import create_on_demand
-from sharebroker_server.gateway.config import MAX_PUBLISH_RECORDS
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.gateway.produce.record_batching import PartitionBatches, by_partition, publish_traces
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
+
+MAX_PUBLISH_RECORDS: Final = 10_000
 
 
 async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadline) -> pb.PublishResponse:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol import tracing
 from sharebroker_protocol.clock import now
@@ -18,12 +18,15 @@ from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuil
 from sharebroker_protocol.records.partitioner import Partitioner
 from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.config import PUBLISH_BATCH_BYTES
 from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.leader_calls.values import AppendResult
 
 if TYPE_CHECKING:
     from sharebroker_protocol.tracing.tracer import BatchTraces, RecordTraces
+
+PUBLISH_BATCH_BYTES: Final = 256 * 1024
+"""Size at which `Publish` starts another batch of a partition."""
+
 
 _RECORD_OVERHEAD = 40  # limit of the bytes beside key, value and headers; also of each header
 

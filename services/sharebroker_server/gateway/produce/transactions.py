@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from random import randrange
 from typing import TYPE_CHECKING
 
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.gateway.clients import raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     )
 
 Described = pb.DescribeTransactionsResponse.TransactionState
-Producers = leader.DescribeProducersResponse.Partition
 
 
 async def init_producer_id(
@@ -128,14 +125,3 @@ async def list_transactions(
         )
 
     return await retry_until_found(attempt, lambda: None, deadline)
-
-
-async def describe_producers(
-    gateway: Gateway, partitions: Iterable[TopicPartition], deadline: Deadline
-) -> Sequence[Producers]:
-    """Returns the active producers of each partition, in order (Kafka: DescribeProducers)."""
-    request = leader.DescribeProducersRequest(partitions=partitions)
-    response = await gateway.leaders.forward(
-        lambda stub: stub.DescribeProducers, request, leader.DescribeProducersResponse, deadline
-    )
-    return response.partitions

@@ -13,14 +13,13 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.names import check_group_id
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import Session, SessionKey, begin_acknowledge
 from sharebroker_server.gateway.core.validation import batches_refusal, check_member_id
-from sharebroker_server.leader_calls.messages import partition_messages
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
+
+_LONGEST_PAUSE: Final = 30.0
 
 AckResults = Mapping[TopicIdPartition, KafkaError | None]
 Acks = Mapping[TopicIdPartition, Sequence[AckBatch]]
@@ -94,22 +93,9 @@ def close_session(gateway: Gateway, session: Session) -> None:
 
 def end_session(gateway: Gateway, session: Session) -> None:
     """Releases the records of a removed session, in the background."""
-    gateway.background(_release(gateway, session), "share session release failed")
-
-
-async def _release(gateway: Gateway, session: Session) -> None:
-    peers, _ = await gateway.leaders.by_leader(session.forgotten.union(session.partitions))
-    for peer, parts in peers:
-        request = leader.ReleaseMemberRequest(
-            group_id=session.key.group_id,
-            member_id=session.key.member_id,
-            partitions=partition_messages(parts),
-            session_id=session.id,
-        )
-        await peer.stub.ReleaseMember(request, timeout=REQUEST_TIMEOUT)
-
-
-_LONGEST_PAUSE: Final = 30.0
+    partitions = session.forgotten.union(session.partitions)
+    release = gateway.leaders.release(*session.key, partitions, session.id)
+    gateway.background(release, "share session release failed")
 
 
 class SessionReaper:

@@ -20,10 +20,14 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange, AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients import Leaders, Routes, failed, moved, unbind
-from sharebroker_server.gateway.config import MAX_WAIT, MOVED_WAIT, POLL_INTERVAL
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import FetchContext, SessionKey, begin_fetch, shown_error
-from sharebroker_server.gateway.core.validation import check_bounds, check_member_id, check_renewing_fetch
+from sharebroker_server.gateway.core.validation import (
+    MAX_WAIT,
+    check_bounds,
+    check_member_id,
+    check_renewing_fetch,
+)
 from sharebroker_server.gateway.share.acknowledge import (
     AckResults,
     Acks,
@@ -33,6 +37,13 @@ from sharebroker_server.gateway.share.acknowledge import (
     close_session,
 )
 from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
+
+MOVED_WAIT: Final = 0.05
+"""Limit of the wait for records of a session with partitions that another broker leads."""
+
+POLL_INTERVAL: Final = 0.05
+"""Shortest interval between two rounds of a unary fetch from several leaders without records."""
+
 
 _NO_RESULT: Final = AcquireResult("", 0)
 

@@ -18,28 +18,7 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.status.v1 import status_pb2
 from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
 from sharebroker_server.coordinator_runtime.host import expected, shard_of
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
-    CommitInTransaction,
-    CommitOffsets,
-    Committed,
-    CompleteTransaction,
-    ConsumerHeartbeat,
-    ConsumersDescription,
-    DeferredResult,
-    DescribeConsumers,
-    DescribedConsumer,
-    FetchOffsets,
-    ForgetOffsets,
-    GroupOffsets,
-    Join,
-    Joined,
-    JoinedMember,
-    Leave,
-    Leaver,
-    MemberIdentity,
-    Sync,
-    Synced,
-)
+from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import UnverifiedError
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.leases import names
@@ -50,7 +29,15 @@ from sharebroker_server.rpc.errors import wire
 _CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks whether a deferred reply can still arrive."""
 
-T = TypeVar("T", Joined, Synced)
+T = TypeVar("T", c.Joined, c.Synced)
+
+
+_TRIES: Final = 3
+"""A transaction that ends between confirmation and commit must be confirmed again."""
+
+_Rejected = dict[TopicIdPartition, KafkaError]
+
+_NO_OFFSET: Final = c.Committed(-1)
 
 
 class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
@@ -67,23 +54,23 @@ class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
         fresh_id = f"{instance_id or request.client_id}-{uuid4()}"
         reply_id, deferred = self._deferred.expect()
         command = _JOIN.value(request, fresh_id=fresh_id, reply_id=reply_id)
-        return _JOINED.message(await self._reply(request.group_id, command, deferred, Joined))
+        return _JOINED.message(await self._reply(request.group_id, command, deferred, c.Joined))
 
     async def SyncGroup(self, request: pb.SyncGroupRequest, _context: Any) -> pb.SyncGroupResponse:
         """Kafka: SyncGroup (14)."""
         reply_id, deferred = self._deferred.expect()
         command = _SYNC.value(request, member=_MEMBER.value(request), reply_id=reply_id)
-        return _SYNCED.message(await self._reply(request.group_id, command, deferred, Synced))
+        return _SYNCED.message(await self._reply(request.group_id, command, deferred, c.Synced))
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, _context: Any) -> pb.HeartbeatResponse:
         """Kafka: Heartbeat (12)."""
-        await self._host.of(request.group_id).submit(ConsumerHeartbeat(_MEMBER.value(request)))
+        await self._host.of(request.group_id).submit(c.ConsumerHeartbeat(_MEMBER.value(request)))
         return pb.HeartbeatResponse()
 
     async def LeaveGroup(self, request: pb.LeaveGroupRequest, _context: Any) -> pb.LeaveGroupResponse:
         """Kafka: LeaveGroup (13)."""
         leavers = tuple(map(_LEAVER.value, request.members))
-        errors = await self._host.request(request.group_id, Leave(request.group_id, leavers), tuple)
+        errors = await self._host.request(request.group_id, c.Leave(request.group_id, leavers), tuple)
         response = pb.LeaveGroupResponse()
         for leaver, error in zip(leavers, errors, strict=True):
             response.members.add(**_LEAVER.fields(leaver), error_code=_code(error))
@@ -91,7 +78,7 @@ class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
 
     async def OffsetCommit(self, request: pb.OffsetCommitRequest, _context: Any) -> pb.OffsetCommitResponse:
         """Kafka: OffsetCommit (8)."""
-        command = CommitOffsets(_MEMBER.value(request), _offsets(request))
+        command = c.CommitOffsets(_MEMBER.value(request), _offsets(request))
         rejected = await self._host.request(request.group_id, command, dict)
         return _commit_response(command.offsets, rejected)
 
@@ -100,7 +87,7 @@ class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
     ) -> pb.OffsetCommitResponse:
         """Kafka: TxnOffsetCommit (28)."""
         member, offsets = _MEMBER.value(request.commit), _offsets(request.commit)
-        command = CommitInTransaction(member, request.producer_id, request.producer_epoch, offsets)
+        command = c.CommitInTransaction(member, request.producer_id, request.producer_epoch, offsets)
         claim = Claim(request.transactional_id, adds=request.transaction_version >= ADDING)
         return _commit_response(offsets, await self._in_transactions.commit(command, claim))
 
@@ -113,7 +100,7 @@ class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
 
     async def OffsetFetch(self, request: pb.OffsetFetchRequest, _context: Any) -> pb.OffsetFetchResponse:
         """Kafka: OffsetFetch (9)."""
-        offsets = await self._host.request(request.group_id, FetchOffsets(request.group_id), GroupOffsets)
+        offsets = await self._host.request(request.group_id, c.FetchOffsets(request.group_id), c.GroupOffsets)
         unstable = offsets.unstable if request.require_stable else frozenset[TopicIdPartition]()
         response = pb.OffsetFetchResponse()
         for key in sorted(unstable.union(offsets.committed)):
@@ -125,18 +112,24 @@ class ConsumerGroupRpcs(GroupCoordinatorServiceServicer):
     async def OffsetDelete(self, request: pb.OffsetDeleteRequest, _context: Any) -> pb.OffsetDeleteResponse:
         """Kafka: OffsetDelete (47)."""
         partitions = frozenset(TopicIdPartition(part.topic_id, part.partition) for part in request.partitions)
-        await self._host.of(request.group_id).submit(ForgetOffsets(request.group_id, partitions))
+        await self._host.of(request.group_id).submit(c.ForgetOffsets(request.group_id, partitions))
         return pb.OffsetDeleteResponse()
 
     async def ConsumerGroupDescribe(
         self, request: pb.ConsumerGroupDescribeRequest, _context: Any
     ) -> pb.ConsumerGroupDescribeResponse:
         """Kafka: DescribeGroups (15), one group."""
-        command = DescribeConsumers(request.group_id)
-        return _DESCRIPTION.message(await self._host.request(request.group_id, command, ConsumersDescription))
+        command = c.DescribeConsumers(request.group_id)
+        return _DESCRIPTION.message(
+            await self._host.request(request.group_id, command, c.ConsumersDescription)
+        )
 
     async def _reply(
-        self, group_id: str, command: Join | Sync, deferred: asyncio.Future[DeferredResult], kind: type[T]
+        self,
+        group_id: str,
+        command: c.Join | c.Sync,
+        deferred: asyncio.Future[c.DeferredResult],
+        kind: type[T],
     ) -> T:
         """Returns the reply, immediate or deferred.
 
@@ -159,14 +152,14 @@ def _code(error: KafkaError | None) -> status_pb2.ErrorCode.ValueType:
     return wire(error.code if error else ErrorCode.NONE)
 
 
-def _offsets(request: pb.OffsetCommitRequest) -> dict[TopicIdPartition, Committed]:
+def _offsets(request: pb.OffsetCommitRequest) -> dict[TopicIdPartition, c.Committed]:
     return {
         TopicIdPartition(part.topic_id, part.partition): _OFFSET.value(part) for part in request.partitions
     }
 
 
 def _commit_response(
-    offsets: Mapping[TopicIdPartition, Committed], rejected: Mapping[TopicIdPartition, KafkaError]
+    offsets: Mapping[TopicIdPartition, c.Committed], rejected: Mapping[TopicIdPartition, KafkaError]
 ) -> pb.OffsetCommitResponse:
     response = pb.OffsetCommitResponse()
     for key in offsets:
@@ -176,12 +169,6 @@ def _commit_response(
 
 def _seconds(milliseconds: int) -> float:
     return milliseconds / 1000
-
-
-_TRIES: Final = 3
-"""A transaction that ends between confirmation and commit must be confirmed again."""
-
-_Rejected = dict[TopicIdPartition, KafkaError]
 
 
 @dataclass(eq=False, slots=True)
@@ -202,7 +189,7 @@ class TransactionOffsets:
         self._check = check
         self._confirming: dict[tuple[int, int], set[_Confirmation]] = {}
 
-    async def commit(self, command: CommitInTransaction, claim: Claim) -> _Rejected:
+    async def commit(self, command: c.CommitInTransaction, claim: Claim) -> _Rejected:
         """Adds offsets to a confirmed transaction; returns the errors of rejected ones.
 
         Raises what the command and `TransactionCheck.confirm` do.
@@ -217,13 +204,13 @@ class TransactionOffsets:
             command = replace(command, coordinator_epoch=await self._confirmed(command, claim))
         raise rejection
 
-    async def complete(self, command: CompleteTransaction, shard: int) -> None:
+    async def complete(self, command: c.CompleteTransaction, shard: int) -> None:
         """Commits or drops the pending offsets of the transaction in a shard."""
         for confirmation in self._confirming.get((shard, command.producer_id), ()):
             confirmation.ended = True
         await self._host.shard(shard).submit(command)
 
-    async def _confirmed(self, command: CommitInTransaction, claim: Claim) -> int | None:
+    async def _confirmed(self, command: c.CommitInTransaction, claim: Claim) -> int | None:
         """Returns the epoch of the transaction's coordinator; None if the confirmed transaction may have
         ended.
         """
@@ -257,15 +244,15 @@ class DeferredReplies:
 
     def __init__(self) -> None:
         self._ids = count(1)
-        self._waiting: dict[int, asyncio.Future[DeferredResult]] = {}
+        self._waiting: dict[int, asyncio.Future[c.DeferredResult]] = {}
 
-    def expect(self) -> tuple[int, asyncio.Future[DeferredResult]]:
+    def expect(self) -> tuple[int, asyncio.Future[c.DeferredResult]]:
         """Returns a new reply id and the future of its reply; the caller must `forget` the id in the end."""
         reply_id = next(self._ids)
         self._waiting[reply_id] = asyncio.get_running_loop().create_future()
         return reply_id, self._waiting[reply_id]
 
-    def resolve(self, reply_id: int, result: DeferredResult) -> None:
+    def resolve(self, reply_id: int, result: c.DeferredResult) -> None:
         """Completes the future of a reply; a forgotten id is ignored."""
         waiting = self._waiting.get(reply_id)
         if waiting is None or waiting.done():
@@ -282,8 +269,6 @@ class DeferredReplies:
             waiting.exception()  # marks the error as retrieved: it may have arrived after the caller left
 
 
-_NO_OFFSET: Final = Committed(-1)
-
 _NAMES: Final[dict[str, Mapped | str]] = {
     "generation": "generation_id",
     "instance_id": "group_instance_id",
@@ -292,14 +277,14 @@ _NAMES: Final[dict[str, Mapped | str]] = {
 }
 """The fields of commands and replies that have another name in messages."""
 
-_MEMBER: Final[Conversion[MemberIdentity, Any]] = Conversion(
-    MemberIdentity,
+_MEMBER: Final[Conversion[c.MemberIdentity, Any]] = Conversion(
+    c.MemberIdentity,
     pb.HeartbeatRequest,  # and other messages with its fields
     _NAMES,
 )
-_LEAVER: Final = Conversion(Leaver, pb.LeaveGroupRequest.Member, _NAMES)
+_LEAVER: Final = Conversion(c.Leaver, pb.LeaveGroupRequest.Member, _NAMES)
 _JOIN: Final = Conversion(
-    Join,
+    c.Join,
     pb.JoinGroupRequest,
     _NAMES
     | {
@@ -309,22 +294,24 @@ _JOIN: Final = Conversion(
         "must_be_known": "require_known_member_id",
     },
 )
-_JOINED_MEMBER: Final = Conversion(JoinedMember, pb.JoinGroupResponse.Member, _NAMES)
-_JOINED: Final = Conversion(Joined, pb.JoinGroupResponse, _NAMES | {"members": Mapped(nested=_JOINED_MEMBER)})
+_JOINED_MEMBER: Final = Conversion(c.JoinedMember, pb.JoinGroupResponse.Member, _NAMES)
+_JOINED: Final = Conversion(
+    c.Joined, pb.JoinGroupResponse, _NAMES | {"members": Mapped(nested=_JOINED_MEMBER)}
+)
 _ASSIGNMENTS: Final = Mapped(decode=lambda parts: {part.member_id: part.assignment for part in parts})
-_SYNC: Final = Conversion(Sync, pb.SyncGroupRequest, _NAMES | {"assignments": _ASSIGNMENTS})
-_SYNCED: Final = Conversion(Synced, pb.SyncGroupResponse, _NAMES)
+_SYNC: Final = Conversion(c.Sync, pb.SyncGroupRequest, _NAMES | {"assignments": _ASSIGNMENTS})
+_SYNCED: Final = Conversion(c.Synced, pb.SyncGroupResponse, _NAMES)
 _COMPLETE: Final = Conversion(
-    CompleteTransaction, pb.CompleteTransactionRequest, {"commit": "transaction_result"}
+    c.CompleteTransaction, pb.CompleteTransactionRequest, {"commit": "transaction_result"}
 )
 _OFFSET: Final = Conversion(
-    Committed,
+    c.Committed,
     pb.OffsetCommitRequest.Partition,
     {"offset": "committed_offset", "leader_epoch": "committed_leader_epoch"},
 )
-_DESCRIBED_MEMBER: Final = Conversion(DescribedConsumer, pb.ConsumerGroupDescribeResponse.Member, _NAMES)
+_DESCRIBED_MEMBER: Final = Conversion(c.DescribedConsumer, pb.ConsumerGroupDescribeResponse.Member, _NAMES)
 _DESCRIPTION: Final = Conversion(
-    ConsumersDescription,
+    c.ConsumersDescription,
     pb.ConsumerGroupDescribeResponse,
     _NAMES | {"members": Mapped(nested=_DESCRIBED_MEMBER)},
 )

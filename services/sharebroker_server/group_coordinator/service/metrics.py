@@ -13,12 +13,8 @@ from typing import Final, NamedTuple
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    DescribeGroup,
-    GroupDescription,
-    ListGroups,
-)
-from sharebroker_server.group_coordinator.core.share_groups.group import GroupState
+from sharebroker_server.group_coordinator.core.share_groups.commands import DescribeGroup, ListGroups
+from sharebroker_server.group_coordinator.core.share_groups.group import GroupState, ShareGroup
 from sharebroker_server.group_coordinator.service.lag import UNKNOWN, Lags
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.telemetry.metrics import OTHER, Family, counter, gauge
@@ -117,7 +113,7 @@ class GroupMetrics:
 
     async def _collect(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, Backlog]]]:
         try:
-            group = await self._host.request(group_id, DescribeGroup(group_id), GroupDescription)
+            group = await self._host.request(group_id, DescribeGroup(group_id), ShareGroup)
         except KafkaError:
             return self._known(group_id)
         request = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
@@ -125,7 +121,7 @@ class GroupMetrics:
         unread = await self._lags.unread(described)
         read = _rows(described)
         rows = [*read, *(((group_id, topic, str(part)), Backlog(*more)) for topic, part, *more in unread)]
-        return GroupRow(group.state, group.epoch, len(group.members)), rows
+        return GroupRow(group.state.value, group.epoch, len(group.members)), rows
 
     def _known(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, Backlog]]]:
         rows = [(place, backlog) for place, backlog in self._backlogs.items() if place[0] == group_id]

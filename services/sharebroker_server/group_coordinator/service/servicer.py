@@ -20,11 +20,11 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import L
 from sharebroker_server.group_coordinator.core.consumer_groups.group import DeferredReply
 from sharebroker_server.group_coordinator.core.share_groups.commands import (
     DescribeGroup,
-    GroupDescription,
     ListGroups,
     MemberFenced,
     Rebalanced,
 )
+from sharebroker_server.group_coordinator.core.share_groups.group import ShareGroup
 from sharebroker_server.group_coordinator.service.consumer_groups import ConsumerGroupRpcs
 from sharebroker_server.group_coordinator.service.metrics import GroupMetrics
 from sharebroker_server.group_coordinator.service.shards import Host
@@ -94,7 +94,7 @@ class GroupCoordinator(ShareGroupRpcs, ConsumerGroupRpcs):
     async def _release_fenced(self, group_id: str, member_id: str) -> None:
         """Releases the records of a fenced member, unless it has joined again."""
         try:
-            group = await self._host.request(group_id, DescribeGroup(group_id), GroupDescription)
+            group = await self._host.request(group_id, DescribeGroup(group_id), ShareGroup)
         except KafkaError as error:
             _log.info("fenced member not released", group=group_id, member=member_id, error=str(error))
             return

@@ -23,20 +23,8 @@ from sharebroker_server.coordinator_runtime.host import expected
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnds
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core.machine import Reply
-from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    LEAVE,
-    AlterOffsets,
-    AlterPlan,
-    DeleteGroup,
-    DeleteOffsets,
-    DeletePlan,
-    DescribeGroup,
-    GroupDescription,
-    Heartbeat,
-    HeartbeatReply,
-    UnchangedHeartbeat,
-)
-from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, Profile
+from sharebroker_server.group_coordinator.core.share_groups import commands as c
+from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, Profile, ShareGroup
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.service.lag import Lags
 from sharebroker_server.group_coordinator.service.shards import Host
@@ -87,7 +75,7 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
         """Extends the session of a member whose heartbeat repeats its last one; False if it must be sent."""
         try:
             shard = self._host.of(group_id)
-            return shard.try_read(UnchangedHeartbeat(group_id, member_id, member_epoch)) is True
+            return shard.try_read(c.UnchangedHeartbeat(group_id, member_id, member_epoch)) is True
         except KafkaError:
             return False
 
@@ -101,7 +89,7 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
         """
         heartbeat = HEARTBEAT.value(request)
         reply = await self._decided(heartbeat)
-        if heartbeat.member_epoch == LEAVE:
+        if heartbeat.member_epoch == c.LEAVE:
             self._ports.member_left(heartbeat.group_id, heartbeat.member_id)
         elif reply.pending and await self._states.wait(heartbeat.group_id, self._initialize_wait):
             again = await self._decided(_repeated(heartbeat, reply))
@@ -143,18 +131,18 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
 
     # Heartbeats
 
-    async def _decided(self, heartbeat: Heartbeat) -> HeartbeatReply:
+    async def _decided(self, heartbeat: c.Heartbeat) -> c.HeartbeatReply:
         deciding = self._host.of(heartbeat.group_id).submit(heartbeat)
         if deciding.done():  # no record was written, as for most heartbeats
             return self._begun(deciding.result())
         # If the caller is cancelled, the state that the decision recorded must be initialised nevertheless.
         return await shielded(self._written(deciding))
 
-    async def _written(self, deciding: Awaitable[Reply]) -> HeartbeatReply:
+    async def _written(self, deciding: Awaitable[Reply]) -> c.HeartbeatReply:
         return self._begun(await deciding)
 
-    def _begun(self, reply: Reply) -> HeartbeatReply:
-        reply = expected(reply, HeartbeatReply)
+    def _begun(self, reply: Reply) -> c.HeartbeatReply:
+        reply = expected(reply, c.HeartbeatReply)
         if reply.initialize is not None:
             self._states.begin(reply.initialize)
         return reply
@@ -163,22 +151,22 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
 
     async def _describe(self, group_id: str) -> _Described:
         try:
-            group = await self._host.request(group_id, DescribeGroup(group_id), GroupDescription)
+            group = await self._host.request(group_id, c.DescribeGroup(group_id), ShareGroup)
         except KafkaError as error:
             return not_described(group_id, error)
         return described(group, self._ports.view)
 
     async def _delete(self, group_id: str, group_epoch: int | None) -> _DeletedGroup:
         try:
-            await shielded(self._delete_group(DeleteGroup(group_id, group_epoch)))
+            await shielded(self._delete_group(c.DeleteGroup(group_id, group_epoch)))
         except KafkaError as error:
             return _DeletedGroup(group_id=group_id, **refusal(error))
         _log.info("share group deleted", group=group_id)
         return _DeletedGroup(group_id=group_id)
 
-    async def _delete_group(self, command: DeleteGroup) -> None:
+    async def _delete_group(self, command: c.DeleteGroup) -> None:
         group_id = command.group_id
-        plan = await self._host.request(group_id, command, DeletePlan)
+        plan = await self._host.request(group_id, command, c.DeletePlan)
         if not plan.partitions:
             return
         deleted, failures = await self._states.delete(group_id, plan, with_group=True)
@@ -198,8 +186,8 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
             for topic in request.topics
             for partition in topic.partitions
         }
-        command = AlterOffsets(request.group_id, offsets, _epoch(request))
-        plan = await self._host.request(request.group_id, command, AlterPlan)
+        command = c.AlterOffsets(request.group_id, offsets, _epoch(request))
+        plan = await self._host.request(request.group_id, command, c.AlterPlan)
         failures = await self._states.initialize(plan.initialize)
         if plan.initialize.start_offsets:
             await self._ports.state_changed(request.group_id, plan.initialize.start_offsets)
@@ -209,7 +197,7 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
         return pb.AlterShareGroupOffsetsResponse(responses=responses)
 
     def _altered(
-        self, requested: pb.AlterShareGroupOffsetsRequest.Topic, plan: AlterPlan, failures: Failures
+        self, requested: pb.AlterShareGroupOffsetsRequest.Topic, plan: c.AlterPlan, failures: Failures
     ) -> pb.AlterShareGroupOffsetsResponse.Topic:
         name, topic_id = requested.topic_name, self._topic_id(requested.topic_name)
         altered = pb.AlterShareGroupOffsetsResponse.Topic(topic_name=name, topic_id=topic_id)
@@ -223,8 +211,8 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
     async def _delete_offsets(
         self, request: pb.DeleteShareGroupOffsetsRequest
     ) -> pb.DeleteShareGroupOffsetsResponse:
-        command = DeleteOffsets(request.group_id, tuple(request.topic_names), _epoch(request))
-        plan = await self._host.request(request.group_id, command, DeletePlan)
+        command = c.DeleteOffsets(request.group_id, tuple(request.topic_names), _epoch(request))
+        plan = await self._host.request(request.group_id, command, c.DeletePlan)
         failures: Failures = {}
         if plan.partitions:
             _, failures = await self._states.delete(request.group_id, plan)
@@ -244,7 +232,7 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
         return topic.topic_id if topic else ""
 
 
-def described(group: GroupDescription, view: ClusterView) -> _Described:
+def described(group: ShareGroup, view: ClusterView) -> _Described:
     """Returns the description of a group; deleted topics are left out."""
     members = [
         _Member(
@@ -256,7 +244,11 @@ def described(group: GroupDescription, view: ClusterView) -> _Described:
         for member_id, member in sorted(group.members.items())
     ]
     return _DESCRIPTION.message(
-        group, assignor_name="simple", members=members, authorized_operations=NO_OPERATIONS
+        group,
+        group_state=group.state.value,
+        assignor_name="simple",
+        members=members,
+        authorized_operations=NO_OPERATIONS,
     )
 
 
@@ -275,7 +267,7 @@ def _named(assignment: Assignment, view: ClusterView) -> pb.Assignment:
     return named
 
 
-def _repeated(heartbeat: Heartbeat, reply: HeartbeatReply) -> Heartbeat:
+def _repeated(heartbeat: c.Heartbeat, reply: c.HeartbeatReply) -> c.Heartbeat:
     """Returns the member's next heartbeat without changes; a member that joins may join again."""
     if heartbeat.member_epoch == 0:
         return heartbeat
@@ -296,18 +288,18 @@ def _topics(assignment: Assignment) -> dict[str, Any]:
 
 
 HEARTBEAT: Final = Conversion(
-    Heartbeat,
+    c.Heartbeat,
     pb.ShareGroupHeartbeatRequest,
     {"topics": Mapped("subscribed_topic_names", decode=lambda topics: tuple(topics.names))},
 )
 HEARTBEAT_REPLY: Final = Conversion(
-    HeartbeatReply, pb.ShareGroupHeartbeatResponse, {"assignment": Mapped(encode=_topics)}
+    c.HeartbeatReply, pb.ShareGroupHeartbeatResponse, {"assignment": Mapped(encode=_topics)}
 )
 _PROFILE: Final = Conversion(
     Profile, _Member, {"subscribed": Mapped("subscribed_topic_names", encode=sorted)}
 )
 _DESCRIPTION: Final = Conversion(
-    GroupDescription,
+    ShareGroup,
     _Described,
-    {"state": "group_state", "epoch": "group_epoch"},
+    {"epoch": "group_epoch"},
 )

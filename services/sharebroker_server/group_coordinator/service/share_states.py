@@ -11,18 +11,16 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
-from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    DeletePlan,
-    InitializeState,
-    StateDeleted,
-    StateInitialized,
-)
+from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.persister.port import Persister
 
 _log = structlog.get_logger()
 
 Failures = Mapping[TopicIdPartition, KafkaError]
+
+
+T = TypeVar("T")
 
 
 class ShareStates:
@@ -34,7 +32,7 @@ class ShareStates:
         self._timeout = timeout
         self._running: dict[str, set[asyncio.Task[None]]] = {}
 
-    def begin(self, plan: InitializeState) -> None:
+    def begin(self, plan: c.InitializeState) -> None:
         """Starts an initialisation in the background; `wait` waits for its end."""
         task = asyncio.create_task(
             self._initialize_and_log(plan), name=f"initialise state of {plan.group_id}"
@@ -54,7 +52,7 @@ class ShareStates:
         """Cancels what runs in the background; the next owner of the shard initialises again."""
         await end(task for running in self._running.values() for task in running)
 
-    async def initialize(self, plan: InitializeState) -> Failures:
+    async def initialize(self, plan: c.InitializeState) -> Failures:
         """Initialises and reports; returns errors by partition. Raises KafkaError if it cannot report."""
 
         def start(partition: TopicIdPartition) -> Awaitable[None]:
@@ -67,12 +65,12 @@ class ShareStates:
 
         done, failures = await self._each(plan.start_offsets, start)
         if plan.start_offsets:
-            report = StateInitialized(plan.group_id, done, frozenset(failures))
+            report = c.StateInitialized(plan.group_id, done, frozenset(failures))
             await self._host.of(plan.group_id).submit(report)
         return failures
 
     async def delete(
-        self, group_id: str, plan: DeletePlan, *, with_group: bool = False
+        self, group_id: str, plan: c.DeletePlan, *, with_group: bool = False
     ) -> tuple[bool, Failures]:
         """Deletes and reports; returns whether the group is deleted, and errors by partition.
 
@@ -83,7 +81,7 @@ class ShareStates:
             return self._persister.delete(SharePartitionKey(group_id, *partition), plan.state_epoch)
 
         done, failures = await self._each(plan.partitions, remove)
-        report = StateDeleted(group_id, done, frozenset(failures), with_group)
+        report = c.StateDeleted(group_id, done, frozenset(failures), with_group)
         return await self._host.request(group_id, report, bool), failures
 
     async def _each(
@@ -104,7 +102,7 @@ class ShareStates:
         await asyncio.gather(*map(attempt, requested))
         return frozenset(requested) - failures.keys(), failures
 
-    async def _initialize_and_log(self, plan: InitializeState) -> None:
+    async def _initialize_and_log(self, plan: c.InitializeState) -> None:
         try:
             failures = await self.initialize(plan)
         except KafkaError as error:
@@ -124,9 +122,6 @@ class ShareStates:
         running.discard(task)
         if not running:
             del self._running[group_id]
-
-
-T = TypeVar("T")
 
 
 async def shielded(work: Coroutine[Any, Any, T]) -> T:

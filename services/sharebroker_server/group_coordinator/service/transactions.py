@@ -19,25 +19,8 @@ from sharebroker_server.coordinator_runtime.host import expected
 from sharebroker_server.coordinator_runtime.machine import Effect
 from sharebroker_server.group_coordinator.clients.markers import Markers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
+from sharebroker_server.group_coordinator.core.transactions import commands as c
 from sharebroker_server.group_coordinator.core.transactions import rules
-from sharebroker_server.group_coordinator.core.transactions.commands import (
-    Aborting,
-    AddPartitions,
-    CompletionRequested,
-    Describe,
-    End,
-    Ended,
-    Initialize,
-    ListTransactions,
-    NewProducer,
-    OfTransaction,
-    Producer,
-    ReadEnding,
-    ReadStaged,
-    Reply,
-    Stage,
-    VerifyPartitions,
-)
 from sharebroker_server.group_coordinator.core.transactions.model import (
     NONE,
     Staged,
@@ -68,7 +51,7 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
 
     def perform(self, effect: Effect) -> None:
         """Executes an effect of a durable decision."""
-        if not isinstance(effect, CompletionRequested):
+        if not isinstance(effect, c.CompletionRequested):
             raise TypeError(f"not an effect of transactions: {effect!r}")
         self._completions.begin(effect.transactional_id)
 
@@ -83,8 +66,8 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
         if not request.HasField("transactional_id"):
             return pb.InitProducerIdResponse(**_PRODUCER.fields(await self._new_producer()))
         known = _PRODUCER.value(request) if request.HasField("producer_id") else None
-        command = Initialize(request.transactional_id, request.transaction_timeout_ms, known)
-        producer = expected(await self._decided(command), Producer)
+        command = c.Initialize(request.transactional_id, request.transaction_timeout_ms, known)
+        producer = expected(await self._decided(command), c.Producer)
         return pb.InitProducerIdResponse(**_PRODUCER.fields(producer))
 
     async def AddPartitionsToTxn(
@@ -105,7 +88,7 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
     async def EndTxn(self, request: pb.EndTxnRequest, _context: Any) -> pb.EndTxnResponse:
         """Kafka: EndTxn (26)."""
         command = _END.value(request, producer=_PRODUCER.value(request))
-        following = expected(await self._decided(command), Producer)
+        following = expected(await self._decided(command), c.Producer)
         self._completions.begin(request.transactional_id)
         return pb.EndTxnResponse(**_PRODUCER.fields(following))
 
@@ -123,7 +106,7 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
         names = request.state_filters
         states = frozenset(_STATES[name] for name in names if name in _STATES)
         longer_than_ms = request.duration_filter if request.HasField("duration_filter") else NONE
-        command = ListTransactions(states, frozenset(request.producer_id_filters), longer_than_ms)
+        command = c.ListTransactions(states, frozenset(request.producer_id_filters), longer_than_ms)
         found, shards = await self._host.list_all(command)
         response = pb.ListTransactionsResponse(
             unknown_state_filters=[name for name in names if name not in _STATES], shards=shards
@@ -147,19 +130,19 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
         command = _READ_STAGED.value(request, producer=_PRODUCER.value(request))
         return _STAGED.message(await self._host.request(request.transactional_id, command, Staged))
 
-    async def _new_producer(self) -> Producer:
+    async def _new_producer(self) -> c.Producer:
         """Returns a producer id of any shard."""
         rejection = KafkaError(
             ErrorCode.NOT_COORDINATOR, "No shard of the transaction coordinator is on this broker."
         )
         for shard in self._host.held():
             try:
-                return expected(await shard.submit(NewProducer()), Producer)
+                return expected(await shard.submit(c.NewProducer()), c.Producer)
             except KafkaError as error:
                 rejection = error
         raise rejection
 
-    async def _decided(self, command: OfTransaction) -> Reply:
+    async def _decided(self, command: c.OfTransaction) -> c.Reply:
         """Returns the reply; waits up to `ending_wait` seconds for the completion of the transaction before.
 
         Kafka rejects such a request at once, and its clients poll. Raises CONCURRENT_TRANSACTIONS.
@@ -169,7 +152,7 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
         while True:
             try:
                 reply = await self._host.of(name).submit(command)
-                if not isinstance(reply, Aborting):
+                if not isinstance(reply, c.Aborting):
                     return reply
                 rejection = rules.concurrent(name)
             except KafkaError as error:
@@ -182,7 +165,7 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
 
     async def _describe(self, name: str) -> pb.DescribeTransactionsResponse.TransactionState:
         try:
-            transaction = await self._host.request(name, Describe(name), Transaction)
+            transaction = await self._host.request(name, c.Describe(name), Transaction)
         except KafkaError as error:
             return pb.DescribeTransactionsResponse.TransactionState(transactional_id=name, **refusal(error))
         return _DESCRIPTION.message(transaction, transactional_id=name)
@@ -255,7 +238,7 @@ class _Attempt:
         # Looked up again for each attempt: only the current owner writes markers, with its current epoch.
         shard = self._host.of(self._transactional_id)
         epoch = shard.epoch
-        decided = await shard.submit(ReadEnding(self._transactional_id))
+        decided = await shard.submit(c.ReadEnding(self._transactional_id))
         if not isinstance(decided, Transaction):
             return True
         if decided != self._decided:
@@ -263,27 +246,27 @@ class _Attempt:
         self._unmarked = await self._markers.write(decided, self._unmarked, epoch)
         if self._unmarked:
             return False
-        ended = Ended(self._transactional_id, rules.producer_of(decided))
+        ended = c.Ended(self._transactional_id, rules.producer_of(decided))
         await self._host.of(self._transactional_id).submit(ended)
         return True
 
 
-_PRODUCER: Final[Conversion[Producer, Any]] = Conversion(
-    Producer,
+_PRODUCER: Final[Conversion[c.Producer, Any]] = Conversion(
+    c.Producer,
     pb.EndTxnRequest,  # and other messages with its fields
 )
 _PARTITIONS: Final = Mapped(
     decode=lambda parts: frozenset(TopicIdPartition(part.topic_id, part.partition) for part in parts)
 )
-_ADD: Final[Conversion[OfTransaction, Any]] = Conversion(
-    AddPartitions,
+_ADD: Final[Conversion[c.OfTransaction, Any]] = Conversion(
+    c.AddPartitions,
     pb.AddPartitionsToTxnRequest,
     {"partitions": _PARTITIONS, "version": "transaction_version"},
 )
-_VERIFY: Final[Conversion[OfTransaction, Any]] = Conversion(
-    VerifyPartitions, pb.AddPartitionsToTxnRequest, {"partitions": _PARTITIONS}
+_VERIFY: Final[Conversion[c.OfTransaction, Any]] = Conversion(
+    c.VerifyPartitions, pb.AddPartitionsToTxnRequest, {"partitions": _PARTITIONS}
 )
-_END: Final = Conversion(End, pb.EndTxnRequest, {"commit": "committed", "version": "transaction_version"})
+_END: Final = Conversion(c.End, pb.EndTxnRequest, {"commit": "committed", "version": "transaction_version"})
 _SUMMARY: Final = Conversion(
     Transaction,
     pb.ListTransactionsResponse.TransactionState,
@@ -302,8 +285,8 @@ _DESCRIPTION: Final = Conversion(
 _VERDICT: Final = Conversion(
     Verdict, pb.StagedVerdict, {"first": "first_offset", "last": "last_offset", "kind": "type"}
 )
-_STAGE: Final = Conversion(Stage, pb.StageVerdictsRequest, {"verdicts": Mapped(nested=_VERDICT)})
-_READ_STAGED: Final = Conversion(ReadStaged, pb.ReadStagedVerdictsRequest, {"reconciled": "settle"})
+_STAGE: Final = Conversion(c.Stage, pb.StageVerdictsRequest, {"verdicts": Mapped(nested=_VERDICT)})
+_READ_STAGED: Final = Conversion(c.ReadStaged, pb.ReadStagedVerdictsRequest, {"reconciled": "settle"})
 _STAGED: Final = Conversion(
     Staged,
     pb.ReadStagedVerdictsResponse,

@@ -35,6 +35,10 @@ _TOPIC_ID: Final = b"\x01\x00\x10"
 """One tagged field, tag 0, 16 bytes long."""
 
 
+_CACHE_DELAY: Final = 60.0
+"""Seconds after a commit in which an unknown topic may be missing from the metadata cache only."""
+
+
 def offset_commit(record: OffsetRecord, topic: str) -> KafkaRecord:
     """Returns a commit, or a tombstone; `topic` is the name of the record's topic."""
     key = _INT16.pack(OFFSET_COMMIT) + _text(record.group_id) + _text(topic)
@@ -59,10 +63,6 @@ def _value(committed: Committed, topic_id: str) -> bytes:
 def _text(text: str) -> bytes:
     encoded = text.encode()
     return _INT16.pack(len(encoded)) + encoded
-
-
-_CACHE_DELAY: Final = 60.0
-"""Seconds after a commit in which an unknown topic may be missing from the metadata cache only."""
 
 
 class OffsetsTopic:

@@ -52,27 +52,12 @@ from typing import Any, Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
+from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.core.checkpointing import (
     CheckpointRules,
     change,
     cold_checkpoint,
     first_checkpoint,
-)
-from sharebroker_server.share_coordinator.core.commands import (
-    Command,
-    Delete,
-    DeleteTopic,
-    Initialize,
-    Inspect,
-    Inspection,
-    ListTopics,
-    Read,
-    ReadReply,
-    Reply,
-    Summarize,
-    Summary,
-    Write,
-    invalid,
 )
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
@@ -89,7 +74,13 @@ MAX_RECORDS_PER_DEADLINE: Final = 256
 """The largest number of records that one deadline produces; the next deadline is due at once if more remain.
 """
 
-_Decision = Decision[ShareRecord, Reply]
+_Decision = Decision[ShareRecord, c.Reply]
+
+
+DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
+"""Available, acknowledged, archiving (before a dead letter) and archived. Acquired (1) is never stored."""
+
+_INT16_MAX: Final = 2**15 - 1
 
 
 class ShareCoordinatorMachine(WithoutSoftState):
@@ -102,14 +93,14 @@ class ShareCoordinatorMachine(WithoutSoftState):
         self._warm = 0  # number of keys whose latest checkpoint is not a cold one
         self._last_position = 0
         self._deciders: dict[type, Callable[[Any, float], _Decision]] = {
-            Write: self._write,
-            Read: self._read,
-            Initialize: self._initialize,
-            Delete: self._delete,
-            DeleteTopic: self._delete_topic,
-            ListTopics: self._list_topics,
-            Summarize: self._summarize,
-            Inspect: self._inspect,
+            c.Write: self._write,
+            c.Read: self._read,
+            c.Initialize: self._initialize,
+            c.Delete: self._delete,
+            c.DeleteTopic: self._delete_topic,
+            c.ListTopics: self._list_topics,
+            c.Summarize: self._summarize,
+            c.Inspect: self._inspect,
         }
         self._appliers: dict[type, Callable[[Any, int], None]] = {
             ShareDelta: self._apply_delta,
@@ -118,7 +109,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
             DeltaTombstone: self._apply_delta_tombstone,
         }
 
-    def decide(self, command: Command, now: float) -> _Decision:
+    def decide(self, command: c.Command, now: float) -> _Decision:
         """Returns the records and the reply of a command.
 
         Raises:
@@ -157,7 +148,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
 
     # Commands
 
-    def _initialize(self, command: Initialize, now: float) -> _Decision:
+    def _initialize(self, command: c.Initialize, now: float) -> _Decision:
         state = self._states.get(command.key)
         check_initialize(command, state)
         if state is not None and _is_repetition(command, state):
@@ -167,38 +158,38 @@ class ShareCoordinatorMachine(WithoutSoftState):
             (*self._remaining_tombstones(command.key, now), first_checkpoint(command, state, now)), None
         )
 
-    def _read(self, command: Read, now: float) -> _Decision:
+    def _read(self, command: c.Read, now: float) -> _Decision:
         state = check_read(command, self._states.get(command.key))
-        reply = ReadReply(state.state_epoch, state.start_offset, tuple(state.runs))
+        reply = c.ReadReply(state.state_epoch, state.start_offset, tuple(state.runs))
         if state.leader_epoch == command.leader_epoch:
             return Decision((), reply)
-        unchanged = Write(command.key, state.state_epoch, command.leader_epoch, -1, -1, ())
+        unchanged = c.Write(command.key, state.state_epoch, command.leader_epoch, -1, -1, ())
         return Decision((change(state, unchanged, command.leader_epoch, self._rules, now),), reply)
 
-    def _write(self, command: Write, now: float) -> _Decision:
+    def _write(self, command: c.Write, now: float) -> _Decision:
         state = check_write(command, self._states.get(command.key))
         return Decision((change(state, command, state.leader_epoch, self._rules, now),), None)
 
-    def _delete(self, command: Delete, now: float) -> _Decision:
+    def _delete(self, command: c.Delete, now: float) -> _Decision:
         check_delete(command, self._states.get(command.key))
         return Decision(self._tombstones(command.key, now), None)
 
-    def _delete_topic(self, command: DeleteTopic, now: float) -> _Decision:
+    def _delete_topic(self, command: c.DeleteTopic, now: float) -> _Decision:
         keys = [key for key in self._states if key.topic_id == command.topic_id]
         return Decision(tuple(record for key in keys for record in self._tombstones(key, now)), len(keys))
 
-    def _list_topics(self, _: ListTopics, __: float) -> _Decision:
+    def _list_topics(self, _: c.ListTopics, __: float) -> _Decision:
         return Decision((), frozenset(key.topic_id for key in self._states))
 
-    def _summarize(self, command: Summarize, _: float) -> _Decision:
+    def _summarize(self, command: c.Summarize, _: float) -> _Decision:
         state = self._states.get(command.key)
         if state is None:
-            return Decision((), Summary())
+            return Decision((), c.Summary())
         count = state.delivery_complete_count
-        return Decision((), Summary(state.state_epoch, state.leader_epoch, state.start_offset, count))
+        return Decision((), c.Summary(state.state_epoch, state.leader_epoch, state.start_offset, count))
 
-    def _inspect(self, command: Inspect, _: float) -> _Decision:
-        return Decision((), Inspection(deepcopy(self._states.get(command.key)), self._last_position))
+    def _inspect(self, command: c.Inspect, _: float) -> _Decision:
+        return Decision((), c.Inspection(deepcopy(self._states.get(command.key)), self._last_position))
 
     def _tombstones(self, key: SharePartitionKey, now: float) -> tuple[ShareRecord, ...]:
         state = self._states.get(key)
@@ -260,7 +251,7 @@ def _tombstones(key: SharePartitionKey, delta_indices: Iterable[int], now: float
     return (DeltaTombstone(key, index, int(now * 1000)) for index in delta_indices)
 
 
-def _is_repetition(command: Initialize, state: ShareState) -> bool:
+def _is_repetition(command: c.Initialize, state: ShareState) -> bool:
     """Returns whether this repeats an Initialize whose response was lost (Kafka #23190).
 
     Then the state must not change. If each start offset has an epoch of its own, the state's start offset may
@@ -270,13 +261,7 @@ def _is_repetition(command: Initialize, state: ShareState) -> bool:
     return same and state.state_epoch == command.state_epoch
 
 
-DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
-"""Available, acknowledged, archiving (before a dead letter) and archived. Acquired (1) is never stored."""
-
-_INT16_MAX: Final = 2**15 - 1
-
-
-def check_initialize(command: Initialize, state: ShareState | None) -> None:
+def check_initialize(command: c.Initialize, state: ShareState | None) -> None:
     """Raises INVALID_REQUEST or FENCED_STATE_EPOCH if the command is not permitted."""
     _check_at_least("state_epoch", command.state_epoch, 0)
     _check_at_least("start_offset", command.start_offset, -1)
@@ -284,7 +269,7 @@ def check_initialize(command: Initialize, state: ShareState | None) -> None:
         raise _fenced_state(command.key, state.state_epoch, command.state_epoch)
 
 
-def check_read(command: Read, state: ShareState | None) -> ShareState:
+def check_read(command: c.Read, state: ShareState | None) -> ShareState:
     """Returns the state to read; raises INVALID_REQUEST or FENCED_LEADER_EPOCH."""
     _check_at_least("leader_epoch", command.leader_epoch, 0)
     if state is None:
@@ -294,7 +279,7 @@ def check_read(command: Read, state: ShareState | None) -> ShareState:
     return state
 
 
-def check_write(command: Write, state: ShareState | None) -> ShareState:
+def check_write(command: c.Write, state: ShareState | None) -> ShareState:
     """Returns the state to change; raises INVALID_REQUEST, FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH."""
     key, state_epoch, leader_epoch, start_offset, count, batches = command
     if state_epoch < 0 or leader_epoch < 0 or start_offset < -1 or count < -1:
@@ -313,7 +298,7 @@ def check_write(command: Write, state: ShareState | None) -> ShareState:
     return state
 
 
-def check_delete(command: Delete, state: ShareState | None) -> None:
+def check_delete(command: c.Delete, state: ShareState | None) -> None:
     """Raises INVALID_REQUEST or FENCED_STATE_EPOCH: a delayed deletion must not remove newer state."""
     key, epoch = command
     if epoch is None:
@@ -326,7 +311,7 @@ def check_delete(command: Delete, state: ShareState | None) -> None:
 def _check_batch(batch: StateBatch) -> None:
     first, last, state, count = batch
     if not (0 <= first <= last and state in DURABLE_STATES and 0 <= count <= _INT16_MAX):
-        raise invalid(
+        raise c.invalid(
             "state_batches",
             f"contains {first}-{last} in state {state} with delivery count {count}, which is not legal",
         )
@@ -334,7 +319,7 @@ def _check_batch(batch: StateBatch) -> None:
 
 def _check_at_least(field: str, value: int, least: int) -> None:
     if value < least:
-        raise invalid(field, f"must be {least} or more, not {value}")
+        raise c.invalid(field, f"must be {least} or more, not {value}")
 
 
 def _not_initialized(operation: str, key: SharePartitionKey) -> KafkaError:

@@ -20,16 +20,7 @@ from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.shard_topic.reading import fetch, find_offset
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker_server.share_coordinator.core.commands import (
-    Command,
-    Delete,
-    DeleteTopic,
-    Read,
-    Reply,
-    Summarize,
-    Write,
-    make_key,
-)
+from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.service.inspection import inspect
@@ -41,7 +32,7 @@ from sharebroker_server.stream_log.port import StreamLog
 if TYPE_CHECKING:
     from sharebroker_protocol.tracing.tracer import Tracer
 
-Host = ShardHost[Command, ShareRecord, Reply]
+Host = ShardHost[c.Command, ShareRecord, c.Reply]
 Fields = Callable[[Any], dict[str, Any]]
 """Returns the fields of a partition's result for the reply to its command."""
 
@@ -80,18 +71,18 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
 
         @lru_cache(_KEY_CACHE_SIZE)
         def route(group_id: str, topic_id: str, partition: int) -> tuple[SharePartitionKey, int]:
-            key = make_key(group_id, topic_id, partition)
+            key = c.make_key(group_id, topic_id, partition)
             return key, shard_of(str(key), host.shards or 1)
 
         self._route = route
 
-    def write(self, key: SharePartitionKey, change: StateWrite) -> asyncio.Future[Reply]:
+    def write(self, key: SharePartitionKey, change: StateWrite) -> asyncio.Future[c.Reply]:
         """Starts a state write of a leader in this process (see `LocalStates` in persister.port)."""
-        return self._submit(*key, lambda own: Write(own, *change))
+        return self._submit(*key, lambda own: c.Write(own, *change))
 
     def write_all(self, shard: int, changes: Changes) -> Begun:
         """Starts state writes of leaders in this process to one shard; an invalid key rejects all."""
-        commands = [Write(self._existing(*key)[0], *change) for key, change in changes]
+        commands = [c.Write(self._existing(*key)[0], *change) for key, change in changes]
         return self._host.shard(shard).submit_all(commands)
 
     async def InitializeShareGroupState(
@@ -107,7 +98,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         """Kafka: ReadShareGroupState (84)."""
         shape = pb.ReadShareGroupStateResponse.TopicData
         results = await self._each(
-            request, lambda key, p: Read(key, p.leader_epoch), shape, READ_REPLY.fields
+            request, lambda key, p: c.Read(key, p.leader_epoch), shape, READ_REPLY.fields
         )
         return pb.ReadShareGroupStateResponse(results=results)
 
@@ -123,7 +114,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     ) -> pb.DeleteShareGroupStateResponse:
         """Kafka: DeleteShareGroupState (86)."""
         epoch = request.state_epoch if request.HasField("state_epoch") else None
-        results = await self._each(request, lambda key, _: Delete(key, epoch), pb.TopicResult)
+        results = await self._each(request, lambda key, _: c.Delete(key, epoch), pb.TopicResult)
         return pb.DeleteShareGroupStateResponse(results=results)
 
     async def ReadShareGroupStateSummary(
@@ -131,7 +122,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     ) -> pb.ReadShareGroupStateSummaryResponse:
         """Kafka: ReadShareGroupStateSummary (87)."""
         shape = pb.ReadShareGroupStateSummaryResponse.TopicData
-        results = await self._each(request, lambda key, _: Summarize(key), shape, SUMMARY.fields)
+        results = await self._each(request, lambda key, _: c.Summarize(key), shape, SUMMARY.fields)
         return pb.ReadShareGroupStateSummaryResponse(results=results)
 
     async def InspectShareGroupState(
@@ -149,7 +140,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         self, request: pb.DeleteTopicStateRequest, _context: Any
     ) -> pb.DeleteTopicStateResponse:
         """Removes a deleted topic from every shard held here; raises if a shard is unavailable: retry."""
-        command = DeleteTopic(request.topic_id)
+        command = c.DeleteTopic(request.topic_id)
         shards = self._host.indices()
         futures = [self._host.shard(index).submit(command) for index in shards]
         removed = await asyncio.gather(*futures)
@@ -172,7 +163,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     async def _each(
         self,
         request: Any,
-        command: Callable[[SharePartitionKey, Any], Command],
+        command: Callable[[SharePartitionKey, Any], c.Command],
         shape: Any,
         fields: Fields = _no_fields,
     ) -> Iterable[Any]:
@@ -192,8 +183,8 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         ]
 
     def _start(
-        self, group_id: str, topic_id: str, item: Any, command: Callable[[SharePartitionKey, Any], Command]
-    ) -> tuple[int, asyncio.Future[Reply] | KafkaError]:
+        self, group_id: str, topic_id: str, item: Any, command: Callable[[SharePartitionKey, Any], c.Command]
+    ) -> tuple[int, asyncio.Future[c.Reply] | KafkaError]:
         partition: int = item if isinstance(item, int) else item.partition
         try:
             outcome = self._submit(group_id, topic_id, partition, lambda key: command(key, item))
@@ -202,12 +193,12 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         return partition, outcome
 
     def _submit(
-        self, group_id: str, topic_id: str, partition: int, command: Callable[[SharePartitionKey], Command]
-    ) -> asyncio.Future[Reply]:
+        self, group_id: str, topic_id: str, partition: int, command: Callable[[SharePartitionKey], c.Command]
+    ) -> asyncio.Future[c.Reply]:
         key, index = self._existing(group_id, topic_id, partition)
         request = command(key)
         written = self._host.shard(index).submit(request)
-        if tracing.on is not None and isinstance(request, Write):
+        if tracing.on is not None and isinstance(request, c.Write):
             trace_write(tracing.on, written, request)
         return written
 
@@ -220,7 +211,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
 
 
 async def _result(
-    partition: int, outcome: asyncio.Future[Reply] | KafkaError, fields: Fields
+    partition: int, outcome: asyncio.Future[c.Reply] | KafkaError, fields: Fields
 ) -> dict[str, Any]:
     try:
         if isinstance(outcome, KafkaError):
@@ -230,7 +221,7 @@ async def _result(
         return {"partition": partition, **refusal(error)}
 
 
-def trace_write(tracer: Tracer, written: asyncio.Future[Any], write: Write) -> None:
+def trace_write(tracer: Tracer, written: asyncio.Future[Any], write: c.Write) -> None:
     """Records a span from the request to the append, if the request belongs to a sampled trace."""
     parent = tracer.current()
     if parent is None:

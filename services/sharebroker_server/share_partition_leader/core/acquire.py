@@ -17,6 +17,7 @@ from operator import itemgetter
 from sharebroker_protocol.model import AcquiredRange, AcquireMode
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
+    Counts,
     LogBatch,
     SharePartitionSettings,
 )
@@ -247,9 +248,9 @@ class Acquisition:
 
 
 def archive_hidden(
-    in_flight: InFlight, acquired: Sequence[AcquiredRange], hidden: Sequence[LogBatch]
+    in_flight: InFlight, acquired: Sequence[AcquiredRange], hidden: Sequence[LogBatch], counts: Counts
 ) -> list[AcquiredRange]:
-    """Archives what was just acquired of hidden batches, ascending; returns the rest.
+    """Archives and counts what was just acquired of hidden batches, ascending; returns the rest.
 
     The change is in memory until a later write: see the theory of operation, 2.
     """
@@ -259,7 +260,9 @@ def archive_hidden(
         for start, end in hidden:
             if end < first or start > piece.last:
                 continue
-            in_flight.archive(max(start, first), min(end, piece.last), RecordEvent.ABORT)
+            archived = max(start, first), min(end, piece.last)
+            in_flight.archive(*archived, RecordEvent.ABORT)
+            counts.aborted += archived[1] - archived[0] + 1
             if start > first:
                 kept.append(piece._replace(first=first, last=start - 1))
             first = end + 1

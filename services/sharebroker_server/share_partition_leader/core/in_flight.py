@@ -144,14 +144,11 @@ class InFlight:
         """The first offset that was never fetched."""
         return self.end + 1 if self.runs else self.end
 
-    @property
-    def next_fetch_offset(self) -> int:
-        """Offset to read the log from: the first available record, else the first that was never fetched."""
-        available = self.first_available()
-        return self.after_end if available is None else available
-
     def acquirable_offset(self, max_record_locks: int) -> int | None:
-        """The next fetch offset; None if a fetch could acquire nothing, whatever the log has."""
+        """Offset to read the log from: the first available record, else the first that was never fetched.
+
+        None if a fetch could acquire nothing, whatever the log has.
+        """
         available = self.first_available()
         if available is not None:
             return available

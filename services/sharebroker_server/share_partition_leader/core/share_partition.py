@@ -45,7 +45,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateBatch, StateWrite
+from sharebroker_protocol.model import AckBatch, AcquireMode, StateBatch, StateWrite
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.acknowledge import (
     mark,
@@ -198,20 +198,13 @@ class SharePartition:
         acquired = acquisition.run(self._locks, now)
         self.counts.acquire(acquired)
         if hidden:
-            acquired = self._archive_hidden(acquired, hidden)
+            acquired = archive_hidden(self.in_flight, acquired, hidden, self.counts)
         if starts_hidden:
             self._persist_start_offset(effects)
         elif acquired:
             self._abandoned = False
             effects.acquired = acquired
             effects.deadline = self.next_deadline()
-
-    def _archive_hidden(
-        self, acquired: Sequence[AcquiredRange], hidden: Sequence[events.LogBatch]
-    ) -> list[AcquiredRange]:
-        remaining = archive_hidden(self.in_flight, acquired, hidden)
-        self.counts.aborted += _offsets(acquired) - _offsets(remaining)
-        return remaining
 
     def _acknowledge(self, event: events.Acknowledge, now: float, effects: Effects) -> None:
         if self.stopping:
@@ -378,10 +371,6 @@ class SharePartition:
 def relinquished() -> KafkaError:
     """The error of requests to a share-partition that another leader serves, or will."""
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leader no longer serves this share-partition.")
-
-
-def _offsets(acquired: Sequence[AcquiredRange]) -> int:
-    return sum(piece.last - piece.first + 1 for piece in acquired)
 
 
 _HANDLERS: Final[Mapping[type, Callable[[SharePartition, Any, float, Effects], None]]] = {

@@ -20,7 +20,7 @@ class LogFetch:
         self._leadership = leadership
         self._request = request
         self._committed = request.isolation_level > 0
-        self._registered: dict[str, LedPartition] = {}
+        self._registered: set[LedPartition] = set()
         self._appended = asyncio.Event()
         self._size = 0
 
@@ -38,7 +38,7 @@ class LogFetch:
                     return results or await self._round()
             return results
         finally:
-            for led in self._registered.values():
+            for led in self._registered:
                 led.readers.discard(self._appended)
 
     async def _woken(self, deadline: float) -> bool:
@@ -67,18 +67,11 @@ class LogFetch:
             results.append(result)
         return results
 
-    def _register(self, led: LedPartition) -> None:
-        before = self._registered.get(led.log.partition)
-        if before is not led:
-            if before is not None:
-                before.readers.discard(self._appended)
-            self._registered[led.log.partition] = led
-            led.readers.add(self._appended)
-
     async def _read(self, item: pb.FetchRequest.Partition, result: pb.FetchResponse.Partition) -> None:
         led = await self._leadership.led(item.topic_id, item.partition)
         log = led.log
-        self._register(led)
+        led.readers.add(self._appended)
+        self._registered.add(led)
         # Reads even without room: an offset out of range is reported at once.
         room = self._request.max_bytes - self._size
         batches = await log.read(item.fetch_offset, min(room, item.partition_max_bytes))

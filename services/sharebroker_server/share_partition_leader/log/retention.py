@@ -53,7 +53,11 @@ class RetentionTask:
         led = self._leadership.partitions()
         consumed: Mapping[TopicIdPartition, int] | None = {}
         if any(partition.log.settings.retention.consumed for partition in led):
-            consumed = await self._consumed()
+            try:
+                consumed = await consumed_offsets(self._router)
+            except KafkaError as error:
+                _log.info("retention postponed: group offsets unavailable", reason=str(error))
+                consumed = None
         for partition in led:
             if consumed is not None or not partition.log.settings.retention.consumed:
                 await self._apply_to(partition, consumed or {})
@@ -66,13 +70,6 @@ class RetentionTask:
             await led.log.expire_producers(silent_since)
         except KafkaError as error:
             _log.info("producer expiration postponed", log=led.log.partition, reason=str(error))
-
-    async def _consumed(self) -> Mapping[TopicIdPartition, int] | None:
-        try:
-            return await consumed_offsets(self._router)
-        except KafkaError as error:
-            _log.info("retention postponed: group offsets unavailable", reason=str(error))
-            return None
 
     async def _apply_to(self, led: LedPartition, consumed: Mapping[TopicIdPartition, int]) -> None:
         topic, partition = led.topic, led.partition

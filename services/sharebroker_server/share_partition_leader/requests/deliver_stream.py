@@ -264,7 +264,8 @@ class DeliverySession:
 
     def _add_records(self, share_partition: ShareGroupPartition, fetched: Fetched) -> None:
         self._credit -= fetched.offsets
-        if share_partition.is_throttled(fetched):
+        # Records that failed this often are isolated: their member gets no others beside them.
+        if fetched.acquired[0].delivery_count > share_partition.core.settings.throttle_limit:
             self._isolated.add(share_partition.topic_partition)
         self._queue.add_records(share_partition, fetched)
 

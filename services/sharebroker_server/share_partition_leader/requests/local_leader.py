@@ -14,19 +14,7 @@ import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckType, AcquiredRange, TopicIdPartition
-from sharebroker_server.leader_calls.values import (
-    AcknowledgeCall,
-    AckPart,
-    AckResult,
-    AcquireCall,
-    AcquireResult,
-    AppendCall,
-    AppendResult,
-    DeliverOpen,
-    Left,
-    ReconcileCall,
-    ReconcileResult,
-)
+from sharebroker_server.leader_calls import values
 from sharebroker_server.leader_calls.watches import BaseWatch
 from sharebroker_server.share_partition_leader.core.events import (
     DEFAULT_BATCH_SIZE,
@@ -62,23 +50,23 @@ class LocalLeader:
         self._leadership = leadership
         self._appends = appends
 
-    def acquire(self, call: AcquireCall) -> Awaitable[list[AcquireResult]]:
+    def acquire(self, call: values.AcquireCall) -> Awaitable[list[values.AcquireResult]]:
         """Runs a fetch."""
         return Fetch(call, self._leadership).run()
 
-    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[AckResult]:
+    async def acknowledge(self, call: values.AcknowledgeCall, timeout: float) -> list[values.AckResult]:
         """Applies acknowledgements, all or nothing per partition. Raises REQUEST_TIMED_OUT."""
         work = _Acknowledgements(self._leadership, call)
         if not await work.run(timeout):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.")
         return [
-            AckResult(part.topic_id, part.partition)
+            values.AckResult(part.topic_id, part.partition)
             if error is None
-            else AckResult(part.topic_id, part.partition, error.code, error.message)
+            else values.AckResult(part.topic_id, part.partition, error.code, error.message)
             for part, error in zip(call.parts, work.errors, strict=True)
         ]
 
-    async def reconcile(self, call: ReconcileCall, timeout: float) -> list[ReconcileResult]:
+    async def reconcile(self, call: values.ReconcileCall, timeout: float) -> list[values.ReconcileResult]:
         """Results of the call's partitions in order, then those of other partitions with held locks.
 
         Parts that are late get REQUEST_TIMED_OUT.
@@ -88,11 +76,11 @@ class LocalLeader:
             work.fail_pending(KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Not durable within {timeout} s."))
         return [*work.results(), *work.other_held()]
 
-    def append(self, call: AppendCall, timeout: float | None) -> Awaitable[list[AppendResult]]:
+    def append(self, call: values.AppendCall, timeout: float | None) -> Awaitable[list[values.AppendResult]]:
         """Appends record batches."""
         return self._appends.append(call, timeout)
 
-    def deliver(self, opening: DeliverOpen) -> DeliverySession:
+    def deliver(self, opening: values.DeliverOpen) -> DeliverySession:
         """Opens a delivery stream."""
         return DeliverySession(opening, self._leadership)
 
@@ -125,7 +113,7 @@ class Fetch:
     its records.
     """
 
-    def __init__(self, call: AcquireCall, leadership: Leadership) -> None:
+    def __init__(self, call: values.AcquireCall, leadership: Leadership) -> None:
         self._call = call
         self._request = AcquireRequest(
             member_holder(call.member_id),
@@ -144,7 +132,7 @@ class Fetch:
         self._observed: dict[ShareGroupPartition, None] = {}
         self._available = asyncio.Event()
 
-    async def run(self) -> list[AcquireResult]:
+    async def run(self) -> list[values.AcquireResult]:
         """The result of each partition, in the order of the call."""
         deadline = asyncio.get_running_loop().time() + self._call.max_wait
         missing = self._find_loaded()
@@ -153,17 +141,11 @@ class Fetch:
         try:
             while True:
                 self._available.clear()
-                for part in self._due():
-                    try:
-                        share_partition = self._found.pop(part, None) or await self._share_partition(part)
-                        fetched = share_partition.acquire(self._request, self._room)
-                        if fetched is NotFetched.NOT_CACHED:
-                            self._found = {}
-                            fetched = await share_partition.acquire_uncached(self._request, self._room)
-                    except KafkaError as error:
-                        self._failed[part] = error
-                    else:
-                        self._add(part, share_partition, fetched)
+                for part in self._call.partitions:
+                    if self._is_full():
+                        break
+                    if part not in self._failed:
+                        await self._serve(part)
                 if self._is_complete() or self._call.max_wait <= 0:
                     break
                 async with asyncio.timeout_at(deadline):
@@ -206,13 +188,22 @@ class Fetch:
             elif not isinstance(outcome, BaseException):
                 outcome.core.counts.fetches += 1
 
-    def _due(self) -> Iterator[TopicIdPartition]:
-        """The partitions to serve in this round; ends when a limit is reached."""
-        for part in self._call.partitions:
-            if self._is_full():
-                return
-            if part not in self._failed:
-                yield part
+    async def _serve(self, part: TopicIdPartition) -> None:
+        """Acquires from a partition; only its load or a read from the store suspends the fetch."""
+        group_id = self._call.group_id
+        try:
+            share_partition = self._found.pop(part, None) or self._leadership.loaded(group_id, *part)
+            if share_partition is None:
+                self._found = {}
+                share_partition = await self._leadership.share_partition(group_id, *part)
+            fetched = share_partition.acquire(self._request, self._room)
+            if fetched is NotFetched.NOT_CACHED:
+                self._found = {}
+                fetched = await share_partition.acquire_uncached(self._request, self._room)
+        except KafkaError as error:
+            self._failed[part] = error
+        else:
+            self._add(part, share_partition, fetched)
 
     def _is_full(self) -> bool:
         call = self._call
@@ -226,14 +217,6 @@ class Fetch:
     def _is_complete(self) -> bool:
         enough = bool(self._fetched) and self._bytes >= self._call.min_bytes
         return enough or bool(self._failed) or self._is_full()
-
-    async def _share_partition(self, part: TopicIdPartition) -> ShareGroupPartition:
-        group_id = self._call.group_id
-        loaded = self._leadership.loaded(group_id, *part)
-        if loaded is None:
-            self._found = {}
-            loaded = await self._leadership.share_partition(group_id, *part)
-        return loaded
 
     @property
     def _room(self) -> int:
@@ -257,15 +240,17 @@ class Fetch:
         self._bytes += len(fetched.records)
         self._available.set()  # the partition may have more
 
-    def _result(self, part: TopicIdPartition) -> AcquireResult:
+    def _result(self, part: TopicIdPartition) -> values.AcquireResult:
         fetched = self._fetched.get(part)
         if fetched is None:
             error = self._failed.get(part)
-            return AcquireResult(*part) if error is None else AcquireResult(*part, error.code, error.message)
-        if len(fetched) == 1:
-            return AcquireResult(*part, records=fetched[0].records, acquired=fetched[0].acquired)
+            return (
+                values.AcquireResult(*part)
+                if error is None
+                else values.AcquireResult(*part, error.code, error.message)
+            )
         records = b"".join(item.records for item in fetched)
-        return AcquireResult(
+        return values.AcquireResult(
             *part, records=records, acquired=[run for item in fetched for run in item.acquired]
         )
 
@@ -281,7 +266,7 @@ class _DurableCall:
     """
 
     def __init__(
-        self, leadership: Leadership, group_id: str, member_id: str, parts: Sequence[AckPart]
+        self, leadership: Leadership, group_id: str, member_id: str, parts: Sequence[values.AckPart]
     ) -> None:
         self.errors: list[KafkaError | None] = [None] * len(parts)
         self._leadership = leadership
@@ -291,7 +276,7 @@ class _DurableCall:
         self._pending = set(range(len(parts)))
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def _apply(self, index: int, part: AckPart, share_partition: ShareGroupPartition) -> None:
+    def _apply(self, index: int, part: values.AckPart, share_partition: ShareGroupPartition) -> None:
         """Applies a part; `_complete` is called once it is durable. Raises KafkaError if it is rejected."""
         raise NotImplementedError
 
@@ -318,7 +303,7 @@ class _DurableCall:
                     task.cancel()
         return not self._pending
 
-    async def _load_and_apply(self, index: int, part: AckPart) -> None:
+    async def _load_and_apply(self, index: int, part: values.AckPart) -> None:
         try:
             loaded = await self._leadership.share_partition(self._group_id, part.topic_id, part.partition)
             self._apply(index, part, loaded)
@@ -347,11 +332,11 @@ class _DurableCall:
 class _Acknowledgements(_DurableCall):
     """An acknowledge call: all or nothing per partition."""
 
-    def __init__(self, leadership: Leadership, call: AcknowledgeCall) -> None:
+    def __init__(self, leadership: Leadership, call: values.AcknowledgeCall) -> None:
         super().__init__(leadership, call.group_id, call.member_id, call.parts)
         self._renew_allowed = call.renew_allowed
 
-    def _apply(self, index: int, part: AckPart, share_partition: ShareGroupPartition) -> None:
+    def _apply(self, index: int, part: values.AckPart, share_partition: ShareGroupPartition) -> None:
         if not self._renew_allowed and any(_RENEW in batch.types for batch in part.batches):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "RENEW is not allowed by this request.")
         reply = partial(self._complete, index)
@@ -366,13 +351,13 @@ class _Acknowledgements(_DurableCall):
 class _Reconciliation(_DurableCall):
     """Brings the records of a planned batch to the states that its commit demands."""
 
-    def __init__(self, leadership: Leadership, call: ReconcileCall) -> None:
+    def __init__(self, leadership: Leadership, call: values.ReconcileCall) -> None:
         super().__init__(leadership, call.group_id, call.member_id, call.parts)
         self._call = call
         self._found: dict[int, ShareGroupPartition] = {}
-        self._unchanged: dict[int, Sequence[Left]] = {}
+        self._unchanged: dict[int, Sequence[values.Left]] = {}
 
-    def _apply(self, index: int, part: AckPart, share_partition: ShareGroupPartition) -> None:
+    def _apply(self, index: int, part: values.AckPart, share_partition: ShareGroupPartition) -> None:
         self._found[index] = share_partition
         if part.batches:
             reply = partial(self._complete, index)
@@ -385,18 +370,18 @@ class _Reconciliation(_DurableCall):
         for index in list(self._pending):
             self._complete(index, error)
 
-    def results(self) -> Iterator[ReconcileResult]:
+    def results(self) -> Iterator[values.ReconcileResult]:
         """The result of each partition of the call."""
         for index, (topic_id, partition, *_) in enumerate(self._parts):
             error = self.errors[index]
             if error is None:
                 unchanged = tuple(self._unchanged.get(index, ()))
                 held = self._held(self._found[index])
-                yield ReconcileResult(topic_id, partition, left=unchanged, held=held)
+                yield values.ReconcileResult(topic_id, partition, left=unchanged, held=held)
             else:
-                yield ReconcileResult(topic_id, partition, error.code, error.message)
+                yield values.ReconcileResult(topic_id, partition, error.code, error.message)
 
-    def other_held(self) -> Iterator[ReconcileResult]:
+    def other_held(self) -> Iterator[values.ReconcileResult]:
         """The locks that the member holds in other partitions of the requested topics."""
         named = {(part.topic_id, part.partition) for part in self._parts}
         for led in self._leadership.partitions() if self._call.topic_ids else ():
@@ -407,9 +392,11 @@ class _Reconciliation(_DurableCall):
             if part in named or not share_partition.core.in_flight.holds(self._holder):
                 continue
             if self._leadership.loaded(self._group_id, *part) is share_partition:
-                yield ReconcileResult(*part, held=self._held(share_partition))
+                yield values.ReconcileResult(*part, held=self._held(share_partition))
             else:
-                yield ReconcileResult(*part, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The lease may have expired.")
+                yield values.ReconcileResult(
+                    *part, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The lease may have expired."
+                )
 
     def _held(self, share_partition: ShareGroupPartition) -> list[AcquiredRange]:
         if self._call.renew_held:

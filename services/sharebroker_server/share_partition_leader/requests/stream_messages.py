@@ -10,13 +10,7 @@ from typing import Final, NamedTuple
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch, AckType
-from sharebroker_server.leader_calls.values import (
-    DeliverOutput,
-    Delivery,
-    LostRange,
-    Problem,
-    StreamAckResult,
-)
+from sharebroker_server.leader_calls import values
 from sharebroker_server.share_partition_leader.core.events import LostLock
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
@@ -44,7 +38,7 @@ class NextMessage:
     def __init__(self) -> None:
         self.filled = asyncio.Event()
         self.entries = 0
-        self._message = DeliverOutput([], [], [], [])
+        self._message = values.DeliverOutput([], [], [], [])
         self._bytes = 0
         self._drained = asyncio.Event()
         self._drained.set()
@@ -54,9 +48,9 @@ class NextMessage:
         """Whether further records have to wait for the next message."""
         return self._bytes >= MESSAGE_BYTES
 
-    def pop(self) -> DeliverOutput:
+    def pop(self) -> values.DeliverOutput:
         """Removes the message and begins another."""
-        message, self._message = self._message, DeliverOutput([], [], [], [])
+        message, self._message = self._message, values.DeliverOutput([], [], [], [])
         self._bytes = self.entries = 0
         self._drained.set()
         return message
@@ -68,7 +62,7 @@ class NextMessage:
     def add_records(self, share_partition: ShareGroupPartition, fetched: Fetched) -> None:
         """Adds records that were acquired for the stream."""
         self._message.deliveries.append(
-            Delivery(
+            values.Delivery(
                 share_partition.topic_id,
                 share_partition.topic,
                 share_partition.partition,
@@ -84,22 +78,24 @@ class NextMessage:
         add = self._message.results.append
         if error is None:
             for first, last, _, _, ack_id in acks:
-                add(StreamAckResult(ack_id, first, last, lock_deadline=deadline))
+                add(values.StreamAckResult(ack_id, first, last, lock_deadline=deadline))
         else:
             for first, last, _, _, ack_id in acks:
-                add(StreamAckResult(ack_id, first, last, error.code, error.message))
+                add(values.StreamAckResult(ack_id, first, last, error.code, error.message))
         self._added(len(acks))
 
     def add_lost_lock(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
         """Adds a lock that the stream lost."""
         self._message.lost.append(
-            LostRange(share_partition.topic_id, share_partition.partition, lost.first, lost.last, lost.token)
+            values.LostRange(
+                share_partition.topic_id, share_partition.partition, lost.first, lost.last, lost.token
+            )
         )
         self._added(1)
 
     def add_problem(self, topic_id: str, partition: int, error: KafkaError) -> None:
         """Adds a partition from which records cannot be delivered now."""
-        self._message.problems.append(Problem(topic_id, partition, error.code, error.message))
+        self._message.problems.append(values.Problem(topic_id, partition, error.code, error.message))
         self._added(1)
 
     def _added(self, entries: int) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -13,7 +13,6 @@ from sharebroker_protocol.model import AckBatch, StateWrite, TopicIdPartition
 from sharebroker_server.leader_calls.values import Left
 from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
 from sharebroker_server.share_partition_leader.share_partition.reading import (
@@ -26,6 +25,9 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
     visible_end,
 )
 
+if TYPE_CHECKING:
+    from sharebroker_server.share_partition_leader.leadership import LedPartition
+
 DELIVERY_BYTES: Final = 1 << 20
 """Most bytes of record batches in one delivery; the first batch is delivered whatever its size."""
 
@@ -35,34 +37,27 @@ STOP_TIMEOUT: Final = 5.0
 _WRITTEN: Final = events.WriteCompleted(None)
 
 
-class Surroundings(NamedTuple):
-    """Collaborators of a share-partition; `on_retired` is called when it ends."""
-
-    log: PartitionLog
-    writes: WriteBatcher
-    on_retired: Callable[[ShareGroupPartition], None]
-    shard: int = 0
-    observer: Observer | None = None
-
-
 class ShareGroupPartition:
     """One group's share-partition on a led partition; a `WriteSource`.
 
     Once `retired` it rejects requests with NOT_LEADER_OR_FOLLOWER; a lookup then finds its successor.
     """
 
-    def __init__(self, group_id: str, topic: str, core: SharePartition, around: Surroundings) -> None:
-        self.key = share_key(group_id, around.log)
+    def __init__(
+        self, led: LedPartition, group_id: str, core: SharePartition, writes: WriteBatcher, shard: int
+    ) -> None:
+        self.key = share_key(group_id, led.log)
         self.group_id, self.topic_id, self.partition = self.key
         self.topic_partition = TopicIdPartition(self.topic_id, self.partition)
-        self.topic = topic
+        self.topic = led.topic.name
         self.core = core
         self.retired = False
-        self.shard = around.shard
+        self.shard = shard
         self.write_span: object = None
-        self._around = around
-        self._log = around.log
-        self._observer = around.observer
+        self._led = led
+        self._log = led.log
+        self._writes = writes
+        self._observer: Observer | None = None if led.traces is None else led.traces.observer(group_id)
         self._reading = False
         self._lock_listeners: dict[str, LockListener] = {}
         self._availability_listeners: dict[AvailabilityListener, None] = {}
@@ -157,10 +152,6 @@ class ShareGroupPartition:
         end = visible_end(self._log, committed=self.core.settings.read_committed)
         return self.handle(events.Reconcile(holder, batches, self._log.log_start_offset, end, reply)).left
 
-    def is_throttled(self, fetched: Fetched) -> bool:
-        """Whether acquired records failed so often that their member gets no others beside them."""
-        return fetched.acquired[0].delivery_count > self.core.settings.throttle_limit
-
     def renewed_deadline(self) -> float:
         """The deadline of a lock that is renewed now."""
         return now() + self.core.settings.lock_duration
@@ -199,7 +190,7 @@ class ShareGroupPartition:
         self.retired = True
         if self._timer is not None:
             self._timer.cancel()
-        self._around.on_retired(self)
+        self._led.forget(self)
         self.handle(events.Retire())
         lock_listeners, waiting = self._lock_listeners, self._availability_listeners
         self._lock_listeners, self._availability_listeners = {}, {}
@@ -259,7 +250,7 @@ class ShareGroupPartition:
 
     def _perform(self, effects: events.Effects) -> None:
         if effects.write_due:
-            self._around.writes.add(self)
+            self._writes.add(self)
         for reply, error in effects.replies:
             reply(error)
         for lost in effects.lost:

@@ -1,4 +1,4 @@
-"""TracedRecord records of led partitions: their offsets, and the spans of their appends.
+"""Traced records of led partitions: their offsets, and the spans of their appends.
 
 The spans of a record belong to the trace that its headers name: `append` and each `acquire` are children of
 the span that produced the record. A process that does not trace creates none of these objects.
@@ -31,7 +31,7 @@ from sharebroker_server.share_partition_leader.tracing.record_spans import Recor
 
 
 class LeaderTraces:
-    """TracedRecord records of all led partitions."""
+    """Traced records of all led partitions."""
 
     def __init__(self, tracer: Tracer, clock: Callable[[], float]) -> None:
         self.tracer = tracer
@@ -46,7 +46,7 @@ class LeaderTraces:
 
 
 class PartitionTraces:
-    """TracedRecord records of one partition, shared by all groups."""
+    """Traced records of one partition, shared by all groups."""
 
     def __init__(self, leader: LeaderTraces, topic: str, partition: int, offsets: TracedOffsets) -> None:
         self.tracer = leader.tracer

@@ -204,6 +204,25 @@ async def test_reader_cancelled_from_outside_stays_cancelled() -> None:
     assert call.cancelled.is_set()
 
 
+async def test_stopping_ends_both() -> None:
+    ended: list[str] = []
+
+    async def write() -> None:
+        try:
+            await waits()
+        finally:
+            ended.append("writer")
+
+    call = Call()
+    running = asyncio.create_task(RunningStream(cast("Any", call), write()).run(print))
+    for _ in range(2):
+        await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended == ["writer"]
+
+
 async def test_aborted_stream_raises_the_given_error(caplog: pytest.LogCaptureFixture) -> None:
     stream = RunningStream(cast("Any", Call()), waits())
     stream.abort(AWAY)

@@ -15,7 +15,6 @@ from sharebroker_server.gateway.core.share_sessions import (
     SessionKey,
     begin_acknowledge,
     begin_fetch,
-    merged,
     next_epoch,
     shown_error,
 )
@@ -263,11 +262,6 @@ def test_overtaken_request_is_rejected() -> None:
     with pytest.raises(KafkaError) as refused:
         context.reported(results(a=True))
     assert refused.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-
-
-def test_entries_of_one_partition_are_merged() -> None:
-    one, two = AckBatch(0, 1, (1,)), AckBatch(2, 3, (2,))
-    assert merged([(A, [one]), (B, []), (A, [two])]) == {A: [one, two], B: []}
 
 
 @pytest.mark.parametrize("code", ErrorCode)

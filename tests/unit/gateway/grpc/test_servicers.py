@@ -10,9 +10,9 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import plan_pb2, produce_pb2
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
-from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.grpc.servicers import PlanServicer, Servicer, deadline_of, rpc
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
+from sharebroker_server.gateway.context import Gateway, deadline_of
+from sharebroker_server.gateway.grpc.servicers import PlanServicer, Servicer, rpc
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.plan.conftest import SESSION, Calls, committed, plan
 from tests.unit.gateway.produce.requests import appending, produced, records, refused

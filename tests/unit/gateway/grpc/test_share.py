@@ -94,3 +94,14 @@ def test_fetched_partitions_are_grouped_by_topic() -> None:
     assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER.value
     assert moved.error_message == "moved"
     assert (moved.current_leader.leader_id, moved.current_leader.leader_epoch) == (-1, -1)
+
+
+def test_entries_of_one_partition_are_merged() -> None:
+    request = pb.ShareAcknowledgeRequest(group_id="g", member_id="m")
+    for topic_id, partition, offsets in (("t", 0, [0]), ("t", 1, []), ("t", 0, [2])):
+        batches = [pb.AcknowledgementBatch(first_offset=at, last_offset=at + 1) for at in offsets]
+        request.topics.add(topic_id=topic_id).partitions.add(
+            partition_index=partition, acknowledgement_batches=batches
+        )
+    acks = share_messages.acknowledge_of(request, "peer").acks
+    assert acks == {T0: [AckBatch(0, 1, ()), AckBatch(2, 3, ())], T1: []}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.api.fetch import failed
 from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.call import (

@@ -1,4 +1,4 @@
-"""Batch requests: invalid items are rejected, the rest is forwarded together."""
+"""Requests that change several items, and checks of replica assignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The number of the brokers' view, which clients see as leader epoch: the same at all brokers in the end."""
+"""The brokers as Kafka clients see them: one epoch and one leader everywhere, live members, leader hints."""
 
 from __future__ import annotations
 

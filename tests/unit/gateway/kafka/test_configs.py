@@ -83,8 +83,8 @@ def test_operations() -> None:
 async def test_valid_resources_are_altered_together(api_harness: Harness) -> None:
     api_harness.services.reply("IncrementalAlterConfigs", accepted)
     call = altering(api_harness, [(2, "a"), (2, "b"), (2, "b"), (32, "g")])
-    response = await alter_resources(call, REFUSE, replace=True)
-    assert [(one.resource_name, one.error_code, one.error_message is None) for one in response.responses] == [
+    results = await alter_resources(call, REFUSE, replace=True)
+    assert [(one.resource_name, one.error_code, one.error_message is None) for one in results] == [
         ("a", ErrorCode.NONE, True),
         ("b", ErrorCode.INVALID_REQUEST, False),
         ("b", ErrorCode.INVALID_REQUEST, False),

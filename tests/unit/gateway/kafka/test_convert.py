@@ -1,4 +1,4 @@
-"""Conversions between Kafka messages and protobuf messages."""
+"""Conversions between Kafka messages, protobuf messages and records."""
 
 from __future__ import annotations
 

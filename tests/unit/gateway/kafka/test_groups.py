@@ -1,4 +1,4 @@
-"""Calls of the group coordinator, and offsets by partition."""
+"""Calls of the group coordinator, partitions by topic id, and requests about several groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.groups import (
     LONGEST_REBALANCE_MS,

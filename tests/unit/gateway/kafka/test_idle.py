@@ -18,7 +18,7 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
     SharePartitionLeaderServiceStub,
 )
 from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, ResourceType
-from sharebroker_server.gateway.config import REQUEST_TIMEOUT
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.api import share_fetch, share_group_heartbeat
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.idle import CachedResponse

@@ -1,4 +1,4 @@
-"""The caller of a share request and its ack batches."""
+"""What ShareFetch and ShareAcknowledge share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines about clients, never a flood of them."""
+"""The rate limit of log lines, and the metrics of requests."""
 
 from __future__ import annotations
 

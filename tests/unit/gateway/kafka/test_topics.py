@@ -24,7 +24,7 @@ from sharebroker_server.gateway.kafka.topics import (
     topic_of,
     topics,
 )
-from sharebroker_server.kafka_wire.messages import ListOffsetsRequest
+from sharebroker_server.kafka_wire.messages import ListOffsetsRequest, ListOffsetsResponse
 from tests.unit.gateway.fakes import TOPIC
 
 
@@ -83,7 +83,9 @@ def test_results_are_grouped_by_topic() -> None:
     partition = ListOffsetsRequest.ListOffsetsPartition()
     first = ListOffsetsRequest.ListOffsetsTopic(name="a", partitions=[partition, partition])
     second = ListOffsetsRequest.ListOffsetsTopic(name="b", partitions=[partition])
-    assert by_topic([first, second], [1, 2, 3]) == [(first, [1, 2]), (second, [3])]
+    results = [ListOffsetsResponse.ListOffsetsPartitionResponse(offset=number) for number in (1, 2, 3)]
+    made = by_topic([first, second], results, ListOffsetsResponse.ListOffsetsTopicResponse)
+    assert [(topic.name, topic.partitions) for topic in made] == [("a", results[:2]), ("b", results[2:])]
 
 
 def operations(bits: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""Transactions as the doors offer them: each call finds its coordinator, lists are whole or refused."""
+"""Transactions: each call finds its coordinator; a list is complete or rejected."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
     TransactionCoordinatorServiceStub,
@@ -17,7 +15,6 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
 from sharebroker_server.gateway.produce import transactions
 from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.conftest import Harness
-from tests.unit.gateway.fakes import TOPIC
 
 
 class Coordinator:
@@ -117,10 +114,3 @@ async def test_list_needs_every_coordinator(harness: Harness, coordinator: Coord
     with pytest.raises(KafkaError) as refused:
         await transactions.list_transactions(harness.gateway, request, Deadline(0.05))
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-async def test_describe_producers_calls_the_leaders(harness: Harness) -> None:
-    parts = [TopicPartition(topic_id=TOPIC.topic_id, partition=n) for n in (1, 0)]
-    described = await transactions.describe_producers(harness.gateway, parts, Deadline(5))
-    assert [one.partition for one in described] == [1, 0]
-    assert len(harness.leader.of(leader.DescribeProducersRequest)) == 1

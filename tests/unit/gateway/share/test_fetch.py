@@ -16,10 +16,9 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
-from sharebroker_server.gateway.config import MOVED_WAIT
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.share.acknowledge import Caller
-from sharebroker_server.gateway.share.fetch import ShareFetch, share_fetch
+from sharebroker_server.gateway.share.fetch import MOVED_WAIT, ShareFetch, share_fetch
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
     AckResult,

@@ -6,12 +6,13 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    GroupDescription,
-    Heartbeat,
-    HeartbeatReply,
+from sharebroker_server.group_coordinator.core.share_groups.commands import Heartbeat, HeartbeatReply
+from sharebroker_server.group_coordinator.core.share_groups.group import (
+    Assignment,
+    Member,
+    Profile,
+    ShareGroup,
 )
-from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, Member, Profile
 from sharebroker_server.group_coordinator.service import servicer, share_groups
 from tests.unit.group_coordinator.harness import FakeView
 
@@ -61,7 +62,7 @@ def test_description_leaves_out_deleted_topics() -> None:
         epoch=4,
         assigned={topic_id: frozenset({1}), "deleted": frozenset({0})},
     )
-    described = share_groups.described(GroupDescription("g", "Stable", 5, 4, {"m": member}), view)
+    described = share_groups.described(ShareGroup("g", 5, assignment_epoch=4, members={"m": member}), view)
     assert (described.group_id, described.group_state, described.assignor_name) == ("g", "Stable", "simple")
     assert (described.group_epoch, described.assignment_epoch) == (5, 4)
     assert described.authorized_operations == share_groups.NO_OPERATIONS

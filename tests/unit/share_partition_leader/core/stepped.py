@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
 from sharebroker_server.leader_calls.values import Left
+from sharebroker_server.share_partition_leader.core.acquire import archive_hidden
 from sharebroker_server.share_partition_leader.core.durability import build_write
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
@@ -66,7 +67,8 @@ class SteppedPartition(SharePartition):
         return self.in_flight.complete_count
 
     def next_fetch_offset(self) -> int:
-        return self.in_flight.next_fetch_offset
+        available = self.in_flight.first_available()
+        return self.in_flight.after_end if available is None else available
 
     def acquirable_offset(self) -> int | None:
         return self.in_flight.acquirable_offset(self.settings.max_record_locks)
@@ -82,7 +84,7 @@ class SteppedPartition(SharePartition):
     def archive_aborted(
         self, acquired: Sequence[AcquiredRange], aborted: Sequence[LogBatch]
     ) -> list[AcquiredRange]:
-        return self._archive_hidden(acquired, aborted)
+        return archive_hidden(self.in_flight, acquired, aborted, self.counts)
 
     def acknowledge(
         self, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0

@@ -6,6 +6,7 @@ import pytest
 
 from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.share_partition_leader.core.acquire import archive_hidden
+from sharebroker_server.share_partition_leader.core.events import Counts
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -203,7 +204,7 @@ def piece(text: str) -> list[AcquiredRange]:
     ],
 )
 def test_aborted_records_are_cut_out(acquired: str, aborted: str, kept: str) -> None:
-    assert ranges(archive_hidden(InFlight(0), piece(acquired), log_of(aborted))) == kept
+    assert ranges(archive_hidden(InFlight(0), piece(acquired), log_of(aborted), Counts())) == kept
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, AlterCon
 
 async def handle(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
     """Returns one result per resource."""
-    return await alter_resources(call, _refuse, replace=True)
+    return AlterConfigsResponse(responses=await alter_resources(call, _refuse, replace=True))
 
 
 _refuse = Refusal(AlterConfigsResponse, {"responses": "resources"})

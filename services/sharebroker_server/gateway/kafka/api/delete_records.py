@@ -6,10 +6,16 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.gateway.admin.cluster import delete_records
+from sharebroker_server.gateway.admin.partitions import delete_records
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
-from sharebroker_server.gateway.kafka.topics import Located, Rejected, each_partition, locate, with_results
+from sharebroker_server.gateway.kafka.topics import (
+    Located,
+    Rejected,
+    by_topic,
+    each_partition,
+    locate,
+)
 from sharebroker_server.kafka_wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
 _NONE: Final = -1
@@ -19,6 +25,7 @@ _Item = DeleteRecordsRequest.DeleteRecordsPartition
 _Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 _partition = to_proto(_Item, pb.DeleteRecordsRequest.Partition, _NAMES)
 _result = to_kafka(pb.DeleteRecordsResponse.Partition, _Result, _NAMES)
+_Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 
 
 async def handle(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
@@ -29,7 +36,7 @@ async def handle(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
         for item in topic.partitions
     ]
     results = await each_partition(located, lambda items: _ordinary(call, items), _internal, _rejected)
-    return with_results(call, _refuse, results)
+    return DeleteRecordsResponse(topics=by_topic(call.request.topics, results, _Topic))
 
 
 async def _ordinary(call: Call[DeleteRecordsRequest], items: list[Located[_Item]]) -> list[_Result]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
-from sharebroker_server.gateway.admin.cluster import describe_logs
+from sharebroker_server.gateway.admin.partitions import describe_logs
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.gateway.admin.partitions import Producers, describe_producers
 from sharebroker_server.gateway.kafka.call import Api, Call, Echo, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import check_partition, is_internal, topic_of
-from sharebroker_server.gateway.produce.transactions import Producers, describe_producers
 from sharebroker_server.kafka_wire.messages import DescribeProducersRequest, DescribeProducersResponse
 
 _Partition = DescribeProducersResponse.PartitionResponse

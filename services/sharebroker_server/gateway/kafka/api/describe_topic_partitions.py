@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -9,7 +10,7 @@ from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.core.paging import Position, page
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
-from sharebroker_server.gateway.kafka.topics import ON_TOPIC, is_internal, leadership, topic_of, topics
+from sharebroker_server.gateway.kafka.topics import describe_topic, topic_of, topics
 from sharebroker_server.kafka_wire.messages import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -64,16 +65,8 @@ def _find(call: Call, name: str) -> Topic | KafkaError:
 def _topic(call: Call, name: str, topic: Topic | KafkaError, indices: range) -> _Topic:
     if isinstance(topic, KafkaError):
         return _Topic(name=name, error_code=topic.code)
-    return _Topic(
-        name=name,
-        topic_id=topic.topic_id,
-        is_internal=is_internal(topic),
-        partitions=[
-            _Partition(**leadership(call, topic, index), eligible_leader_replicas=(), last_known_elr=())
-            for index in indices
-        ],
-        topic_authorized_operations=ON_TOPIC,
-    )
+    partition = partial(_Partition, eligible_leader_replicas=(), last_known_elr=())
+    return describe_topic(call, topic, indices, _Topic, partition, operations=True)
 
 
 API = Api(75, (0, 0), handle, Refusal(DescribeTopicPartitionsResponse, {"topics": "topics"}))

@@ -6,14 +6,14 @@ ordinary topics are read at their leaders, those of internal topics at their coo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.config import MAX_WAIT
+from sharebroker_server.gateway.core.validation import MAX_WAIT
 from sharebroker_server.gateway.kafka.call import Api, Call, for_version
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.topics import (
@@ -56,6 +56,7 @@ _Item = FetchRequest.FetchPartition
 _Located = Located[_Item] | Rejected[_Item]
 _Result = FetchResponse.PartitionData
 
+_Topic = FetchResponse.FetchableTopicResponse
 _partition = to_proto(_Item, pb.FetchRequest.Partition)
 _result = to_kafka(Result, _Result, {"partition_index": "partition"})
 _internal_result = to_kafka(internal_topics.Fetched, _Result, {"last_stable_offset": "high_watermark"})
@@ -84,7 +85,7 @@ async def handle(call: Call[FetchRequest]) -> FetchResponse:
         reader.internal,
         lambda rejected: failed(rejected.item.partition, rejected.error.code, call.version),
     )
-    response = _response(call, results)
+    response = FetchResponse(responses=by_topic(call.request.topics, results, _Topic))
     moved = [
         (TopicIdPartition(one.led_elsewhere, one.item.partition), result)
         for one, result in zip(located, results, strict=True)
@@ -168,23 +169,13 @@ def failed(partition: int, code: ErrorCode, version: int) -> _Result:
     )
 
 
-def _response(call: Call[FetchRequest], results: Iterable[_Result]) -> FetchResponse:
-    return FetchResponse(
-        responses=[
-            FetchResponse.FetchableTopicResponse(
-                topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
-            )
-            for topic, partitions in by_topic(call.request.topics, results)
-        ]
-    )
-
-
 def _refuse(call: Call[FetchRequest], error: KafkaError) -> FetchResponse:
     """Returns the error of the request; before version 7 each partition has it, as in Kafka."""
     if call.version >= _ERROR_OF_REQUEST:
         return FetchResponse(error_code=error.code)
     items = (item for topic in call.request.topics for item in topic.partitions)
-    return _response(call, [failed(item.partition, error.code, call.version) for item in items])
+    results = (failed(item.partition, error.code, call.version) for item in items)
+    return FetchResponse(responses=by_topic(call.request.topics, results, _Topic))
 
 
 API = Api(1, (4, 18), handle, _refuse, waits=True)

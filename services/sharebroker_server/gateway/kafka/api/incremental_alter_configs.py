@@ -12,7 +12,7 @@ from sharebroker_server.kafka_wire.messages import (
 
 async def handle(call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
     """Returns one result per resource."""
-    return await alter_resources(call, _refuse)
+    return IncrementalAlterConfigsResponse(responses=await alter_resources(call, _refuse))
 
 
 _refuse = Refusal(IncrementalAlterConfigsResponse, {"responses": "resources"})

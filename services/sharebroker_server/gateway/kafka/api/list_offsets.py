@@ -13,9 +13,9 @@ from sharebroker_server.gateway.kafka.topics import (
     Located,
     Offset,
     Rejected,
+    by_topic,
     find_offsets,
     locate,
-    with_results,
 )
 from sharebroker_server.kafka_wire.messages import ListOffsetsRequest, ListOffsetsResponse
 
@@ -40,6 +40,7 @@ _EQUIVALENT: Final[Mapping[int, int]] = {_EARLIEST_LOCAL: _EARLIEST} | dict.from
 _Item = ListOffsetsRequest.ListOffsetsPartition
 _Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 _result = to_kafka(Offset, _Result)
+_Topic = ListOffsetsResponse.ListOffsetsTopicResponse
 
 
 async def handle(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
@@ -55,7 +56,7 @@ async def handle(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
         timeout_ms=call.request.timeout_ms,
     )
     results = (_found(call, item, offset) for (_, item), offset in zip(named, found, strict=True))
-    return with_results(call, _refuse, results)
+    return ListOffsetsResponse(topics=by_topic(call.request.topics, results, _Topic))
 
 
 def _locate(call: Call, name: str, item: _Item, *, once: bool) -> Located[_Item] | Rejected[_Item]:

@@ -15,10 +15,8 @@ from sharebroker_server.gateway.kafka.cluster_view import Broker
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import (
     ON_CLUSTER,
-    ON_TOPIC,
     authorized_operations,
-    is_internal,
-    leadership,
+    describe_topic,
     topic_of,
     topics,
 )
@@ -74,15 +72,8 @@ async def _find(call: Call[MetadataRequest], name: str | None, topic_id: str) ->
 
 
 def _topic(call: Call[MetadataRequest], topic: Topic) -> _Topic:
-    return _Topic(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=is_internal(topic),
-        partitions=[_Partition(**leadership(call, topic, index)) for index in range(topic.partitions)],
-        topic_authorized_operations=authorized_operations(
-            ON_TOPIC, requested=call.request.include_topic_authorized_operations
-        ),
-    )
+    operations = call.request.include_topic_authorized_operations
+    return describe_topic(call, topic, range(topic.partitions), _Topic, _Partition, operations=operations)
 
 
 _refuse = Refusal(MetadataResponse, {"topics": "topics", "topics.name": lambda topic: topic.name or ""})

@@ -6,12 +6,13 @@ from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
-from sharebroker_server.gateway.kafka.topics import with_results
+from sharebroker_server.gateway.kafka.topics import by_topic
 from sharebroker_server.kafka_wire.messages import OffsetCommitRequest, OffsetCommitResponse
 
 _NAMES = {"generation_id_or_member_epoch": "generation_id"}
 _request = to_proto(OffsetCommitRequest, pb.OffsetCommitRequest, _NAMES)
 _Partition = OffsetCommitResponse.OffsetCommitResponsePartition
+_Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 
 
 async def handle(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
@@ -21,7 +22,7 @@ async def handle(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
         call, request, lambda: call_coordinator(call, lambda stub: stub.OffsetCommit, request)
     )
     results = (_Partition(partition_index=index, error_code=code) for index, code in codes)
-    return with_results(call, _refuse, results)
+    return OffsetCommitResponse(topics=by_topic(call.request.topics, results, _Topic))
 
 
 _refuse = Refusal(OffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})

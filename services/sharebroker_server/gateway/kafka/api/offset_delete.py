@@ -5,11 +5,11 @@ from __future__ import annotations
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.groups import call_coordinator, known_partitions
-from sharebroker_server.gateway.kafka.topics import with_results
+from sharebroker_server.gateway.kafka.topics import by_topic
 from sharebroker_server.kafka_wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
 
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
-_topics = Refusal(OffsetDeleteResponse, {"topics": "topics", "topics.partitions": "partitions"})
+_Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 
 async def handle(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
@@ -21,7 +21,7 @@ async def handle(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
         if not error:
             request.partitions.add(topic_id=topic_id, partition=partition.partition_index)
     await call_coordinator(call, lambda stub: stub.OffsetDelete, request)
-    return with_results(call, _topics, results)
+    return OffsetDeleteResponse(topics=by_topic(call.request.topics, results, _Topic))
 
 
 API = Api(47, (0, 0), handle, Refusal(OffsetDeleteResponse))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
-from sharebroker_server.gateway.kafka.topics import Offset, find_offsets, locate, with_results
+from sharebroker_server.gateway.kafka.topics import Offset, by_topic, find_offsets, locate
 from sharebroker_server.kafka_wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 _LATEST: Final = -1
@@ -13,6 +13,7 @@ _NONE: Final = -1
 
 _Item = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
 _Result = OffsetForLeaderEpochResponse.EpochEndOffset
+_Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 
 
 async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
@@ -23,7 +24,7 @@ async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpoc
     ]
     ends = await find_offsets(call, located, lambda item: (item.partition, _LATEST))
     results = (_result(item, end) for (_, item), end in zip(named, ends, strict=True))
-    return with_results(call, _refuse, results)
+    return OffsetForLeaderEpochResponse(topics=by_topic(call.request.topics, results, _Topic))
 
 
 def _result(item: _Item, end: Offset) -> _Result:

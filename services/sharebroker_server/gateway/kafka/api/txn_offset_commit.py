@@ -9,7 +9,7 @@ from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
-from sharebroker_server.gateway.kafka.topics import with_results
+from sharebroker_server.gateway.kafka.topics import by_topic
 from sharebroker_server.kafka_wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _ADDS_GROUP: Final = 5
@@ -18,6 +18,7 @@ _ADDS_GROUP: Final = 5
 _request = to_proto(TxnOffsetCommitRequest, pb.TxnOffsetCommitRequest)
 _commit = to_proto(TxnOffsetCommitRequest, pb.OffsetCommitRequest)
 _Partition = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+_Topic = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
 
 
 async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
@@ -35,7 +36,7 @@ async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
         _Partition(partition_index=index, error_code=for_version(API.key, call.version, ErrorCode(code)))
         for index, code in await commit_offsets(call, request.commit, send)
     )
-    return with_results(call, _refuse, results)
+    return TxnOffsetCommitResponse(topics=by_topic(call.request.topics, results, _Topic))
 
 
 _refuse = Refusal(TxnOffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})

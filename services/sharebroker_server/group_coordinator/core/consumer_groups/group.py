@@ -42,17 +42,7 @@ from enum import Enum
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.machine import Effect, SoftChange
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
-    Deferred,
-    DeferredResult,
-    Join,
-    Joined,
-    JoinedMember,
-    MemberIdentity,
-    Protocols,
-    Sync,
-    Synced,
-)
+from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
 from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet, Session
 from sharebroker_server.group_coordinator.core.validation import group_error, unknown_member
 
@@ -76,7 +66,7 @@ class Consumer:
     client_host: str
     session_timeout: float
     rebalance_timeout: float
-    protocols: Protocols
+    protocols: c.Protocols
     assignment: bytes = b""
     joining: int | None = None
     syncing: int | None = None
@@ -107,10 +97,10 @@ class ConsumerGroup:
     _instances: dict[str, str] = field(default_factory=dict)
     _waits_for_all: bool = True
     _deadlines: dict[Session, float | None] = field(default_factory=dict, compare=False, repr=False)
-    _replies: list[tuple[int, DeferredResult]] = field(default_factory=list, compare=False, repr=False)
+    _replies: list[tuple[int, c.DeferredResult]] = field(default_factory=list, compare=False, repr=False)
 
     def copy(
-        self, deadlines: dict[Session, float | None], replies: list[tuple[int, DeferredResult]]
+        self, deadlines: dict[Session, float | None], replies: list[tuple[int, c.DeferredResult]]
     ) -> ConsumerGroup:
         """Returns a copy that adds changed deadlines and deferred replies to these collections."""
         return replace(
@@ -129,7 +119,7 @@ class ConsumerGroup:
 
     # Checks
 
-    def check_protocols(self, command: Join) -> None:
+    def check_protocols(self, command: c.Join) -> None:
         """Raises INCONSISTENT_GROUP_PROTOCOL if no assignor is common to this member and the others."""
         names = {name for name, _ in command.protocols}
         others = [member for member in self.members.values() if member.member_id != command.member_id]
@@ -145,7 +135,7 @@ class ConsumerGroup:
         """Returns the id of the member with an instance id."""
         return None if instance_id is None else self._instances.get(instance_id)
 
-    def identified(self, identity: MemberIdentity) -> Consumer:
+    def identified(self, identity: c.MemberIdentity) -> Consumer:
         """Returns the member of this generation.
 
         Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
@@ -170,13 +160,13 @@ class ConsumerGroup:
             raise unknown_member(self.group_id, member_id)
         return found
 
-    def check_transactional_commit(self, identity: MemberIdentity) -> None:
+    def check_transactional_commit(self, identity: c.MemberIdentity) -> None:
         """Raises as `identified` does. Old clients do not identify their member; their commits are valid."""
         anonymous = not identity.member_id and identity.instance_id is None
         if identity.generation >= 0 or not (anonymous or self.state is State.EMPTY):
             self.identified(identity)
 
-    def committing(self, identity: MemberIdentity) -> Consumer | None:
+    def committing(self, identity: c.MemberIdentity) -> Consumer | None:
         """Returns the member that may commit offsets, None for a client that is no member.
 
         Raises REBALANCE_IN_PROGRESS and as `identified` does.
@@ -209,7 +199,7 @@ class ConsumerGroup:
         self.promised.add(member_id)
         self._deadlines[Session(self.group_id, member_id)] = until
 
-    def join(self, command: Join, member_id: str, now: float) -> Joined | Deferred:
+    def join(self, command: c.Join, member_id: str, now: float) -> c.Joined | c.Deferred:
         """Adds or updates a member; the caller has checked its protocols."""
         before = self.members.get(member_id)
         if before is None:
@@ -222,9 +212,9 @@ class ConsumerGroup:
         self._put(command, member_id)
         self._prepare(now)
         self._complete_if_ready(now)
-        return Deferred()
+        return c.Deferred()
 
-    def sync(self, command: Sync, now: float) -> Synced | Deferred:
+    def sync(self, command: c.Sync, now: float) -> c.Synced | c.Deferred:
         """Returns a member's part.
 
         Raises REBALANCE_IN_PROGRESS, INCONSISTENT_GROUP_PROTOCOL and as `identified`.
@@ -239,7 +229,7 @@ class ConsumerGroup:
         self._await_sync(member, command.reply_id)
         if member.member_id == self.leader:
             self._distribute(command, now)
-        return Deferred()
+        return c.Deferred()
 
     def remove(self, member_id: str, now: float) -> None:
         """Removes a member that left or whose session timed out, or a promised id that was not used."""
@@ -267,7 +257,7 @@ class ConsumerGroup:
             return True
         return self.state is State.STABLE and member_id != self.leader
 
-    def _replace_static_member(self, command: Join, member_id: str) -> Consumer | None:
+    def _replace_static_member(self, command: c.Join, member_id: str) -> Consumer | None:
         """Gives a static member's place to the new member with its instance id; fences the old one."""
         old_id = self.static_member(command.instance_id)
         if old_id is None:
@@ -280,7 +270,7 @@ class ConsumerGroup:
             self.leader = member_id
         return self.members[member_id]
 
-    def _put(self, command: Join, member_id: str) -> None:
+    def _put(self, command: c.Join, member_id: str) -> None:
         before = self.members.get(member_id)
         if before is not None:
             self._reject_waiting(before, self.rebalancing())
@@ -342,7 +332,7 @@ class ConsumerGroup:
             self._extend(self._update(member, joining=None), now)
             self._replies.append((reply_id, self._joined(member)))
 
-    def _distribute(self, command: Sync, now: float) -> None:
+    def _distribute(self, command: c.Sync, now: float) -> None:
         """Stores the leader's assignment and replies to the members that wait for it."""
         self.state = State.STABLE
         self._deadlines[self._own] = None
@@ -356,7 +346,7 @@ class ConsumerGroup:
         self._update(member, syncing=reply_id)
         self._deadlines[Session(self.group_id, member.member_id)] = None
 
-    def _reply_to_sync(self, member: Consumer, result: DeferredResult, now: float) -> None:
+    def _reply_to_sync(self, member: Consumer, result: c.DeferredResult, now: float) -> None:
         """Replies to a member that waits for its part."""
         if member.syncing is not None:
             self._replies.append((member.syncing, result))
@@ -399,24 +389,24 @@ class ConsumerGroup:
         votes = Counter(next(name for name, _ in member.protocols if name in common) for member in members)
         return votes.most_common(1)[0][0]
 
-    def _joined(self, member: Consumer) -> Joined:
+    def _joined(self, member: Consumer) -> c.Joined:
         listed: Iterable[Consumer] = self.members.values() if member.member_id == self.leader else ()
-        return Joined(
+        return c.Joined(
             self.generation,
             self.protocol_type,
             self.protocol,
             self.leader,
             member.member_id,
             tuple(
-                JoinedMember(other.member_id, other.instance_id, other.metadata(self.protocol))
+                c.JoinedMember(other.member_id, other.instance_id, other.metadata(self.protocol))
                 for other in listed
             ),
         )
 
-    def _synced(self, member: Consumer) -> Synced:
-        return Synced(self.protocol_type, self.protocol, member.assignment)
+    def _synced(self, member: Consumer) -> c.Synced:
+        return c.Synced(self.protocol_type, self.protocol, member.assignment)
 
-    def _check_agreed(self, command: Sync) -> None:
+    def _check_agreed(self, command: c.Sync) -> None:
         if command.protocol_type in (None, self.protocol_type) and command.protocol in (None, self.protocol):
             return
         raise KafkaError(
@@ -446,7 +436,7 @@ class DeferredReply(Effect):
     """The reply to an earlier command whose reply was `Deferred`, by the id that the command carried."""
 
     reply_id: int
-    result: DeferredResult
+    result: c.DeferredResult
 
 
 @dataclass(slots=True)
@@ -455,7 +445,7 @@ class Edit:
 
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     deadlines: dict[Session, float | None] = field(default_factory=dict)
-    replies: list[tuple[int, DeferredResult]] = field(default_factory=list)
+    replies: list[tuple[int, c.DeferredResult]] = field(default_factory=list)
 
     def of(self, group: ConsumerGroup) -> ConsumerGroup:
         """Returns the copy of a group; what it changes is collected here."""

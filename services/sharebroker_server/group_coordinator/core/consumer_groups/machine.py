@@ -28,6 +28,7 @@ from typing import Any, Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
+from sharebroker_server.group_coordinator.core import validation
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
 from sharebroker_server.group_coordinator.core.consumer_groups.group import (
     ConsumerGroup,
@@ -45,13 +46,6 @@ from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
     value_of,
 )
 from sharebroker_server.group_coordinator.core.deadlines import Deadlines, DeadlineSet, Session
-from sharebroker_server.group_coordinator.core.validation import (
-    check_empty,
-    check_group_count,
-    check_group_id,
-    group_error,
-    group_not_found,
-)
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
 ConsumerRecord = OffsetRecord | PendingRecord | TransactionEndRecord
@@ -156,7 +150,7 @@ class ConsumerGroups:
     # Membership
 
     def _join(self, command: c.Join, now: float) -> _Decision:
-        check_group_id(command.group_id)
+        validation.check_group_id(command.group_id)
         self._check_session_timeout(command)
         edit = Edit()
         group = edit.of(self._groups.get(command.group_id) or self._new_group(command.group_id))
@@ -205,7 +199,7 @@ class ConsumerGroups:
 
     def _commit(self, command: c.CommitOffsets, now: float) -> _Decision:
         identity = command.member
-        check_group_id(identity.group_id)
+        validation.check_group_id(identity.group_id)
         group = self._groups.get(identity.group_id)
         session: tuple[SoftChange, ...] = ()
         if group is None:
@@ -220,7 +214,7 @@ class ConsumerGroups:
 
     def _commit_in_transaction(self, command: c.CommitInTransaction, now: float) -> _Decision:
         identity = command.member
-        check_group_id(identity.group_id)
+        validation.check_group_id(identity.group_id)
         self.pending.check_continues(command)
         group = self._groups.get(identity.group_id)
         if group is not None:
@@ -284,10 +278,12 @@ class ConsumerGroups:
 
     def _group(self, group_id: str) -> ConsumerGroup:
         """Returns the group with members. Raises UNKNOWN_MEMBER_ID."""
-        check_group_id(group_id)
+        validation.check_group_id(group_id)
         group = self._groups.get(group_id)
         if group is None:
-            raise group_error(ErrorCode.UNKNOWN_MEMBER_ID, group_id, f"Group {group_id} has no members.")
+            raise validation.group_error(
+                ErrorCode.UNKNOWN_MEMBER_ID, group_id, f"Group {group_id} has no members."
+            )
         return group
 
     def _groups_with_offsets(self) -> set[str]:
@@ -326,13 +322,13 @@ class ConsumerGroups:
         self._check_group_count(identity.group_id)
 
     def _check_exists(self, group_id: str) -> None:
-        check_group_id(group_id)
+        validation.check_group_id(group_id)
         if not self.exists(group_id):
-            raise group_not_found(group_id)
+            raise validation.group_not_found(group_id)
 
     def _check_empty(self, group_id: str) -> None:
         group = self._groups.get(group_id)
-        check_empty(group_id, group.members if group else ())
+        validation.check_empty(group_id, group.members if group else ())
 
     def _check_session_timeout(self, command: c.Join) -> None:
         broker = self._view.broker
@@ -346,7 +342,7 @@ class ConsumerGroups:
     def _check_group_size(self, group: ConsumerGroup) -> None:
         limit = self._view.broker.group_max_size
         if group.size >= limit:
-            raise group_error(
+            raise validation.group_error(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 group.group_id,
                 f"The consumer group has reached its maximum capacity of {limit} members.",
@@ -355,7 +351,7 @@ class ConsumerGroups:
     def _check_group_count(self, group_id: str) -> None:
         if not self.exists(group_id):
             groups = len({*self._groups, *self._groups_with_offsets()})
-            check_group_count(group_id, groups, self._view.broker, CONSUMER)
+            validation.check_group_count(group_id, groups, self._view.broker, CONSUMER)
 
     def _next_expiry_check(self, now: float) -> float:
         return now + self._view.broker.offsets_retention_check_interval_ms / 1000

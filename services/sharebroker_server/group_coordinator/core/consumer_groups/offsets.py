@@ -14,12 +14,16 @@ from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
-    CommitInTransaction,
-    Committed,
-    CompleteTransaction,
-)
+from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
 from sharebroker_server.group_coordinator.core.validation import group_error
+
+MOST_OF_A_PRODUCER: Final = 10_000
+"""The limit of offsets of one transaction in a shard: its end is one record."""
+
+MOST_TEXT: Final = 1 << 20
+"""The limit of the bytes of their metadata."""
+
+MOST_OF_A_GROUP: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class OffsetRecord:
 
     group_id: str
     partition: TopicIdPartition
-    committed: Committed | None
+    committed: c.Committed | None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -40,7 +44,7 @@ class CommittedOffsets:
     """Changes by `apply` only; contains no group without an offset."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[TopicIdPartition, Committed]] = {}
+        self._groups: dict[str, dict[TopicIdPartition, c.Committed]] = {}
 
     def apply(self, record: OffsetRecord) -> None:
         """Applies a record."""
@@ -52,21 +56,12 @@ class CommittedOffsets:
         if not offsets:
             self._groups.pop(record.group_id, None)
 
-    def of(self, group_id: str) -> Mapping[TopicIdPartition, Committed]:
+    def of(self, group_id: str) -> Mapping[TopicIdPartition, c.Committed]:
         """Returns the committed offsets of a group."""
         return self._groups.get(group_id, {})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)
-
-
-MOST_OF_A_PRODUCER: Final = 10_000
-"""The limit of offsets of one transaction in a shard: its end is one record."""
-
-MOST_TEXT: Final = 1 << 20
-"""The limit of the bytes of their metadata."""
-
-MOST_OF_A_GROUP: Final = 100_000
 
 
 class UnverifiedError(KafkaError):
@@ -87,7 +82,7 @@ class Pending:
     producer_epoch: int
     coordinator_epoch: int
     order: int
-    committed: Committed
+    committed: c.Committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +105,7 @@ class Outcome(NamedTuple):
 
     place: Place
     order: int
-    committed: Committed
+    committed: c.Committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +165,7 @@ class PendingOffsets:
     def __iter__(self) -> Iterator[str]:
         return iter(self._groups)
 
-    def check_continues(self, command: CommitInTransaction) -> None:
+    def check_continues(self, command: c.CommitInTransaction) -> None:
         """Checks that the command continues the producer's transaction.
 
         Raises UnverifiedError, INVALID_PRODUCER_EPOCH, CONCURRENT_TRANSACTIONS.
@@ -192,7 +187,7 @@ class PendingOffsets:
             )
 
     def committed(
-        self, command: CommitInTransaction, offsets: Mapping[TopicIdPartition, Committed]
+        self, command: c.CommitInTransaction, offsets: Mapping[TopicIdPartition, c.Committed]
     ) -> tuple[PendingRecord, ...]:
         """Returns the records that add offsets to the transaction. Raises INVALID_COMMIT_OFFSET_SIZE."""
         before = self.open(command.producer_id)
@@ -205,7 +200,7 @@ class PendingOffsets:
         self._check_limits(group_id, {**before, **after}, len(after.keys() - before.keys()))
         return tuple(PendingRecord(command.producer_id, place, pending) for place, pending in after.items())
 
-    def ended(self, command: CompleteTransaction) -> TransactionEndRecord | None:
+    def ended(self, command: c.CompleteTransaction) -> TransactionEndRecord | None:
         """Returns the record of a transaction's end; None if it has no pending offsets.
 
         Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
@@ -224,7 +219,7 @@ class PendingOffsets:
         outcomes = (Outcome(place, pending.order, pending.committed) for place, pending in remaining.items())
         return TransactionEndRecord(command.producer_id, tuple(outcomes) if command.commit else ())
 
-    def _coordinator_epoch(self, command: CommitInTransaction) -> int:
+    def _coordinator_epoch(self, command: c.CommitInTransaction) -> int:
         if command.coordinator_epoch is not None:
             return command.coordinator_epoch
         return next(iter(self.open(command.producer_id).values())).coordinator_epoch
@@ -253,7 +248,7 @@ class PendingOffsets:
             del self._groups[place.group_id]
 
 
-def value_of(fact: OffsetRecord | PendingRecord) -> Committed | None:
+def value_of(fact: OffsetRecord | PendingRecord) -> c.Committed | None:
     """Returns the offset of a record; None if it deletes one."""
     if isinstance(fact, OffsetRecord):
         return fact.committed

@@ -9,10 +9,14 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Effect, SoftChange
 from sharebroker_server.group_coordinator.core.deadlines import Session
-from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, Member
+from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, ShareGroup
 
 LEAVE = -1
 """The member epoch of a member that leaves."""
+
+
+HeartbeatStamp = tuple[int, int, int]
+"""Member epoch, group revision, view revision: while it is unchanged, so is the reply to a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +90,9 @@ class StateInitialized:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """Requests a `GroupDescription`. Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
+    """Requests a copy of the `ShareGroup`. Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
 
     group_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """The current state of a group."""
-
-    group_id: str
-    state: str
-    epoch: int
-    assignment_epoch: int
-    members: Mapping[str, Member]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +184,8 @@ ShareGroupCommand = (
 )
 
 ShareGroupReply = (
-    HeartbeatReply | GroupDescription | Mapping[str, str] | Assignment | AlterPlan | DeletePlan | bool | None
+    HeartbeatReply | ShareGroup | Mapping[str, str] | Assignment | AlterPlan | DeletePlan | bool | None
 )
-
-
-HeartbeatStamp = tuple[int, int, int]
-"""Member epoch, group revision, view revision: while it is unchanged, so is the reply to a heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ POLICY: Final = -1
 """A start offset that the leader resolves by `share.auto.offset.reset` at its first fetch."""
 
 
+Key = tuple[str, str, str]
+"""Kind of record, group id, member id ("" for records about the group)."""
+
+
 class GroupState(Enum):
     """Kafka's ShareGroupState, with Kafka's names."""
 
@@ -172,10 +176,6 @@ def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[str, frozenset[int]
     for topic_id, partition in partitions:
         numbers.setdefault(topic_id, set()).add(partition)
     return {topic_id: frozenset(found) for topic_id, found in numbers.items()}
-
-
-Key = tuple[str, str, str]
-"""Kind of record, group id, member id ("" for records about the group)."""
 
 
 class _Keyed:

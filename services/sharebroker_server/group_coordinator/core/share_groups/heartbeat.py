@@ -14,14 +14,10 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.group_coordinator.core import validation
+from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import share_state
 from sharebroker_server.group_coordinator.core.share_groups.assignor import assign
-from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    LEAVE,
-    Heartbeat,
-    HeartbeatReply,
-    InitializeState,
-)
 from sharebroker_server.group_coordinator.core.share_groups.group import (
     Assignment,
     CurrentRecord,
@@ -33,15 +29,6 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     TargetEpochRecord,
     TargetRecord,
     TopicState,
-)
-from sharebroker_server.group_coordinator.core.validation import (
-    check_group_count,
-    check_heartbeat,
-    check_member_epoch,
-    group_error,
-    group_or_raise,
-    member_or_raise,
-    unknown_member,
 )
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
@@ -62,28 +49,34 @@ class HeartbeatContext:
     may_assign: bool = True
 
 
-def check(group: ShareGroup | None, heartbeat: Heartbeat, view: ClusterView, groups: int) -> None:
+def check(group: ShareGroup | None, heartbeat: c.Heartbeat, view: ClusterView, groups: int) -> None:
     """Validates a heartbeat to a shard with `groups` share groups.
 
     Raises UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
     GROUP_MAX_SIZE_REACHED.
     """
-    check_heartbeat(heartbeat, view.broker)
+    validation.check_heartbeat(heartbeat, view.broker)
     if heartbeat.member_epoch == 0:
         _check_limits(group, heartbeat, view.broker, groups)
         return
-    member = member_or_raise(group_or_raise(group, heartbeat.group_id), heartbeat.member_id)
+    member = validation.member_or_raise(
+        validation.group_or_raise(group, heartbeat.group_id), heartbeat.member_id
+    )
     if heartbeat.member_epoch > 0:
-        check_member_epoch(member, heartbeat.member_epoch)
+        validation.check_member_epoch(member, heartbeat.member_epoch)
     elif heartbeat.stream_id not in ("", member.profile.stream_id):
-        raise unknown_member(heartbeat.group_id, heartbeat.member_id)  # another stream has joined as it since
+        raise validation.unknown_member(
+            heartbeat.group_id, heartbeat.member_id
+        )  # another stream has joined as it since
 
 
-def apply_heartbeat(pending: PendingGroup, heartbeat: Heartbeat, context: HeartbeatContext) -> HeartbeatReply:
+def apply_heartbeat(
+    pending: PendingGroup, heartbeat: c.Heartbeat, context: HeartbeatContext
+) -> c.HeartbeatReply:
     """Adds the records of a valid heartbeat to the pending group and returns the reply."""
-    if heartbeat.member_epoch == LEAVE:
+    if heartbeat.member_epoch == c.LEAVE:
         remove(pending, heartbeat.member_id)
-        return HeartbeatReply(heartbeat.member_id, LEAVE)
+        return c.HeartbeatReply(heartbeat.member_id, c.LEAVE)
     subscription_changed = _update_profile(pending, heartbeat)
     share_state.forget_deleted_topics(pending, context.view)
     topics = _subscribed_topics(pending.group, context.view)
@@ -105,19 +98,21 @@ def remove(pending: PendingGroup, member_id: str) -> None:
     pending.raise_epoch()
 
 
-def _check_limits(group: ShareGroup | None, heartbeat: Heartbeat, broker: BrokerConfig, groups: int) -> None:
+def _check_limits(
+    group: ShareGroup | None, heartbeat: c.Heartbeat, broker: BrokerConfig, groups: int
+) -> None:
     limit = broker.group_share_max_size
     if group is None:
-        check_group_count(heartbeat.group_id, groups, broker)
+        validation.check_group_count(heartbeat.group_id, groups, broker)
     elif heartbeat.member_id not in group.members and len(group.members) >= limit:
-        raise group_error(
+        raise validation.group_error(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             heartbeat.group_id,
             f"The share group has reached its maximum capacity of {limit} members.",
         )
 
 
-def _update_profile(pending: PendingGroup, heartbeat: Heartbeat) -> bool:
+def _update_profile(pending: PendingGroup, heartbeat: c.Heartbeat) -> bool:
     """Records the member's profile if it changed; returns whether its subscription changed."""
     member = pending.group.members.get(heartbeat.member_id)
     before = member.profile.subscribed if member else frozenset[str]()
@@ -159,14 +154,14 @@ def _has_unassigned_state(group: ShareGroup, topics: list[Topic]) -> bool:
 
 def _initialize(
     pending: PendingGroup, topics: list[Topic], context: HeartbeatContext
-) -> InitializeState | None:
+) -> c.InitializeState | None:
     missing = share_state.begin_missing(pending, topics, context.busy, int(context.now * 1000))
     if not missing:
         return None
     group = pending.group
     offsets = {key: group.topics[key.topic_id].start_offset(key.partition) for key in sorted(missing)}
     since = {topic_id: group.topics[topic_id].since_epoch for topic_id, _ in missing}
-    return InitializeState(group.group_id, group.epoch, offsets, since)
+    return c.InitializeState(group.group_id, group.epoch, offsets, since)
 
 
 def _assign(pending: PendingGroup, topics: list[Topic]) -> None:
@@ -209,14 +204,14 @@ def _within_subscription(topics: Mapping[str, TopicState], member: Member) -> As
 
 def _reply(
     group: ShareGroup,
-    heartbeat: Heartbeat,
+    heartbeat: c.Heartbeat,
     context: HeartbeatContext,
     changed: bool,
-    initialize: InitializeState | None,
-) -> HeartbeatReply:
+    initialize: c.InitializeState | None,
+) -> c.HeartbeatReply:
     member = group.members[heartbeat.member_id]
     full = changed or heartbeat.member_epoch == 0 or heartbeat.topics is not None
-    return HeartbeatReply(
+    return c.HeartbeatReply(
         heartbeat.member_id,
         member.epoch,
         context.view.group_config(group.group_id).share_heartbeat_interval_ms,

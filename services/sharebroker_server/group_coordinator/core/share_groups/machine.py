@@ -39,19 +39,10 @@ from typing import Any, Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
+from sharebroker_server.group_coordinator.core import validation
 from sharebroker_server.group_coordinator.core.deadlines import Session, Sessions, StateChangesInProgress
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import heartbeat, share_state
-from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    HeartbeatStamp,
-    HeartbeatStamped,
-    MemberFenced,
-    SessionExtended,
-    StateChangeBegun,
-    StateChangeEnded,
-    TargetAssigned,
-    rebalanced,
-)
 from sharebroker_server.group_coordinator.core.share_groups.group import (
     FloorRecord,
     GroupRecord,
@@ -60,12 +51,6 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     ShareGroup,
     ShareGroupRecord,
     apply_to,
-)
-from sharebroker_server.group_coordinator.core.validation import (
-    check_group_count,
-    check_group_epoch,
-    check_group_id,
-    group_or_raise,
 )
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
@@ -85,7 +70,7 @@ class ShareGroups:
         self._sessions = Sessions()
         self._changes = StateChangesInProgress()
         self._assigned_at: dict[str, float] = {}
-        self._stamps: dict[Session, HeartbeatStamp] = {}
+        self._stamps: dict[Session, c.HeartbeatStamp] = {}
         self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = {
             c.Heartbeat: self._heartbeat,
             c.UnchangedHeartbeat: self._unchanged_heartbeat,
@@ -124,15 +109,15 @@ class ShareGroups:
     def apply_soft(self, change: SoftChange) -> None:
         """Applies a soft change of an accepted decision."""
         match change:
-            case SessionExtended(session, deadline):
+            case c.SessionExtended(session, deadline):
                 self._sessions.set(session, deadline)
-            case HeartbeatStamped(session, stamp):
+            case c.HeartbeatStamped(session, stamp):
                 self._stamps[session] = stamp
-            case TargetAssigned(group_id, at):
+            case c.TargetAssigned(group_id, at):
                 self._assigned_at[group_id] = at
-            case StateChangeBegun(group_id, partitions, until):
+            case c.StateChangeBegun(group_id, partitions, until):
                 self._changes.begin(group_id, partitions, until)
-            case StateChangeEnded(group_id, partitions):
+            case c.StateChangeEnded(group_id, partitions):
                 self._changes.end(group_id, partitions)
             case _:
                 raise TypeError(f"not a soft change of share groups: {change!r}")
@@ -151,8 +136,8 @@ class ShareGroups:
             heartbeat.remove(group, session.member_id)
         records = tuple(record for group in pending.values() for record in group.records)
         raised = sum(group.raised for group in pending.values())
-        fenced = tuple(MemberFenced(*session) for session in timed_out)
-        return Decision(records, None, started, (*fenced, *rebalanced(raised)))
+        fenced = tuple(c.MemberFenced(*session) for session in timed_out)
+        return Decision(records, None, started, (*fenced, *c.rebalanced(raised)))
 
     def _heartbeat(self, command: c.Heartbeat, now: float) -> _Decision:
         group_id, group = command.group_id, self.groups.get(command.group_id)
@@ -161,15 +146,15 @@ class ShareGroups:
         reply = heartbeat.apply_heartbeat(pending, command, self._context(group_id, now))
         soft: list[SoftChange] = []
         if pending.group.assignment_epoch != (group.assignment_epoch if group else 0):
-            soft.append(TargetAssigned(group_id, now))
+            soft.append(c.TargetAssigned(group_id, now))
         if reply.initialize is not None:
             soft += self._begun(group_id, reply.initialize.start_offsets, now)
         if command.member_epoch != c.LEAVE:
             session = Session(group_id, command.member_id)
             soft.append(self._extended(session, now))
             if not pending.records and pending.group.converged:
-                soft.append(HeartbeatStamped(session, self._stamp(pending.group, reply.member_epoch)))
-        return Decision(tuple(pending.records), reply, tuple(soft), rebalanced(pending.raised))
+                soft.append(c.HeartbeatStamped(session, self._stamp(pending.group, reply.member_epoch)))
+        return Decision(tuple(pending.records), reply, tuple(soft), c.rebalanced(pending.raised))
 
     def _unchanged_heartbeat(self, command: c.UnchangedHeartbeat, now: float) -> _Decision:
         group = self.groups.get(command.group_id)
@@ -178,7 +163,7 @@ class ShareGroups:
             return Decision((), False)
         return Decision((), True, (self._extended(session, now),))
 
-    def _stamp(self, group: ShareGroup, member_epoch: int) -> HeartbeatStamp:
+    def _stamp(self, group: ShareGroup, member_epoch: int) -> c.HeartbeatStamp:
         return member_epoch, group.revision, self._view.revision
 
     def _context(self, group_id: str, now: float) -> heartbeat.HeartbeatContext:
@@ -189,7 +174,7 @@ class ShareGroups:
         )
 
     def _state_initialized(self, command: c.StateInitialized, now: float) -> _Decision:
-        ended = (StateChangeEnded(command.group_id, command.done | command.failed),)
+        ended = (c.StateChangeEnded(command.group_id, command.done | command.failed),)
         group = self.groups.get(command.group_id)
         if group is None:
             return Decision((), None, ended)
@@ -198,12 +183,7 @@ class ShareGroups:
         return Decision(tuple(pending.records), None, ended)
 
     def _describe(self, command: c.DescribeGroup, now: float) -> _Decision:
-        check_group_id(command.group_id)
-        group = group_or_raise(self.groups.get(command.group_id), command.group_id)
-        description = c.GroupDescription(
-            group.group_id, group.state.value, group.epoch, group.assignment_epoch, dict(group.members)
-        )
-        return Decision((), description)
+        return Decision((), self._group(command.group_id).copy())
 
     def _list(self, _: c.ListGroups, _now: float) -> _Decision:
         return Decision((), {group.group_id: group.state.value for group in self.groups.values()})
@@ -217,9 +197,9 @@ class ShareGroups:
 
     def _alter(self, command: c.AlterOffsets, now: float) -> _Decision:
         group = self.groups.get(command.group_id)
-        check_group_epoch(group, command.group_id, command.group_epoch)
+        validation.check_group_epoch(group, command.group_id, command.group_epoch)
         if group is None:
-            check_group_count(command.group_id, len(self.groups), self._view.broker)
+            validation.check_group_count(command.group_id, len(self.groups), self._view.broker)
         self._check_no_change(command.group_id, now)
         pending = PendingGroup(group or ShareGroup(command.group_id, self.floor))
         plan = share_state.alter(pending, command, self._view, int(now * 1000))
@@ -238,7 +218,7 @@ class ShareGroups:
         return Decision(records, plan, self._begun(command.group_id, plan.partitions, now))
 
     def _state_deleted(self, command: c.StateDeleted, now: float) -> _Decision:
-        ended = (StateChangeEnded(command.group_id, command.done | command.failed),)
+        ended = (c.StateChangeEnded(command.group_id, command.done | command.failed),)
         group = self.groups.get(command.group_id)
         if group is None:
             return Decision((), True, ended)
@@ -250,10 +230,13 @@ class ShareGroups:
         """Returns the record after which new groups start above the epoch of a deleted group."""
         return (FloorRecord(epoch),) if deleted and epoch > self.floor else ()
 
+    def _group(self, group_id: str) -> ShareGroup:
+        validation.check_group_id(group_id)
+        return validation.group_or_raise(self.groups.get(group_id), group_id)
+
     def _administered(self, command: c.DeleteOffsets | c.DeleteGroup, now: float) -> PendingGroup:
-        check_group_id(command.group_id)
-        group = group_or_raise(self.groups.get(command.group_id), command.group_id)
-        check_group_epoch(group, command.group_id, command.group_epoch)
+        group = self._group(command.group_id)
+        validation.check_group_epoch(group, command.group_id, command.group_epoch)
         self._check_no_change(command.group_id, now)
         return PendingGroup(group)
 
@@ -272,8 +255,8 @@ class ShareGroups:
     ) -> tuple[SoftChange, ...]:
         broker = self._view.broker
         wait = max(broker.group_share_initialize_retry_interval_ms, broker.offsets_commit_timeout_ms) / 1000
-        return StateChangeBegun.of(group_id, partitions, now + wait)
+        return c.StateChangeBegun.of(group_id, partitions, now + wait)
 
-    def _extended(self, session: Session, now: float) -> SessionExtended:
+    def _extended(self, session: Session, now: float) -> c.SessionExtended:
         timeout = self._view.group_config(session.group_id).share_session_timeout_ms / 1000
-        return SessionExtended(session, now + timeout)
+        return c.SessionExtended(session, now + timeout)

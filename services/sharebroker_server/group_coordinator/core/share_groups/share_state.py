@@ -12,15 +12,8 @@ from dataclasses import replace
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.records import Topic
+from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import share_state
-from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    AlterOffsets,
-    AlterPlan,
-    DeleteOffsets,
-    DeletePlan,
-    InitializeState,
-    StateDeleted,
-)
 from sharebroker_server.group_coordinator.core.share_groups.group import (
     Assignment,
     GroupRecord,
@@ -32,6 +25,8 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
 )
 from sharebroker_server.group_coordinator.core.validation import check_empty
 from sharebroker_server.group_coordinator.core.view import ClusterView
+
+Rejections = dict[tuple[str, int], KafkaError]
 
 
 def put_topics(pending: PendingGroup, changed: Mapping[str, TopicState]) -> None:
@@ -156,10 +151,7 @@ def initialized(group: ShareGroup, topics: Iterable[Topic]) -> Assignment:
     return {topic_id: partitions for topic_id, partitions in found.items() if partitions}
 
 
-Rejections = dict[tuple[str, int], KafkaError]
-
-
-def alter(pending: PendingGroup, command: AlterOffsets, view: ClusterView, now_ms: int) -> AlterPlan:
+def alter(pending: PendingGroup, command: c.AlterOffsets, view: ClusterView, now_ms: int) -> c.AlterPlan:
     """Plans new start offsets at a higher state epoch, which fences leaders with the old state.
 
     Raises NON_EMPTY_GROUP. An unknown partition or a negative offset is rejected alone.
@@ -172,10 +164,10 @@ def alter(pending: PendingGroup, command: AlterOffsets, view: ClusterView, now_m
         pending.raise_epoch()
         topics = {topic.topic_id: topic for name, _ in command.offsets if (topic := view.topic(name))}
         share_state.put_topics(pending, _altered_topics(pending, offsets, topics, now_ms))
-    return AlterPlan(InitializeState(group_id, pending.group.epoch, offsets), rejected)
+    return c.AlterPlan(c.InitializeState(group_id, pending.group.epoch, offsets), rejected)
 
 
-def forget_topics(pending: PendingGroup, command: DeleteOffsets, view: ClusterView) -> DeletePlan:
+def forget_topics(pending: PendingGroup, command: c.DeleteOffsets, view: ClusterView) -> c.DeletePlan:
     """Plans the deletion of topics' state.
 
     Raises NON_EMPTY_GROUP. A topic without state is rejected alone.
@@ -195,21 +187,21 @@ def forget_topics(pending: PendingGroup, command: DeleteOffsets, view: ClusterVi
             )
         else:
             topic_ids.append(topic.topic_id)
-    return DeletePlan(share_state.mark_deleting(pending, topic_ids), pending.group.epoch, rejected)
+    return c.DeletePlan(share_state.mark_deleting(pending, topic_ids), pending.group.epoch, rejected)
 
 
-def forget_group(pending: PendingGroup, view: ClusterView) -> DeletePlan:
+def forget_group(pending: PendingGroup, view: ClusterView) -> c.DeletePlan:
     """Plans the deletion of a group's state; a group without state is deleted now. Raises NON_EMPTY_GROUP."""
     check_empty(pending.group.group_id, pending.group.members)
     share_state.forget_deleted_topics(pending, view)
     partitions = share_state.mark_deleting(pending, tuple(pending.group.topics))
-    plan = DeletePlan(partitions, pending.group.epoch)
+    plan = c.DeletePlan(partitions, pending.group.epoch)
     if not partitions:
         pending.add(GroupRecord(pending.group.group_id, None))
     return plan
 
 
-def finish_deletion(pending: PendingGroup, command: StateDeleted) -> bool:
+def finish_deletion(pending: PendingGroup, command: c.StateDeleted) -> bool:
     """Records the outcome of a deletion; returns whether the group is deleted."""
     share_state.mark_deleted(pending, command.done, command.failed)
     deleted = command.with_group and not (pending.group.members or pending.group.topics)
@@ -218,7 +210,7 @@ def finish_deletion(pending: PendingGroup, command: StateDeleted) -> bool:
     return deleted
 
 
-def _alterable(command: AlterOffsets, view: ClusterView) -> tuple[dict[TopicIdPartition, int], Rejections]:
+def _alterable(command: c.AlterOffsets, view: ClusterView) -> tuple[dict[TopicIdPartition, int], Rejections]:
     offsets: dict[TopicIdPartition, int] = {}
     rejected: Rejections = {}
     for (name, partition), offset in command.offsets.items():

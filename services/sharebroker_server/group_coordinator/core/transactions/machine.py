@@ -36,11 +36,6 @@ from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core.deadlines import Deadlines
 from sharebroker_server.group_coordinator.core.transactions import commands as c
 from sharebroker_server.group_coordinator.core.transactions import rules
-from sharebroker_server.group_coordinator.core.transactions.commands import (
-    CompletionRequested,
-    CompletionsRequested,
-    DeadlineMoved,
-)
 from sharebroker_server.group_coordinator.core.transactions.model import (
     ENDING,
     IDLE,
@@ -123,11 +118,11 @@ class TransactionMachine:
         match change:
             case IdsAssigned(remaining):
                 self.ids.remaining = remaining
-            case DeadlineMoved(expiry, name, None):
+            case c.DeadlineMoved(expiry, name, None):
                 self._deadlines(expiry=expiry).drop(name)
-            case DeadlineMoved(expiry, name, float(deadline)):
+            case c.DeadlineMoved(expiry, name, float(deadline)):
                 self._deadlines(expiry=expiry).set(name, deadline)
-            case CompletionsRequested(names):
+            case c.CompletionsRequested(names):
                 for name in names:
                     self._to_complete.pop(name, None)
             case _:
@@ -147,7 +142,7 @@ class TransactionMachine:
         now_ms, names = int(now * 1000), tuple(self._to_complete)
         late, moved = self._due(now, {ONGOING}, expiry=False)
         expired, moved_too = self._due(now, IDLE, expiry=True)
-        requested = (CompletionsRequested(frozenset(names)),) if names else ()
+        requested = (c.CompletionsRequested(frozenset(names)),) if names else ()
         return Decision(
             (
                 *(TransactionRecord(name, rules.fence(self.transactions[name], now_ms)) for name in late),
@@ -155,7 +150,7 @@ class TransactionMachine:
             ),
             None,
             (*requested, *moved, *moved_too),
-            tuple(map(CompletionRequested, names)),
+            tuple(map(c.CompletionRequested, names)),
         )
 
     def trim_before(self) -> int:
@@ -183,7 +178,7 @@ class TransactionMachine:
                     due.append(name)
                 else:  # the configured expiry has changed
                     again = self._due_at(transaction)
-            moved.append(DeadlineMoved(expiry, name, again))
+            moved.append(c.DeadlineMoved(expiry, name, again))
         return due, moved
 
     def _check_initialize(self, command: c.Initialize) -> None:

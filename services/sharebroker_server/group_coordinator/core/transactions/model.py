@@ -23,6 +23,15 @@ RENEWS_EPOCH: Final = 2
 """The transaction.version from which each transaction has its own producer epoch."""
 
 
+Key = str | None
+
+IDS: Final = None
+"""The key of the record about producer ids."""
+
+BLOCK: Final = 1000
+"""Ids per record (Kafka: the controller's blocks); a restart skips the remaining ids of the last block."""
+
+
 class TransactionState(Enum):
     """Kafka's TransactionState, with Kafka's names."""
 
@@ -120,12 +129,6 @@ class Transaction:
         return replace(self, state=to, updated_ms=now_ms, **changes)
 
 
-Key = str | None
-
-IDS: Final = None
-"""The key of the record about producer ids."""
-
-
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
     """The new state of a transactional id; None deletes it."""
@@ -142,10 +145,6 @@ class ProducerIdsRecord:
 
 
 Record = TransactionRecord | ProducerIdsRecord
-
-
-BLOCK: Final = 1000
-"""Ids per record (Kafka: the controller's blocks); a restart skips the remaining ids of the last block."""
 
 
 class IdRange(NamedTuple):

@@ -16,20 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.group_coordinator.core.transactions.commands import (
-    Aborting,
-    AddPartitions,
-    Describe,
-    End,
-    Ended,
-    Initialize,
-    Producer,
-    ReadEnding,
-    ReadStaged,
-    Reply,
-    Stage,
-    VerifyPartitions,
-)
+from sharebroker_server.group_coordinator.core.transactions import commands as c
 from sharebroker_server.group_coordinator.core.transactions.model import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -50,6 +37,10 @@ from sharebroker_server.offset_spans import split_by_spans
 NewId = Callable[[], int]
 
 
+MOST_STAGED: Final = 20_000
+"""The limit of offset spans staged for a batch."""
+
+
 class Step(NamedTuple):
     """The input of a rule besides the transaction and the command."""
 
@@ -58,8 +49,8 @@ class Step(NamedTuple):
 
 
 def initialize(
-    transaction: Transaction | None, command: Initialize, step: Step
-) -> tuple[Transaction, Producer | Aborting]:
+    transaction: Transaction | None, command: c.Initialize, step: Step
+) -> tuple[Transaction, c.Producer | c.Aborting]:
     """Gives the transactional id to a new producer.
 
     Raises PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -73,13 +64,13 @@ def initialize(
     if transaction.state in ENDING:
         raise concurrent(command.transactional_id)
     if transaction.state is ONGOING:
-        return fence(transaction, now_ms), Aborting()
+        return fence(transaction, now_ms), c.Aborting()
     renewed = _renewed(transaction, command, new_id, now_ms)
     return renewed, producer_of(renewed)
 
 
 def add_partitions(
-    transaction: Transaction | None, command: AddPartitions, step: Step
+    transaction: Transaction | None, command: c.AddPartitions, step: Step
 ) -> tuple[Transaction | None, frozenset[TopicIdPartition]]:
     """Returns the transaction with the partitions added, None if that changes nothing; and the partitions.
 
@@ -97,7 +88,7 @@ def add_partitions(
 
 
 def verify_partitions(
-    transaction: Transaction | None, command: VerifyPartitions, _: Step
+    transaction: Transaction | None, command: c.VerifyPartitions, _: Step
 ) -> tuple[None, frozenset[TopicIdPartition]]:
     """Returns the partitions that are part of the open transaction.
 
@@ -108,7 +99,7 @@ def verify_partitions(
     return None, command.partitions & added
 
 
-def end(transaction: Transaction | None, command: End, step: Step) -> tuple[Transaction | None, Producer]:
+def end(transaction: Transaction | None, command: c.End, step: Step) -> tuple[Transaction | None, c.Producer]:
     """Returns the decided transaction, None if it ended this way before; and the next transaction's producer.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -131,12 +122,16 @@ def end(transaction: Transaction | None, command: End, step: Step) -> tuple[Tran
     return _end_idle(transaction, command, *step, repeated=repeated)
 
 
-def read_ending(transaction: Transaction | None, _: ReadEnding, __: Step) -> tuple[None, Transaction | None]:
+def read_ending(
+    transaction: Transaction | None, _: c.ReadEnding, __: Step
+) -> tuple[None, Transaction | None]:
     """Returns the transaction if it is decided and not completed."""
     return None, transaction if transaction and transaction.state in ENDING else None
 
 
-def complete(transaction: Transaction | None, command: Ended, step: Step) -> tuple[Transaction | None, None]:
+def complete(
+    transaction: Transaction | None, command: c.Ended, step: Step
+) -> tuple[Transaction | None, None]:
     """Returns the decided transaction as completed; None if it was completed before."""
     decided = transaction is not None and transaction.state in ENDING
     if transaction is None or not decided or producer_of(transaction) != command.producer:
@@ -144,7 +139,7 @@ def complete(transaction: Transaction | None, command: Ended, step: Step) -> tup
     return ended(transaction, step.now_ms), None
 
 
-def describe(transaction: Transaction | None, command: Describe, _: Step) -> tuple[None, Transaction]:
+def describe(transaction: Transaction | None, command: c.Describe, _: Step) -> tuple[None, Transaction]:
     """Returns the transaction. Raises TRANSACTIONAL_ID_NOT_FOUND."""
     if transaction is None:
         raise KafkaError(
@@ -180,12 +175,12 @@ def ended(transaction: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def producer_of(transaction: Transaction) -> Producer:
+def producer_of(transaction: Transaction) -> c.Producer:
     """Returns the current producer of the transactional id."""
-    return Producer(transaction.producer_id, transaction.producer_epoch)
+    return c.Producer(transaction.producer_id, transaction.producer_epoch)
 
 
-def current(transaction: Transaction | None, transactional_id: str, producer: Producer) -> Transaction:
+def current(transaction: Transaction | None, transactional_id: str, producer: c.Producer) -> Transaction:
     """Returns the transaction if the producer may continue it.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -215,7 +210,7 @@ def concurrent(transactional_id: str) -> KafkaError:
     )
 
 
-def _may_expect(transaction: Transaction, expected: Producer) -> bool:
+def _may_expect(transaction: Transaction, expected: c.Producer) -> bool:
     """Whether the caller may be the latest producer; `_renewed` compares its epoch."""
     if expected.producer_id == transaction.producer_id:
         return True
@@ -223,7 +218,7 @@ def _may_expect(transaction: Transaction, expected: Producer) -> bool:
     return expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= LAST_EPOCH
 
 
-def _renewed(transaction: Transaction, command: Initialize, new_id: NewId, now_ms: int) -> Transaction:
+def _renewed(transaction: Transaction, command: c.Initialize, new_id: NewId, now_ms: int) -> Transaction:
     expected = command.expected
     epoch = None if expected is None else expected.producer_epoch
     kept = NONE if epoch is None else transaction.producer_epoch
@@ -248,14 +243,14 @@ def _renewed(transaction: Transaction, command: Initialize, new_id: NewId, now_m
     )
 
 
-def _check_producer(transaction: Transaction, transactional_id: str, producer: Producer) -> None:
+def _check_producer(transaction: Transaction, transactional_id: str, producer: c.Producer) -> None:
     if producer.producer_id != transaction.producer_id:
         raise _unmapped(transactional_id)
     if producer.producer_epoch != transaction.producer_epoch:
         raise fenced(transactional_id)
 
 
-def _is_repeated(transaction: Transaction, command: End) -> bool:
+def _is_repeated(transaction: Transaction, command: c.End) -> bool:
     """Whether this end raised the epoch before, and its response was lost."""
     if command.version < RENEWS_EPOCH:
         return False
@@ -274,7 +269,7 @@ def _raised(transaction: Transaction) -> int:
     return transaction.last_producer_epoch + 1
 
 
-def _ending(transaction: Transaction, command: End, new_id: NewId, now_ms: int) -> Transaction:
+def _ending(transaction: Transaction, command: c.End, new_id: NewId, now_ms: int) -> Transaction:
     to = PREPARE_COMMIT if command.commit else PREPARE_ABORT
     if command.version < RENEWS_EPOCH:
         return transaction.moved(to, now_ms, version=command.version)
@@ -289,8 +284,8 @@ def _ending(transaction: Transaction, command: End, new_id: NewId, now_ms: int) 
 
 
 def _end_idle(
-    transaction: Transaction, command: End, new_id: NewId, now_ms: int, *, repeated: bool
-) -> tuple[Transaction | None, Producer]:
+    transaction: Transaction, command: c.End, new_id: NewId, now_ms: int, *, repeated: bool
+) -> tuple[Transaction | None, c.Producer]:
     """Ends a transaction that was ended before, or never had partitions."""
     renews = command.version >= RENEWS_EPOCH
     as_before = transaction.state is (COMPLETE_COMMIT if command.commit else COMPLETE_ABORT)
@@ -312,10 +307,10 @@ def _end_idle(
     return aborted, producer_of(aborted)
 
 
-def _next_of(transaction: Transaction) -> Producer:
+def _next_of(transaction: Transaction) -> c.Producer:
     """Returns the producer that follows a decided transaction."""
     if transaction.next_producer_id != NONE:
-        return Producer(transaction.next_producer_id, 0)
+        return c.Producer(transaction.next_producer_id, 0)
     return producer_of(transaction)
 
 
@@ -326,7 +321,7 @@ def _unmapped(transactional_id: str) -> KafkaError:
     )
 
 
-def _wrong_state(transaction: Transaction, command: End) -> KafkaError:
+def _wrong_state(transaction: Transaction, command: c.End) -> KafkaError:
     verb = "committed" if command.commit else "aborted"
     return KafkaError(
         ErrorCode.INVALID_TXN_STATE,
@@ -334,11 +329,7 @@ def _wrong_state(transaction: Transaction, command: End) -> KafkaError:
     )
 
 
-MOST: Final = 20_000
-"""The limit of offset spans staged for a batch."""
-
-
-def stage(transaction: Transaction | None, command: Stage, step: Step) -> tuple[Transaction | None, None]:
+def stage(transaction: Transaction | None, command: c.Stage, step: Step) -> tuple[Transaction | None, None]:
     """Returns the session with the verdicts; None if that changes nothing.
 
     Verdicts of an earlier epoch, and those of another batch, are dropped.
@@ -354,9 +345,9 @@ def stage(transaction: Transaction | None, command: Stage, step: Step) -> tuple[
             )
         if before.producer_epoch == epoch:
             verdicts = laid_over(before.verdicts, verdicts)
-    if len(verdicts) > MOST:
+    if len(verdicts) > MOST_STAGED:
         raise _rejection(
-            "verdicts", f"{len(verdicts)} offset spans exceed the limit of {MOST} staged for a batch."
+            "verdicts", f"{len(verdicts)} offset spans exceed the limit of {MOST_STAGED} staged for a batch."
         )
     staged = Staged(command.batch, epoch, verdicts)
     if staged == before:
@@ -365,7 +356,7 @@ def stage(transaction: Transaction | None, command: Stage, step: Step) -> tuple[
 
 
 def staged_of(
-    transaction: Transaction | None, command: ReadStaged, step: Step
+    transaction: Transaction | None, command: c.ReadStaged, step: Step
 ) -> tuple[Transaction | None, Staged]:
     """Returns the session if it changes, and the verdicts that were staged for the batch.
 
@@ -400,15 +391,15 @@ def _rejection(field: str, text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text, violations=[FieldViolation(field, text)])
 
 
-RULES: Final[Mapping[type, Callable[[Transaction | None, Any, Step], tuple[Transaction | None, Reply]]]] = {
-    Initialize: initialize,
-    AddPartitions: add_partitions,
-    VerifyPartitions: verify_partitions,
-    End: end,
-    ReadEnding: read_ending,
-    Ended: complete,
-    Describe: describe,
-    Stage: stage,
-    ReadStaged: staged_of,
+RULES: Final[Mapping[type, Callable[[Transaction | None, Any, Step], tuple[Transaction | None, c.Reply]]]] = {
+    c.Initialize: initialize,
+    c.AddPartitions: add_partitions,
+    c.VerifyPartitions: verify_partitions,
+    c.End: end,
+    c.ReadEnding: read_ending,
+    c.Ended: complete,
+    c.Describe: describe,
+    c.Stage: stage,
+    c.ReadStaged: staged_of,
 }
 """The rule of each command about one transactional id."""

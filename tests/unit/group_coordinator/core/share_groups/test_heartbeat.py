@@ -10,7 +10,6 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.share_groups.commands import (
     DescribeGroup,
-    GroupDescription,
     Heartbeat,
     HeartbeatReply,
     InitializeState,
@@ -20,6 +19,7 @@ from sharebroker_server.group_coordinator.core.share_groups.commands import (
 from sharebroker_server.group_coordinator.core.share_groups.group import (
     GroupRecord,
     MemberRecord,
+    ShareGroup,
     StateRecord,
 )
 from tests.unit.group_coordinator.harness import FakeView, Harness, tp
@@ -201,7 +201,7 @@ def test_group_without_members_stays(shard: Harness) -> None:
     shard.join("m", "a")
     shard.beat("m", -1)
     assert shard.request(ListGroups(), dict) == {"g": "Empty"}
-    assert shard.request(DescribeGroup("g"), GroupDescription).members == {}
+    assert shard.request(DescribeGroup("g"), ShareGroup).members == {}
 
 
 def test_changed_subscription_replaces_the_old_one(shard: Harness) -> None:
@@ -410,8 +410,8 @@ def test_members_share_partitions_when_there_are_more_of_them(shard: Harness) ->
 
 def test_describe_shows_the_group(shard: Harness) -> None:
     epoch = shard.join("m", "a").member_epoch
-    described = shard.request(DescribeGroup("g"), GroupDescription)
-    assert (described.group_id, described.state, described.epoch, described.assignment_epoch) == (
+    described = shard.request(DescribeGroup("g"), ShareGroup)
+    assert (described.group_id, described.state.value, described.epoch, described.assignment_epoch) == (
         "g",
         "Stable",
         epoch,

@@ -267,7 +267,7 @@ def test_reconciled_verdicts_are_kept_and_cannot_change(shard: TransactionHarnes
 
 def test_staged_verdicts_are_limited(shard: TransactionHarness) -> None:
     producer = shard.initialize()
-    most = [said(2 * n, 2 * n) for n in range(rules.MOST)]
+    most = [said(2 * n, 2 * n) for n in range(rules.MOST_STAGED)]
     stage(shard, producer, *most)
     stage(shard, producer, said(0, 0, ACCEPT))
     assert shard.refuses(Stage("x", producer, "1", (said(10**6, 10**6),))) is ErrorCode.INVALID_REQUEST

@@ -1,0 +1,72 @@
+"""Requests about partitions, forwarded to their leaders, and the persisted state of a share-partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.gateway.context import Gateway
+
+Producers = leader.DescribeProducersResponse.Partition
+
+
+async def list_offsets(
+    gateway: Gateway, request: leader.ListOffsetsRequest, deadline: Deadline
+) -> leader.ListOffsetsResponse:
+    """Returns offsets by timestamp, from each partition's leader."""
+    return await gateway.leaders.forward(
+        lambda stub: stub.ListOffsets, request, leader.ListOffsetsResponse, deadline
+    )
+
+
+async def delete_records(
+    gateway: Gateway, request: leader.DeleteRecordsRequest, deadline: Deadline
+) -> leader.DeleteRecordsResponse:
+    """Moves log start offsets, at each partition's leader."""
+    return await gateway.leaders.forward(
+        lambda stub: stub.DeleteRecords, request, leader.DeleteRecordsResponse, deadline
+    )
+
+
+async def describe_logs(
+    gateway: Gateway, partitions: Sequence[TopicPartition], deadline: Deadline
+) -> Sequence[leader.DescribeLogsResponse.Partition]:
+    """Returns the sizes of logs, from each partition's leader."""
+    request = leader.DescribeLogsRequest(partitions=partitions)
+    response = await gateway.leaders.forward(
+        lambda stub: stub.DescribeLogs, request, leader.DescribeLogsResponse, deadline
+    )
+    return response.partitions
+
+
+async def inspect_records(
+    gateway: Gateway, request: leader.InspectRecordsRequest, deadline: Deadline
+) -> leader.InspectRecordsResponse:
+    """Returns the holders of records and missing offsets, from each partition's leader."""
+    return await gateway.leaders.forward(
+        lambda stub: stub.InspectRecords, request, leader.InspectRecordsResponse, deadline
+    )
+
+
+async def inspect_state(
+    gateway: Gateway, request: state.InspectShareGroupStateRequest, deadline: Deadline
+) -> state.InspectShareGroupStateResponse:
+    """Returns the persisted state of a share-partition. Raises KafkaError."""
+    shard = gateway.router.share_shard(request.group_id, request.topic_id, request.partition)
+    return await gateway.coordinators.of_share_state(
+        shard, lambda stub, left: stub.InspectShareGroupState(request, timeout=left), deadline
+    )
+
+
+async def describe_producers(
+    gateway: Gateway, partitions: Iterable[TopicPartition], deadline: Deadline
+) -> Sequence[Producers]:
+    """Returns the active producers of each partition, in order (Kafka: DescribeProducers)."""
+    request = leader.DescribeProducersRequest(partitions=partitions)
+    response = await gateway.leaders.forward(
+        lambda stub: stub.DescribeProducers, request, leader.DescribeProducersResponse, deadline
+    )
+    return response.partitions
