@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, cast
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
-from sharebroker_protocol.model import AcquiredRange
+from sharebroker_protocol.model import AckBatch, AcquiredRange
 from sharebroker_protocol.records import record as records
 from sharebroker_protocol.records.batches import Unreadable, decode
 from sharebroker_protocol.records.record import AcknowledgementSink, Record
-from sharebroker_server.leader_calls.values import AcquireResult
+from sharebroker_server.leader_calls.values import AckPart, AcquireResult
 
 OWN_ID: Final = 2**64 - 1
 """Id of acknowledgements that the gateway sends for offsets without a readable record."""
+
+_GAP: Final = delivery.ACKNOWLEDGE_TYPE_GAP
 
 # A record that leaves as a message is not acknowledged through its object.
 _NO_SINK: Final = cast("AcknowledgementSink", None)
@@ -29,6 +32,18 @@ def decoded(
         [_share_record(record, as_text=as_text) for record in found.records],
         [_unreadable(gap) for gap in found.unreadable],
     )
+
+
+def ack_parts(unreadable: Iterable[delivery.Acknowledgement]) -> list[AckPart]:
+    """The same acknowledgements as parts of a call; a gap has Kafka's number there."""
+    return [
+        AckPart(
+            gap.topic_id,
+            gap.partition,
+            [AckBatch(gap.first_offset, gap.last_offset, (0 if gap.type == _GAP else gap.type,))],
+        )
+        for gap in unreadable
+    ]
 
 
 def _acquired(source: AcquireResult, topic: str, run: AcquiredRange) -> records.Acquisition:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -40,6 +41,11 @@ class Identity:
     client_id: str = ""
     client_host: str = ""
     stream_id: str = ""
+
+
+def temporary_member(group_id: str) -> Identity:
+    """Returns the identity of a member that joins to have share state initialised."""
+    return Identity(SessionKey(group_id, f"gw-{uuid4().hex}"), client_id="acquire")
 
 
 class StreamMember:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from itertools import count
 from typing import Final, NamedTuple
-from uuid import uuid4
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -19,7 +17,7 @@ from sharebroker_protocol.membership import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatRe
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Backoff, error_of
-from sharebroker_server.gateway.consume.membership import Identity, heartbeat
+from sharebroker_server.gateway.consume.membership import Identity, heartbeat, temporary_member
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.share.fetch import MultiLeaderFetch
@@ -49,7 +47,7 @@ class TopicAcquire:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._initializer = StateInitializer(gateway)
-        self._turn = count()
+        self._turn = 0
 
     async def acquire(
         self, key: SessionKey, topics: TopicFilter, limits: AcquireLimits, deadline: Deadline
@@ -96,7 +94,8 @@ class TopicAcquire:
     def _in_turn(self, topics: TopicFilter) -> list[TopicIdPartition]:
         """All partitions of the filter, beginning with another one at each call."""
         parts = parts_of(topics)
-        start = next(self._turn) % len(parts)
+        start = self._turn % len(parts)
+        self._turn += 1
         return parts[start:] + parts[:start]
 
 
@@ -149,7 +148,7 @@ class StateInitializer:
         self._done.pop((group_id, topic_id), None)
 
     async def _initialise(self, group_id: str, topic: Topic, deadline: Deadline) -> bool:
-        identity = Identity(SessionKey(group_id, f"gw-{uuid4().hex}"), client_id="acquire")
+        identity = temporary_member(group_id)
         coordinators, backoff = self._gateway.coordinators, Backoff(deadline)
         request = HeartbeatRequest(JOIN_EPOCH, topics=frozenset({topic.name}))
         try:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
 from sharebroker_protocol.clock import Deadline, now
-from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
-from sharebroker_server.gateway.consume.decode import decoded
+from sharebroker_server.gateway.consume.decode import ack_parts, decoded
 from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
@@ -33,7 +31,6 @@ MAX_ACQUIRE_RECORDS: Final = 1_000
 
 
 Decision = pb.AcknowledgeRequest.Decision
-_KAFKA_GAP: Final = 0
 
 
 class UnaryConsumer:
@@ -57,7 +54,7 @@ class UnaryConsumer:
             response.records.extend(records)
             if unreadable:
                 self._gateway.background(
-                    self._acknowledge_unreadable(key, unreadable),
+                    self._acknowledge(key, ack_parts(unreadable)),
                     "acknowledgement of unreadable offsets failed",
                 )
         return response
@@ -91,29 +88,9 @@ class UnaryConsumer:
             raise refused(field, problem)
         return AckPart(topic.topic_id, decision.partition, [batch], decision.delay_ms / 1000)
 
-    async def _acknowledge_unreadable(
-        self, key: SessionKey, unreadable: Sequence[delivery.Acknowledgement]
-    ) -> None:
-        parts = [
-            AckPart(
-                gap.topic_id,
-                gap.partition,
-                [
-                    AckBatch(
-                        gap.first_offset,
-                        gap.last_offset,
-                        (_KAFKA_GAP if gap.type == delivery.ACKNOWLEDGE_TYPE_GAP else gap.type,),
-                    )
-                ],
-            )
-            for gap in unreadable
-        ]
+    async def _acknowledge(self, key: SessionKey, parts: list[AckPart]) -> None:
         call = AcknowledgeCall(*key, parts, renew_allowed=True)
         await self._gateway.leaders.acknowledge(call, Deadline(REQUEST_TIMEOUT))
-
-
-def _kafka_type(kind: delivery.AcknowledgeType.ValueType) -> int:
-    return _KAFKA_GAP if kind == delivery.ACKNOWLEDGE_TYPE_GAP else kind
 
 
 def _check(request: pb.AcquireRequest) -> None:

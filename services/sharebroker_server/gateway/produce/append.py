@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -24,12 +23,8 @@ IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
 """Bytes that are not yet durable at which a ProduceStream is no longer read."""
 
 
-class _TopicRequest(NamedTuple):
-    """A topic of the request, and the topic or the error that was found for it."""
-
-    data: pb.ProduceRequest.TopicData
-    topic: Topic | None
-    error: KafkaError | None
+_TopicRequest = tuple[pb.ProduceRequest.TopicData, Topic | None, KafkaError | None]
+"""A topic of the request, and the topic or the error that was found for it."""
 
 
 async def produce(gateway: Gateway, request: pb.ProduceRequest, deadline: Deadline) -> pb.ProduceResponse:
@@ -50,9 +45,9 @@ async def produce(gateway: Gateway, request: pb.ProduceRequest, deadline: Deadli
 
 async def _find(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: Deadline) -> _TopicRequest:
     try:
-        return _TopicRequest(data, await _topic(gateway, data, deadline), None)
+        return data, await _topic(gateway, data, deadline), None
     except KafkaError as error:
-        return _TopicRequest(data, None, error)
+        return data, None, error
 
 
 async def _topic(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: Deadline) -> Topic:
@@ -142,18 +137,9 @@ class _ProduceStream:
             await self._completed.wait()
 
     async def _produce(self, request: pb.ProduceStreamRequest, size: int) -> None:
-        async with self._turn(request.produce):
-            response = await produce(self._gateway, request.produce, Deadline(REQUEST_TIMEOUT))
-        await self.queue.put(pb.ProduceStreamResponse(id=request.id, produce=response))
-        self._in_flight -= size
-        self._completed.set()
-
-    @asynccontextmanager
-    async def _turn(self, request: pb.ProduceRequest) -> AsyncIterator[None]:
-        """Waits until all earlier requests for the same partitions are complete."""
         partitions = {
             (topic.topic_id or topic.name, part.index)
-            for topic in request.topic_data
+            for topic in request.produce.topic_data
             for part in topic.partition_data
         }
         before = {self._last[partition] for partition in partitions if partition in self._last}
@@ -162,9 +148,12 @@ class _ProduceStream:
         try:
             for earlier in before:
                 await earlier.wait()
-            yield
+            response = await produce(self._gateway, request.produce, Deadline(REQUEST_TIMEOUT))
         finally:
             done.set()
             for partition in partitions:
                 if self._last[partition] is done:
                     del self._last[partition]
+        await self.queue.put(pb.ProduceStreamResponse(id=request.id, produce=response))
+        self._in_flight -= size
+        self._completed.set()
