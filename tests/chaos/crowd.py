@@ -93,7 +93,7 @@ class Crowd:
         try:
             yield
         finally:
-            await self.publish_no_more()
+            await self.stop_publishing()
             for task in consuming:
                 task.cancel()
             for worker in workers:
@@ -101,14 +101,14 @@ class Crowd:
             await asyncio.wait(consuming)
             await asyncio.gather(*(asyncio.to_thread(worker.join, _LAST_WORDS) for worker in workers))
 
-    def calm_down(self) -> None:
+    def accept_at_once(self) -> None:
         """Makes the consumers accept every record at once."""
         for member in self._members:
             member.steady = True
         for kafka_member in self._kafka_members:
             kafka_member.steady = True
 
-    async def publish_no_more(self) -> None:
+    async def stop_publishing(self) -> None:
         """Stops producing; returns when the outcome of every record is known."""
         self._over.set()
         for worker in self._kafka_publishing:

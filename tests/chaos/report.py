@@ -14,7 +14,7 @@ from tests.testkit.checker.invariants import Violation
 
 
 @dataclass(frozen=True)
-class Struck:
+class FaultResult:
     """A fault and its effect: the longest pause of each kind of work, and of any after it was healed.
 
     Times are seconds.
@@ -42,7 +42,7 @@ class Outcome:
 
     history: History
     clients: str
-    struck: list[Struck] = field(default_factory=list)
+    struck: list[FaultResult] = field(default_factory=list)
     quiet: list[float] = field(default_factory=list)
     """The longest pause of each period without a fault."""
     sent: int = 0
@@ -77,7 +77,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
     )
     yield f"errors that clients received: {dict(history.surfaced) or 'none'}"
     yield f"{'faults':<38}{'times':>6}{'worst':>8}{'p95':>8}{'put right, worst':>18}  bound of the pause"
-    kinds: defaultdict[str, list[Struck]] = defaultdict(list)
+    kinds: defaultdict[str, list[FaultResult]] = defaultdict(list)
     for one in outcome.struck:
         kinds[one.kind].append(one)
     for kind, several in sorted(kinds.items()):

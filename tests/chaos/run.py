@@ -21,7 +21,7 @@ from tests.chaos.history import History
 from tests.chaos.kafka_clients import KAFKA
 from tests.chaos.logs import LogReader
 from tests.chaos.ports import Deployed, Event
-from tests.chaos.report import Outcome, Struck
+from tests.chaos.report import FaultResult, Outcome
 from tests.support.client import TIMEOUT, Client, connected
 from tests.testkit.checker.events import Healed
 from tests.testkit.checker.locks import Limits
@@ -75,7 +75,7 @@ class Chaos(Generic[D]):
                 try:
                     async with crowd.working():
                         await self._trouble(faults, seconds, outcome)
-                        await self._peace(client, topic, crowd, reader)
+                        await self._without_faults(client, topic, crowd, reader)
                 except AssertionError as failure:
                     outcome.trouble = str(failure)
                     self._log(outcome.trouble)
@@ -88,7 +88,7 @@ class Chaos(Generic[D]):
 
     async def _trouble(self, faults: Iterable[Event[D]], seconds: float, outcome: Outcome) -> None:
         history = self._history
-        await self._until_work_goes_on(history.now(), "the beginning")
+        await self._until_work_continues(history.now(), "the beginning")
         begun = history.now()
         for fault in faults:
             calm = history.now()
@@ -98,27 +98,27 @@ class Chaos(Generic[D]):
             if history.now() - begun > seconds:
                 return
 
-    async def _strike(self, fault: Event[D]) -> Struck:
+    async def _strike(self, fault: Event[D]) -> FaultResult:
         """Injects a fault; heals it when work has continued; waits until work continues again."""
         history, at = self._history, self._history.now()
         self._log(f"{fault} ...")
         await fault.strike(self._deployment)
         await asyncio.sleep(max(_WATCH, fault.lasts(self._lease)) - (history.now() - at))
         if not fault.outlasts_work:
-            await self._until_work_goes_on(history.now(), str(fault))
+            await self._until_work_continues(history.now(), str(fault))
         healed = history.now()
         await fault.heal(self._deployment)
         await asyncio.sleep(_WATCH / 2)
-        await self._until_work_goes_on(history.now(), f"{fault}, put right")
+        await self._until_work_continues(history.now(), f"{fault}, put right")
         pauses = history.lanes.pauses(at, history.now() if fault.outlasts_work else healed)
         if fault.stalls:
             history.stalls.append((at, history.now()))
         back = max(history.lanes.pauses(healed, history.now()).values())
-        struck = Struck(str(fault), f"{fault.kind} {fault.role}".strip(), at, pauses, back)
+        struck = FaultResult(str(fault), f"{fault.kind} {fault.role}".strip(), at, pauses, back)
         self._log(str(struck))
         return struck
 
-    async def _until_work_goes_on(self, since: float, after: str) -> None:
+    async def _until_work_continues(self, since: float, after: str) -> None:
         """Waits until every lane has progressed after a time, and recently."""
         history = self._history
 
@@ -131,13 +131,15 @@ class Chaos(Generic[D]):
             idle = ", ".join(f"{lane.who} {lane.partition}" for lane in history.lanes.idle(since))
             raise AssertionError(f"work did not go on after {after}: {idle}") from None
 
-    async def _peace(self, client: Client, topic: tuple[str, str], crowd: Crowd, reader: LogReader) -> None:
+    async def _without_faults(
+        self, client: Client, topic: tuple[str, str], crowd: Crowd, reader: LogReader
+    ) -> None:
         """Injects no more faults and delays nothing; returns when every published record is finished."""
         history = self._history
         self._log("no more faults; waiting until every record is finished")
-        crowd.calm_down()
+        crowd.accept_at_once()
         history.events.append(Healed(history.now()))
-        await crowd.publish_no_more()
+        await crowd.stop_publishing()
 
         async def finished() -> bool:
             try:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.chaos.history import History, LogRead
 from tests.chaos.lanes import Lane, Lanes
-from tests.chaos.report import Outcome, Struck, percentile, report
+from tests.chaos.report import FaultResult, Outcome, percentile, report
 from tests.chaos.sightings import Sighting
 from tests.testkit.checker.events import (
     Appended,
@@ -149,7 +149,7 @@ def test_pauses_are_reported_with_their_bounds() -> None:
         "stop share-coordinator": [0.2, 1.0],
         "cut from Redis gateway": [60.0],
     }.items():
-        outcome.struck += [Struck("", kind, 0.0, {"all": pause}, 0.0) for pause in pauses]
+        outcome.struck += [FaultResult("", kind, 0.0, {"all": pause}, 0.0) for pause in pauses]
     lines = {line[:38].rstrip(): line for line in report(outcome).splitlines()}
     assert lines["kill gateway"].endswith("  3.0 s (p95): within")
     assert lines["kill share-coordinator"].endswith("  3.0 s (p95): over")

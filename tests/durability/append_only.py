@@ -40,7 +40,7 @@ def embedded(cluster: Cluster) -> Path:
     return Path(cluster.redis_url.removeprefix("unix://")).parent
 
 
-def fall(cluster: Cluster) -> None:
+def kill(cluster: Cluster) -> None:
     """Kills a process and its Valkey at once: neither can write more."""
     (serve,) = cluster.processes
     assert serve.process is not None

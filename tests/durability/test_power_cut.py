@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durability.append_only import AppendOnlyFile, embedded, fall, shim, synced
+from tests.durability.append_only import AppendOnlyFile, embedded, kill, shim, synced
 from tests.support.client import Client, connected
 from tests.testkit.brokers import Serve, one_process
 
@@ -29,7 +29,7 @@ async def worked(client: Client, topic: str, group_id: str, texts: list[str], ac
     return [record.offset for record in held[:accepted]]
 
 
-async def goes_on(client: Client, topic: str, topic_id: str, group_id: str) -> tuple[int, set[int]]:
+async def work_continues(client: Client, topic: str, topic_id: str, group_id: str) -> tuple[int, set[int]]:
     """Returns how many records exist and which were finished; work continues, and nothing finished is
     redelivered.
     """
@@ -56,7 +56,7 @@ async def test_everysec_loses_at_most_the_last_second(tmp_path: Path) -> None:
             early = await worked(client, topic, group_id, TEXTS[:10], 5)
             on_disk = log.size
             late = await worked(client, topic, group_id, TEXTS[10:], 5)
-        await asyncio.to_thread(fall, cluster)
+        await asyncio.to_thread(kill, cluster)
         end, there_before = log.size, 10
         for part in range(PARTS + 1):
             data = tmp_path / str(part)
@@ -66,7 +66,7 @@ async def test_everysec_loses_at_most_the_last_second(tmp_path: Path) -> None:
             await asyncio.to_thread(serve.start)
             try:
                 async with connected(serve.address) as client:
-                    there, finished = await goes_on(client, topic, topic_id, group_id)
+                    there, finished = await work_continues(client, topic, topic_id, group_id)
             finally:
                 await asyncio.to_thread(serve.stop)
             assert set(early) <= finished <= {*early, *late}
@@ -87,13 +87,13 @@ async def test_always_loses_no_acknowledged_write(tmp_path: Path, monkeypatch: p
             group_id = await client.group()
             accepted = await worked(client, topic, group_id, TEXTS[:10], 5)
             accepted += await worked(client, topic, group_id, TEXTS[10:], 5)
-            await asyncio.to_thread(fall, cluster)
+            await asyncio.to_thread(kill, cluster)
         on_disk = synced(notes, log.path)
         assert 0 < on_disk <= log.size
         log.cut(on_disk)
         await asyncio.to_thread(cluster.processes[0].start)
         async with connected(cluster.address) as client:
-            assert await goes_on(client, topic, topic_id, group_id) == (20, set(accepted))
+            assert await work_continues(client, topic, topic_id, group_id) == (20, set(accepted))
 
 
 async def test_damaged_aof_stops_the_start_with_instructions() -> None:
@@ -102,7 +102,7 @@ async def test_damaged_aof_stops_the_start_with_instructions() -> None:
         async with connected(cluster.address) as client:
             topic, _ = await client.create()
             await client.publish(topic, TEXTS)
-        await asyncio.to_thread(fall, cluster)
+        await asyncio.to_thread(kill, cluster)
         path = AppendOnlyFile(embedded(cluster)).path
         data = bytearray(path.read_bytes())
         data[len(data) // 2 : len(data) // 2 + 64] = b"\xff" * 64

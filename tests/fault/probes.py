@@ -28,7 +28,7 @@ class Outcome:
     text: str = ""
 
     @property
-    def well_or_retriable(self) -> bool:
+    def is_success_or_retriable(self) -> bool:
         """Returns whether the call worked or failed with a retriable error."""
         return self.code is ErrorCode.NONE or self.code.retriable
 

@@ -70,7 +70,7 @@ class Clients:
             for thread in (self._producing, *self._consuming):
                 await asyncio.to_thread(thread.join)
 
-    async def go_on(self, records: int = 200) -> None:
+    async def progress(self, records: int = 200) -> None:
         """Waits until each client has progressed by this many records."""
         goals = [done + records for done in self._done()]
         await eventually(lambda: all(map(ge, self._done(), goals)), PATIENCE)
@@ -102,7 +102,7 @@ class Clients:
         def take(message: Any) -> None:
             self.consumed[message.partition()].append(text(message))
 
-        self._take_all(lambda: consumer.consume(100, 0.2), take, lambda: self._done()[1])
+        self._poll_all(lambda: consumer.consume(100, 0.2), take, lambda: self._done()[1])
         consumer.close()
 
     def _share(self) -> None:
@@ -111,13 +111,13 @@ class Clients:
         settings = {**self._settings, "group.id": self._group, "debug": "topic", "logger": logger}
         with ShareConsumer(settings) as consumer:
             consumer.subscribe([self._topic])
-            self._take_all(
+            self._poll_all(
                 lambda: consumer.poll(0.2),
                 lambda message: self.shared.setdefault(text(message)),
                 lambda: len(self.shared),
             )
 
-    def _take_all(
+    def _poll_all(
         self, poll: Callable[[], Iterable[Any]], take: Callable[[Any], Any], taken: Callable[[], int]
     ) -> None:
         """Ignores the errors that clients report while a broker is unavailable; clients recover
@@ -178,18 +178,18 @@ async def test_clients_recover_when_a_broker_stops_restarts_and_is_killed(cluste
     clients = Clients(",".join(serve.kafka for serve in cluster.processes), topic, group)
     async with clients.working():
         epoch = await agreed(cluster.processes, topic, {1, 2, 3}, 0)
-        await clients.go_on()
+        await clients.progress()
         lost = clients.lost.partitions
         assert await asyncio.to_thread(two.stop) == 0
         epoch = await agreed([one, three], topic, {1, 3}, epoch)
-        await clients.go_on()
+        await clients.progress()
         assert clients.lost.partitions == lost
         await asyncio.to_thread(two.start)
         epoch = await agreed(cluster.processes, topic, {1, 2, 3}, epoch)
-        await clients.go_on()
+        await clients.progress()
         await asyncio.to_thread(three.kill)
         await agreed([one, two], topic, {1, 2}, epoch)
-        await clients.go_on()
+        await clients.progress()
     assert clients.failed == []
     for partition, values in clients.consumed.items():
         in_order = sorted(int(value) for value in clients.delivered if int(value) % PARTITIONS == partition)

@@ -38,7 +38,7 @@ def server(cluster: Cluster) -> Server:
 
 def failed(outcomes: dict[str, Outcome]) -> set[str]:
     """Returns the calls that failed, and checks that each error is retriable."""
-    assert all(outcome.well_or_retriable for outcome in outcomes.values()), outcomes
+    assert all(outcome.is_success_or_retriable for outcome in outcomes.values()), outcomes
     return {name for name, outcome in outcomes.items() if outcome.code}
 
 

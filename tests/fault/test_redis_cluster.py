@@ -59,7 +59,7 @@ async def everywhere(client: Client, topic: str, text: str) -> dict[str, tuple[i
     return found
 
 
-async def worked_off(client: Client, topic: str, group_id: str, texts: set[str]) -> None:
+async def consume_all(client: Client, topic: str, group_id: str, texts: set[str]) -> None:
     """Acquires and accepts records until all of these texts were accepted."""
     left = set(texts)
 
@@ -81,7 +81,7 @@ async def test_replica_takes_over_when_the_primary_dies(tmp_path: Path, cluster:
         topic, topic_id = await client.create(PARTITIONS)
         group_id = await client.group(share_record_lock_duration_ms="4000")
         before = await everywhere(client, topic, "before")
-        await worked_off(client, topic, group_id, set(before))
+        await consume_all(client, topic, group_id, set(before))
         held = await everywhere(client, topic, "held")
         kept = await client.acquire_all(group_id, topic, len(held), "early")
         victim = cluster.primary_of(Keys().log(names.partition(topic_id, 0)))
@@ -111,7 +111,7 @@ async def test_slots_move_while_records_are_consumed(tmp_path: Path, cluster: Re
         await asyncio.to_thread(cluster.move, log, (old + 1) % 3)
         second = await everywhere(client, topic, "second")
         assert cluster.primary_of(log) != old
-        await worked_off(client, topic, group_id, set(first) | set(second))
+        await consume_all(client, topic, group_id, set(first) | set(second))
         for partition in range(PARTITIONS):
             finished = await client.finished(group_id, topic_id, partition)
             assert finished == set(range(second[f"second{partition}"][1] + 1))

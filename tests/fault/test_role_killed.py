@@ -48,7 +48,7 @@ async def test_role_is_killed_and_restarted(cluster: Cluster, role: str, unharme
         async with traffic.flowing() as books:
             await asyncio.to_thread(process.kill)
             outcomes = await probes.all()
-            assert all(outcome.well_or_retriable for outcome in outcomes.values()), outcomes
+            assert all(outcome.is_success_or_retriable for outcome in outcomes.values()), outcomes
             assert {name for name, outcome in outcomes.items() if outcome.code is ErrorCode.NONE} >= unharmed
             await asyncio.to_thread(process.start)
             await traffic.moves()
@@ -56,7 +56,7 @@ async def test_role_is_killed_and_restarted(cluster: Cluster, role: str, unharme
             async def all_is_well() -> bool:
                 await probes.hold()
                 outcomes = await probes.all(timeout=10.0)
-                assert all(outcome.well_or_retriable for outcome in outcomes.values()), outcomes
+                assert all(outcome.is_success_or_retriable for outcome in outcomes.values()), outcomes
                 return {outcome.code for outcome in outcomes.values()} == {ErrorCode.NONE}
 
             await eventually(all_is_well, 30.0)

@@ -104,30 +104,30 @@ async def joined(cluster: Cluster, role: str, more: int) -> AsyncIterator[list[S
     ],
 )
 async def test_shards_are_spread_over_live_brokers(cluster: Cluster, role: str, kinds: list[str]) -> None:
-    def each_has_its_share(owners: int) -> Callable[[], bool]:
+    def partitions_are_spread(owners: int) -> Callable[[], bool]:
         return lambda: all(is_spread(shares(cluster, kind), owners, 50) for kind in kinds)
 
     async with work(cluster) as history:
         async with joined(cluster, role, 2):
-            await eventually(each_has_its_share(3), PATIENCE)
+            await eventually(partitions_are_spread(3), PATIENCE)
             await goes_on(history)
-        await eventually(each_has_its_share(1), PATIENCE)
+        await eventually(partitions_are_spread(1), PATIENCE)
 
 
 async def test_partitions_are_spread_over_live_brokers(cluster: Cluster) -> None:
     async with work(cluster) as history, connected(cluster.address) as client:
         _, topic_id = await client.create(MANY)
 
-        async def each_has_its_share(owners: int) -> bool:
+        async def partitions_are_spread(owners: int) -> bool:
             """Partitions are claimed when they are used."""
             return await used(client, topic_id) and is_spread(
                 shares(cluster, "partition", topic_id), owners, MANY
             )
 
         async with joined(cluster, "share-partition-leader", 1):
-            await eventually(lambda: each_has_its_share(2), PATIENCE)
+            await eventually(lambda: partitions_are_spread(2), PATIENCE)
             await goes_on(history)
-        await eventually(lambda: each_has_its_share(1), PATIENCE)
+        await eventually(lambda: partitions_are_spread(1), PATIENCE)
 
 
 async def test_clients_move_to_another_gateway(cluster: Cluster) -> None:

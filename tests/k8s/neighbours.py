@@ -17,7 +17,7 @@ _VALUES = (
 )
 
 
-async def kept_apart(release: Release) -> str:
+async def releases_are_isolated(release: Release) -> str:
     """Returns the result in one line. Raises AssertionError on failure, Failed."""
     other = Release(release.node, _OTHER)
     await asyncio.to_thread(other.install, *_VALUES)

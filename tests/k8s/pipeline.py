@@ -31,7 +31,7 @@ _VALUES: Final = {
 }
 
 
-async def worked_off(release: Release) -> str:
+async def topic_is_processed(release: Release) -> str:
     """Returns the result in one line. Raises AssertionError on failure."""
     kubectl = release.node.kubectl
     async with connected(release.address()) as client:

@@ -19,10 +19,10 @@ from tests.k8s.cluster import Node
 from tests.k8s.encrypted import encrypted
 from tests.k8s.keda import scaled_by_lag
 from tests.k8s.kubectl import Failed
-from tests.k8s.neighbours import kept_apart
+from tests.k8s.neighbours import releases_are_isolated
 from tests.k8s.operations import everyday
 from tests.k8s.parts import Missing, has_keda, has_metrics_server
-from tests.k8s.pipeline import PIPELINE, worked_off
+from tests.k8s.pipeline import PIPELINE, topic_is_processed
 from tests.k8s.readiness import Readiness
 from tests.k8s.release import Release
 from tests.testkit.waiting import until
@@ -75,7 +75,7 @@ async def trial(node: Node, log: Log, only: str = "") -> Findings:
                 await findings.step("KEDA", lambda: scaled_by_lag(release))
             else:
                 findings.lines.append("KEDA: left out, it is not built (make k8s-parts)")
-            await findings.step("two releases, one Redis", lambda: kept_apart(release))
+            await findings.step("two releases, one Redis", lambda: releases_are_isolated(release))
             if has_metrics_server():
                 await findings.step("autoscaling by CPU", lambda: scaled_by_cpu(release))
             else:
@@ -83,7 +83,7 @@ async def trial(node: Node, log: Log, only: str = "") -> Findings:
                     "autoscaling by CPU: left out, metrics-server is not built (make k8s-parts)"
                 )
             if PIPELINE.lower() in only.lower():
-                await findings.step(PIPELINE, lambda: worked_off(release))
+                await findings.step(PIPELINE, lambda: topic_is_processed(release))
             await findings.step("start to ready", lambda: _starts(release, readiness))
         if findings.broken:
             log(await asyncio.to_thread(_state, release))

@@ -53,7 +53,7 @@ def main(
             sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], os.environ | _ORDER
         )
     _check(seeds, seed, first)
-    _settle()
+    _freeze_objects()
     chosen = [mutant.missing for mutant in MUTANTS if mutants is not None and mutants in mutant.missing]
     if seed is not None:
         with ExitStack() as stack:
@@ -62,7 +62,7 @@ def main(
         typer.echo(outcome.story)
         _end([seed] if _failed(seed, outcome.failure) else [])
     if mutants is not None:
-        _end(_hunt(chosen, range(first or 0, (first or 0) + seeds), jobs))
+        _end(_detect(chosen, range(first or 0, (first or 0) + seeds), jobs))
     start = secrets.randbelow(10**9) if first is None else first
     _end(_run(range(start, start + seeds), jobs))
 
@@ -98,7 +98,7 @@ def _run(seeds: range, jobs: int) -> list[int]:
 
 
 def _outcomes(seeds: range, jobs: int) -> Iterator[tuple[int, str | None]]:
-    with Pool(jobs, _settle, maxtasksperchild=_CHUNKS) as pool:
+    with Pool(jobs, _freeze_objects, maxtasksperchild=_CHUNKS) as pool:
         yield from pool.imap_unordered(_one, seeds, chunksize=_CHUNK)
 
 
@@ -116,10 +116,10 @@ def shortest(seed: int) -> str:
     return f"{tail}\n{outcome.failure}\n  see again: {again}\n"
 
 
-def _hunt(missing: Sequence[str], seeds: range, jobs: int) -> list[str]:
+def _detect(missing: Sequence[str], seeds: range, jobs: int) -> list[str]:
     """Returns the mutants that no seed detected, and the invariants that no mutant broke."""
     survivors, broken = list[str](), set[str]()
-    with Pool(jobs, _settle, maxtasksperchild=1) as pool:
+    with Pool(jobs, _freeze_objects, maxtasksperchild=1) as pool:
         for name, killed in pool.imap(partial(_killers, seeds=seeds), missing):
             typer.echo("\n  ".join((name, *(killed.values() or ("SURVIVED",)))))
             broken |= killed.keys()
@@ -160,7 +160,7 @@ def _break(missing: Sequence[str], stack: ExitStack) -> None:
             stack.enter_context(broken)
 
 
-def _settle() -> None:
+def _freeze_objects() -> None:
     """Freezes the objects that exist before any run: scanning them would take longer than a run."""
     quiet()
     gc.collect()

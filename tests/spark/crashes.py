@@ -37,7 +37,7 @@ async def transfer(serve: Serve, tmp_path: Path) -> AsyncIterator[Transfer]:
 @pytest.mark.parametrize("number", [1, 3])
 async def test_driver_dies_between_the_plan_and_its_offset_log(transfer: Transfer, number: int) -> None:
     with transfer.run(at=(number, "planned"), sessionId="mine") as first:
-        await transfer.stands(first)
+        await transfer.wait_until_stopped(first)
         first.kill()
     recorded = list(range(number - 1))
     assert transfer.log("offsets") == recorded
@@ -49,12 +49,12 @@ async def test_driver_dies_between_the_plan_and_its_offset_log(transfer: Transfe
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_driver_dies_between_offset_log_and_commit_log(transfer: Transfer, when: str) -> None:
     with transfer.run(at=(1, when)) as first:
-        await transfer.stands(first)
+        await transfer.wait_until_stopped(first)
         first.kill()
     assert (transfer.log("offsets"), transfer.log("commits")) == ([0, 1], [0])
     planned = transfer.planned(1)
     with transfer.run(at=(1, "after")) as second:
-        await transfer.stands(second)
+        await transfer.wait_until_stopped(second)
         assert transfer.planned(1) == planned
         second.kill()
     with transfer.run() as third:
@@ -70,18 +70,18 @@ async def test_an_executor_dies(transfer: Transfer) -> None:
 
 async def test_the_server_dies_and_comes_back(transfer: Transfer) -> None:
     with transfer.run(at=(1, "before")) as program:
-        await transfer.stands(program)
+        await transfer.wait_until_stopped(program)
         await asyncio.to_thread(transfer.serve.kill)
-        transfer.go()
+        transfer.resume()
         await asyncio.to_thread(transfer.serve.start)
         await transfer.ends(program)
 
 
 async def test_the_server_dies_and_the_query_does_not_wait(transfer: Transfer) -> None:
     with transfer.run(at=(1, "before"), onUnavailable="fail") as program:
-        await transfer.stands(program)
+        await transfer.wait_until_stopped(program)
         await asyncio.to_thread(transfer.serve.kill)
-        transfer.go()
+        transfer.resume()
         failed = await asyncio.to_thread(program.wait_for_value, "failed")
         assert "onUnavailable" in failed
         assert transfer.serve.address in failed
@@ -93,7 +93,7 @@ async def test_the_server_dies_and_the_query_does_not_wait(transfer: Transfer) -
 @pytest.mark.parametrize("strict", ["true", "false"])
 async def test_records_are_removed_between_plan_and_read(transfer: Transfer, strict: str) -> None:
     with transfer.run(at=(1, "before"), failOnDataLoss=strict) as program:
-        await transfer.stands(program)
+        await transfer.wait_until_stopped(program)
         planned = transfer.planned(1)["r"][transfer.topic]
         (partition, ((first, *_), *_)) = next(iter(planned.items()))
         part = leader.DeleteRecordsRequest.Partition(
@@ -101,7 +101,7 @@ async def test_records_are_removed_between_plan_and_read(transfer: Transfer, str
         )
         request = leader.DeleteRecordsRequest(partitions=[part])
         await transfer.client.admin.DeleteRecords(request, timeout=TIMEOUT)
-        transfer.go()
+        transfer.resume()
         lost = f"Offsets {first} to {first + 2} of {transfer.topic}-{partition} (3) are no longer in the log"
         if strict == "true":
             assert lost in await asyncio.to_thread(program.wait_for_value, "failed")
@@ -118,7 +118,7 @@ async def test_a_batch_takes_longer_than_its_locks(serve: Serve, tmp_path: Path,
         transfer = await Transfer.prepared(serve, client, tmp_path, share_record_lock_duration_ms="1000")
         options = {"maxBatchDurationMs": "1000", "onLeaseLost": choice}
         with transfer.run(at=(1, "before"), **options) as program:
-            await transfer.stands(program)
+            await transfer.wait_until_stopped(program)
             wanted = {(int(partition), offset)
                       for partition, runs in transfer.planned(1)["r"][transfer.topic].items()
                       for first, last, _ in runs for offset in range(first, last + 1)}  # fmt: skip
@@ -129,7 +129,7 @@ async def test_a_batch_takes_longer_than_its_locks(serve: Serve, tmp_path: Path,
                     )
                     await client.acknowledge(transfer.group, "other", others.records)
                     wanted -= {(record.partition, record.offset) for record in others.records}
-            transfer.go()
+            transfer.resume()
             expected = "took longer than its locks"
             if choice == "fail":
                 failed = await asyncio.to_thread(program.wait_for_value, "failed")

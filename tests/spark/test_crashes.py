@@ -32,14 +32,14 @@ async def test_every_record_is_written_once(tmp_path: Path) -> None:
 
             # Killed with a batch written, and not recorded as done.
             with transfer.run(at=(1, "after")) as first:
-                await transfer.stands(first)
+                await transfer.wait_until_stopped(first)
                 first.kill()
             assert (transfer.log("offsets"), transfer.log("commits")) == ([0, 1], [0])
             planned = transfer.planned(1)
 
             # The next waits in a batch that is planned and not written; its server dies.
             with transfer.run(at=(2, "before")) as second:
-                await transfer.stands(second)
+                await transfer.wait_until_stopped(second)
                 assert (transfer.log("offsets"), transfer.log("commits")) == ([0, 1, 2], [0, 1])
                 assert transfer.planned(1) == planned
                 await asyncio.to_thread(serve.kill)
@@ -50,7 +50,7 @@ async def test_every_record_is_written_once(tmp_path: Path) -> None:
                     await transfer.ends(third)
 
                 # The second resumes and is fenced.
-                transfer.go()
+                transfer.resume()
                 failed = await asyncio.to_thread(second.wait_for_value, "failed")
                 assert "concurrent" in failed.lower() or "Another driver" in failed
     finally:

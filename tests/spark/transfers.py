@@ -50,14 +50,14 @@ class Transfer:
             self.runs.append(program)
             yield program
 
-    async def stands(self, program: Program) -> None:
+    async def wait_until_stopped(self, program: Program) -> None:
         """Waits until it has stopped. The source signals that with a file: its output is not the
         program's.
         """
         await asyncio.to_thread(program.until, (self.folder / "stands").exists)
         (self.folder / "stands").unlink()
 
-    def go(self) -> None:
+    def resume(self) -> None:
         """Resumes a stopped program."""
         (self.folder / "go").touch()
 

@@ -1,4 +1,4 @@
-"""A client of raw gRPC stubs: what any language would do, without the Python client's own logic."""
+"""A client of raw gRPC stubs: the calls of any language, without the Python client's own logic."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _numbers = count(1)
 
 
 def unique(prefix: str) -> str:
-    """A name no other test uses."""
+    """Returns a name that no other test uses."""
     return f"{prefix}-{next(_numbers)}-{uuid4().hex[:6]}"
 
 
 @dataclass(frozen=True)
 class Rejection:
-    """How a call ended: Kafka's code, the fields that are at fault, the text."""
+    """The error of a call: Kafka's code, the invalid fields, the text."""
 
     code: ErrorCode
     fields: tuple[str, ...]
@@ -46,12 +46,12 @@ class Rejection:
 
     @property
     def retriable(self) -> bool:
-        """Whether the same call may succeed later."""
+        """Returns whether the same call may succeed later."""
         return self.code.retriable
 
 
 async def rejection(call: Awaitable[Any]) -> Rejection:
-    """The refusal a call ends with; it has ErrorInfo of our domain and the status of its code."""
+    """Returns the error that ends a call; it must have ErrorInfo of our domain and the status of its code."""
     try:
         answer = await call
     except grpc.aio.AioRpcError as failure:
@@ -60,7 +60,7 @@ async def rejection(call: Awaitable[Any]) -> Rejection:
 
 
 def rejection_of(failure: grpc.aio.AioRpcError) -> Rejection:
-    """The rich error of a failed call; AssertionError where it has none."""
+    """Returns the rich error of a failed call. Raises AssertionError if it has none."""
     trailers = dict(failure.trailing_metadata() or ())
     assert "grpc-status-details-bin" in trailers, f"no details: {failure!r}"
     status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
@@ -78,7 +78,7 @@ def rejection_of(failure: grpc.aio.AioRpcError) -> Rejection:
 
 
 class Client:
-    """Stubs of one gateway and the steps most tests need. Calls raise grpc.aio.AioRpcError."""
+    """The stubs of one gateway and the steps of most tests. Calls raise grpc.aio.AioRpcError."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.admin = AdminServiceStub(channel)
@@ -87,7 +87,7 @@ class Client:
         self.plans = PlanServiceStub(channel)
 
     async def create(self, partitions: int = 1, *, name: str = "", **configs: str) -> tuple[str, str]:
-        """Create a topic; its name and id. Settings are written with underscores for dots."""
+        """Creates a topic; returns its name and id. Configs are written with underscores for dots."""
         name = name or unique("topic")
         asked = cluster.CreateTopicsRequest.Topic(
             name=name, num_partitions=partitions, configs={_dotted(k): v for k, v in configs.items()}
@@ -97,13 +97,13 @@ class Client:
         return name, answer.topics[0].topic_id
 
     async def delete(self, topic: str) -> None:
-        """Delete a topic."""
+        """Deletes a topic."""
         asked = cluster.DeleteTopicsRequest.Topic(name=topic)
         answer = await self.admin.DeleteTopics(cluster.DeleteTopicsRequest(topics=[asked]), timeout=TIMEOUT)
         assert not answer.topics[0].error_code, answer
 
     async def group(self, **configs: str) -> str:
-        """The name of a new group that reads from the beginning."""
+        """Returns the name of a new group that reads from the start."""
         group_id = unique("group")
         settings = {"share.auto.offset.reset": "earliest"} | {_dotted(k): v for k, v in configs.items()}
         asked = cluster.IncrementalAlterConfigsRequest.Resource(
@@ -119,7 +119,7 @@ class Client:
         return group_id
 
     async def configure_broker(self, name: str, value: str) -> None:
-        """Change a property of all processes while they run."""
+        """Changes a property of all processes while they run."""
         asked = cluster.IncrementalAlterConfigsRequest.Resource(
             resource_type=cluster.RESOURCE_TYPE_BROKER,
             configs=[cluster.IncrementalAlterConfigsRequest.Config(name=name, value=value)],
@@ -131,7 +131,7 @@ class Client:
     async def publish(
         self, topic: str, texts: Iterable[str], *, partition: int | None = None, timeout: float = TIMEOUT
     ) -> list[tuple[int, int]]:
-        """Publish records; partition and offset of each."""
+        """Publishes records; returns partition and offset of each."""
         records = [produce.PublishRecord(text=text, partition=partition) for text in texts]
         request = produce.PublishRequest(topic=topic, records=records)
         answer = await self.produce.Publish(request, timeout=timeout)
@@ -147,7 +147,7 @@ class Client:
         wait: float = 5.0,
         timeout: float = TIMEOUT,
     ) -> share.AcquireResponse:
-        """Acquire records once."""
+        """Acquires records once."""
         request = share.AcquireRequest(
             group_id=group_id,
             topics=[topic],
@@ -161,7 +161,7 @@ class Client:
     async def acquire_all(
         self, group_id: str, topic: str, records: int, member: str
     ) -> list[share.ShareRecord]:
-        """Acquire until there are this many."""
+        """Acquires until this many records arrived."""
         got: list[share.ShareRecord] = []
         async with asyncio.timeout(TIMEOUT):
             while len(got) < records:
@@ -177,7 +177,7 @@ class Client:
         *,
         timeout: float = TIMEOUT,
     ) -> list[ErrorCode]:
-        """Decide on records by their lock tokens; the code of each result."""
+        """Acknowledges records with their lock tokens; returns the code of each result."""
         request = share.AcknowledgeRequest(
             group_id=group_id,
             member_id=member,
@@ -189,7 +189,7 @@ class Client:
     async def heartbeat(
         self, group_id: str, member: str, epoch: int, topics: Sequence[str] = ()
     ) -> groups.ShareGroupHeartbeatResponse:
-        """Send one heartbeat."""
+        """Sends one heartbeat."""
         names = groups.TopicNames(names=topics) if topics else None
         request = groups.ShareGroupHeartbeatRequest(
             group_id=group_id, member_id=member, member_epoch=epoch, subscribed_topic_names=names
@@ -199,7 +199,7 @@ class Client:
     async def inspect(
         self, group_id: str, topic_id: str, partition: int = 0
     ) -> state.InspectShareGroupStateResponse:
-        """The stored state of a share-partition; log and memory must agree."""
+        """Returns the stored state of a share-partition; log and memory must agree."""
         request = state.InspectShareGroupStateRequest(
             group_id=group_id, topic_id=topic_id, partition=partition
         )
@@ -208,7 +208,7 @@ class Client:
         return answer
 
     async def finished(self, group_id: str, topic_id: str, partition: int = 0) -> set[int]:
-        """Offsets that are finished for good, as stored."""
+        """Returns the offsets in a terminal state, as stored."""
         folded = (await self.inspect(group_id, topic_id, partition)).folded
         done = set(range(max(folded.start_offset, 0)))
         for batch in folded.state_batches:
@@ -219,10 +219,10 @@ class Client:
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Client]:
-    """A client of the gateway at an address; it connects again at once where the gateway comes back."""
+    """Provides a client of the gateway at an address; it reconnects at once when the gateway returns."""
     options = [
         ("grpc.initial_reconnect_backoff_ms", 50),
-        ("grpc.min_reconnect_backoff_ms", 5000),  # the time of one try, which a busy machine may need
+        ("grpc.min_reconnect_backoff_ms", 5000),  # the time of one attempt, which a busy machine may need
         ("grpc.max_reconnect_backoff_ms", 200),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.max_receive_message_length", 64 * 1024 * 1024),
@@ -232,7 +232,7 @@ async def connected(address: str) -> AsyncIterator[Client]:
 
 
 def decision(record: share.ShareRecord, kind: int = ACCEPT) -> share.AcknowledgeRequest.Decision:
-    """The acknowledgement of an acquired record."""
+    """Returns the acknowledgement of an acquired record."""
     return share.AcknowledgeRequest.Decision(
         topic=record.topic,
         partition=record.partition,

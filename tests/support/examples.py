@@ -1,4 +1,4 @@
-"""How many examples a property test runs under the selected Hypothesis profile."""
+"""The number of examples of a property test under the selected Hypothesis profile."""
 
 from __future__ import annotations
 

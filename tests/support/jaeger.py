@@ -1,4 +1,4 @@
-"""A real Jaeger: `make jaeger` brings it (needs Go)."""
+"""A real Jaeger; `make jaeger` builds it (needs Go)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ exporters:
 
 @dataclass(frozen=True)
 class Jaeger:
-    """Where it takes spans, and where it answers."""
+    """The address that accepts spans, and the address of the query API."""
 
     otlp: str
     query: str
@@ -49,7 +49,7 @@ class Jaeger:
 
 @contextlib.contextmanager
 def jaeger() -> Iterator[Jaeger]:
-    """A Jaeger that keeps traces in memory."""
+    """Provides a Jaeger that keeps traces in memory."""
     grpc, query, otlp = (free_port() for _ in range(3))
     with tempfile.TemporaryDirectory(prefix="jaeger-") as name:
         config = Path(name) / "jaeger.yaml"

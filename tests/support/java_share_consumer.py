@@ -1,4 +1,4 @@
-"""Kafka's Java share consumer in a process of its own, at the end of a pipe."""
+"""Kafka's Java share consumer in a separate process, controlled over a pipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS = 30.0
 
 
 class Polled(NamedTuple):
-    """A record as the consumer got it."""
+    """A record as the consumer received it."""
 
     partition: int
     offset: int
@@ -31,26 +31,26 @@ class JavaShareConsumer:
         self._process = process
 
     def poll(self, records: int, seconds: float = SECONDS) -> list[Polled]:
-        """Poll until there are so many records, or the time is up."""
+        """Polls until this many records arrived, or until the timeout."""
         words = [line.split(" ", 4) for line in self._send(f"poll {records} {seconds}")]
         return [Polled(int(part), int(at), int(count), value) for _, part, at, count, value in words]
 
     def acknowledge(self, offset: int, kind: str) -> None:
-        """Decide on a record of the last poll."""
+        """Acknowledges a record of the last poll."""
         self._send(f"acknowledge {offset} {kind}")
 
     def commit(self) -> dict[int, str]:
-        """commitSync: "well", or the name of the exception, by partition."""
+        """Calls commitSync; returns "well", or the name of the exception, by partition."""
         words = [line.split(" ") for line in self._send("commit")]
         return {int(partition): result for _, partition, result in words}
 
     def close(self) -> None:
-        """Close it, and wait until it is gone."""
+        """Closes it, and waits until it has ended."""
         self._send("close")
         self._process.wait(SECONDS)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kills it."""
         self._process.kill()
         self._process.wait(SECONDS)
 
@@ -71,7 +71,7 @@ class JavaShareConsumer:
 def share_consumer(
     jars: JarSet, classes: Path, address: str, group: str, topic: str, **settings: str
 ) -> Iterator[JavaShareConsumer]:
-    """A consumer; `classes` is where `compiled` put the program. Settings have underscores for dots."""
+    """Provides a consumer; `classes` is the folder of `compiled`. Properties have underscores for dots."""
     pairs = {"bootstrap.servers": address, "group.id": group}
     pairs |= {name.replace("_", "."): value for name, value in settings.items()}
     process = subprocess.Popen(
@@ -90,7 +90,7 @@ def share_consumer(
 
 
 def compiled(jars: JarSet, folder: Path) -> Path:
-    """Compile the program against a set of jars; the folder with its classes."""
+    """Compiles the program against a set of jars; returns the folder with its classes."""
     command = ["javac", "-cp", jars.class_path, "-d", str(folder), str(SOURCE)]
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     return folder

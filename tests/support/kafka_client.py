@@ -18,7 +18,7 @@ Batch = tuple[int, int, Sequence[int]]
 
 
 class KafkaClient:
-    """One connection: a request is answered before the next one is sent, unless a test sends by itself."""
+    """One connection: each request waits for its response, unless a test uses `send`."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str | None
@@ -29,27 +29,29 @@ class KafkaClient:
         self._numbers = count(1)
 
     async def ask(self, key: int, version: int, /, **fields: Any) -> Any:
-        """Send a request of an API in a version and give the answer; parts of it are made by `part`."""
+        """Sends a request of an API in a version and returns the response; `part` makes its parts."""
         correlation_id = self.send(key, version, **fields)
         answered, message = await self.answer(key, version)
         assert answered == correlation_id
         return message
 
     def send(self, key: int, version: int, /, **fields: Any) -> int:
-        """Send a request without waiting; its correlation id."""
+        """Sends a request without waiting; returns its correlation id."""
         number = next(self._numbers)
         message = message_class(api_schema(key).request)(**fields)
         self._writer.write(request_frame(number, self._client_id, codec_of(key, version), message))
         return number
 
     async def answer(self, key: int, version: int) -> tuple[int, Any]:
-        """The next answer, which must be of this API and version. Raises IncompleteReadError when closed."""
+        """Returns the next response, which must be of this API and version. Raises IncompleteReadError
+        when closed.
+        """
         async with asyncio.timeout(TIMEOUT):
             size = int.from_bytes(await self._reader.readexactly(4))
             return read_response(await self._reader.readexactly(size), codec_of(key, version))
 
     async def write(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Sends bytes unchanged."""
         self._writer.write(data)
         await self._writer.drain()
 
@@ -62,17 +64,17 @@ class KafkaClient:
                 return True
 
     async def close(self) -> None:
-        """Hang up."""
+        """Closes the connection."""
         self._writer.close()
 
     def abort(self) -> None:
-        """Be gone, as a client that crashed."""
+        """Aborts the connection, like a crashed client."""
         self._writer.transport.abort()
 
     # Share groups
 
     async def heartbeat(self, group_id: str, member_id: str, epoch: int, **fields: Any) -> Any:
-        """ShareGroupHeartbeat."""
+        """Sends a ShareGroupHeartbeat."""
         return await self.ask(76, 1, group_id=group_id, member_id=member_id, member_epoch=epoch, **fields)
 
     async def share_fetch(
@@ -86,7 +88,7 @@ class KafkaClient:
         version: int = 2,
         **fields: Any,
     ) -> Any:
-        """ShareFetch of a session, for up to 500 records that may be waited for a while."""
+        """Sends a ShareFetch of a session, for up to 500 records, as a long poll."""
         sizes = {"max_wait_ms": 500, "min_bytes": 1, "max_records": 500, "batch_size": 500}
         topics = fetch_topics(wanted or {}, acks or {})
         fields = {**sizes, "topics": topics, "share_session_epoch": epoch, **fields}
@@ -102,7 +104,7 @@ class KafkaClient:
         version: int = 2,
         **fields: Any,
     ) -> Any:
-        """ShareAcknowledge of a session."""
+        """Sends a ShareAcknowledge of a session."""
         shapes: Any = message_class(api_schema(79).request)
         topics: dict[str, Any] = {}
         for (topic_id, index), batches in (acks or {}).items():
@@ -118,7 +120,7 @@ class KafkaClient:
 def fetch_topics(
     wanted: Mapping[str, Sequence[int]], acks: Mapping[tuple[str, int], Sequence[Batch]]
 ) -> list[Message]:
-    """The topics of a ShareFetch; partitions with acknowledgements need not be wanted."""
+    """Returns the topics of a ShareFetch; partitions with acknowledgements need not be in `wanted`."""
     shapes: Any = message_class(api_schema(78).request)
     parts = dict.fromkeys((topic_id, index) for topic_id, some in wanted.items() for index in some)
     topics: dict[str, Any] = {}
@@ -130,13 +132,13 @@ def fetch_topics(
 
 
 def part(key: int, name: str, /, **fields: Any) -> Message:
-    """A part of an API's request, by its name in Kafka's schema."""
+    """Returns a part of an API's request, by its name in Kafka's schema."""
     made: Message = getattr(message_class(api_schema(key).request), name)(**fields)
     return made
 
 
 def answered(response: Any) -> dict[tuple[str, int], Any]:
-    """The partitions of a ShareFetch's or ShareAcknowledge's answer by topic id and number."""
+    """Returns the partitions of a ShareFetch or ShareAcknowledge response by topic id and number."""
     return {
         (topic.topic_id, part.partition_index): part
         for topic in response.responses
@@ -145,13 +147,13 @@ def answered(response: Any) -> dict[tuple[str, int], Any]:
 
 
 def runs(data: Any) -> list[tuple[int, int, int]]:
-    """What was acquired of a partition: first and last offset, delivery count."""
+    """Returns the acquired ranges of a partition: first and last offset, delivery count."""
     return [(run.first_offset, run.last_offset, run.delivery_count) for run in data.acquired_records]
 
 
 @asynccontextmanager
 async def connected(address: str, client_id: str | None = "test") -> AsyncIterator[KafkaClient]:
-    """A connection to a broker at "host:port"."""
+    """Provides a connection to a broker at "host:port"."""
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
     client = KafkaClient(reader, writer, client_id)

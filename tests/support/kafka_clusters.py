@@ -1,4 +1,4 @@
-"""Clusters for tests that run on both: Sharebroker and a real Kafka behind the same five methods."""
+"""Clusters for tests that run on both: Sharebroker and a real Kafka behind the same interface."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ STOP_SECONDS: Final = 30.0
 
 
 class ClusterFailed(Exception):
-    """A server did not come up; the text has its last words."""
+    """A server did not start; the text has the end of its log."""
 
 
 class Cluster(Protocol):
-    """Some brokers with their own data."""
+    """Brokers with their own data."""
 
     @property
     def addresses(self) -> dict[int, str]:
-        """Where each broker answers Kafka clients, by its node id; stopping and starting changes nothing."""
+        """Returns the Kafka listener of each broker, by its node id; it stays the same after a restart."""
 
     @property
     def pids(self) -> list[int]:
-        """The brokers' processes that run."""
+        """Returns the ids of the running broker processes."""
 
     def start(self) -> None:
-        """Start all, and wait until they answer."""
+        """Starts all brokers, and waits until they respond."""
 
     def stop(self) -> None:
-        """Stop all."""
+        """Stops all brokers."""
 
     def stop_broker(self, node_id: int) -> None:
-        """Stop one as an operator does, and wait until it is gone."""
+        """Stops one broker like an operator, and waits until it has ended."""
 
     def start_broker(self, node_id: int) -> None:
-        """Start a stopped one on its data."""
+        """Starts a stopped broker on its data."""
 
 
 class SharebrokerCluster:
-    """One `sharebroker serve` with its Valkey, or several on a Valkey that they share.
+    """One `sharebroker serve` with its Valkey, or several on a shared Valkey.
 
-    `options` are words for the command line of each.
+    `options` are command-line options of each.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Node:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, redis: str | None = None) -> None:
-        """Begin to start; `until_ready` waits. Later starts take the port and the Redis of the first."""
+        """Starts the process; `until_ready` waits. Later starts use the port and the Redis of the first."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._ready.unlink(missing_ok=True)
         self._redis = redis or self._redis
@@ -128,11 +128,11 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process while it runs."""
+        """Returns the id of the process while it runs."""
         return self._process.pid if self._process is not None else None
 
     def until_ready(self) -> None:
-        """Wait until it serves. Raises ClusterFailed when it ends instead, or takes too long."""
+        """Waits until it serves. Raises ClusterFailed when it ends instead, or takes too long."""
         try:
             until(self._has_ended_or_is_ready, START_SECONDS)
             facts = json.loads(self._ready.read_bytes())
@@ -142,7 +142,7 @@ class Node:
             raise ClusterFailed("\n".join(["Sharebroker did not come up:", *words])) from None
 
     def stop(self) -> None:
-        """Ask it to end, and wait."""
+        """Sends SIGTERM, and waits for its end."""
         if self._process is not None:
             end_at_once(self._process, STOP_SECONDS)
             self._process = None

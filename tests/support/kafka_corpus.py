@@ -46,21 +46,21 @@ class Recorded(NamedTuple):
 
     @property
     def line(self) -> str:
-        """How it stands in the file."""
+        """Returns its line in the file."""
         header = read_header(self.frame)
         name = api_schema(header.api_key).name
         return f"{self.software} {name} {header.version} {self.frame.hex()}"
 
 
 def corpus() -> Iterator[Recorded]:
-    """What was recorded."""
+    """Returns the recorded requests."""
     for line in CORPUS.read_text().splitlines():
         software, _, _, frame = line.split(" ")
         yield Recorded(software, bytes.fromhex(frame))
 
 
 class Recorder:
-    """Stands between clients and a server and records the bytes that clients send, by connection."""
+    """A proxy between clients and a server that records the clients' bytes, by connection."""
 
     def __init__(self, upstream: str) -> None:
         self._upstream = upstream.split(":")
@@ -73,7 +73,7 @@ class Recorder:
             yield
 
     def chosen(self) -> list[Recorded]:
-        """A few small requests of each software, API and version."""
+        """Returns a few small requests of each software, API and version."""
         kinds: dict[tuple[str, int, int], set[bytes]] = {}
         for sent in self._sent:
             frames = _cut(sent)
@@ -113,7 +113,7 @@ def _cut(sent: Iterable[bytes]) -> list[bytes]:
 
 
 def _software(frames: Iterable[bytes]) -> str:
-    """What the client calls itself when it asks for versions."""
+    """Returns the software name in the client's ApiVersions request."""
     for frame in frames:
         header = read_header(frame)
         if header.api_key == API_VERSIONS and 3 <= header.version <= 4:
@@ -123,7 +123,7 @@ def _software(frames: Iterable[bytes]) -> str:
 
 
 async def record() -> list[Recorded]:
-    """Run the clients."""
+    """Runs the clients."""
     own, proxy = (f"127.0.0.1:{free_port()}" for _ in range(2))
     with one_process("--kafka", own, "--kafka-advertise", proxy):
         recorder = Recorder(own)
@@ -134,7 +134,7 @@ async def record() -> list[Recorded]:
 
 
 def librdkafka(address: str) -> None:
-    """Administration, an idempotent and a transactional producer, a plain and a share consumer."""
+    """Runs administration, an idempotent and a transactional producer, a plain and a share consumer."""
     servers: dict[str, Any] = {"bootstrap.servers": address}
     admin = AdminClient(servers)
     for future in admin.create_topics([NewTopic("rdkafka", 2, 1)]).values():
@@ -164,7 +164,7 @@ def librdkafka(address: str) -> None:
 
 
 def kafka_python(address: str) -> None:
-    """Administration, a producer, a consumer of an assigned partition."""
+    """Runs administration, a producer, a consumer of an assigned partition."""
     admin = KafkaAdminClient(bootstrap_servers=address)
     admin.create_topics(["python"])
     admin.describe_topics(["python"])
@@ -181,7 +181,7 @@ def kafka_python(address: str) -> None:
 
 
 def java_tools(address: str) -> None:
-    """The command line of Kafka."""
+    """Runs Kafka's command-line tools."""
     at = ("--bootstrap-server", address)
     group = ("--group", "java")
     topic = ("--topic", "java")
@@ -252,7 +252,7 @@ def group_entity() -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Write the file."""
+    """Writes the file."""
     recorded = asyncio.run(record())
     CORPUS.write_text("".join(f"{one.line}\n" for one in recorded))
 

@@ -1,6 +1,7 @@
-"""`make kafka`: Apache Kafka's jars in `.cache/kafka`, brought by Maven and held to `tests/compat/jars.lock`.
+"""`make kafka`: downloads Apache Kafka's jars with Maven to `.cache/kafka` and checks them against
+`tests/compat/jars.lock`.
 
-Maven knows from its own settings where its repository is; the lock file knows what must come out of it.
+Maven's own settings name its repository; the lock file has the hashes of the jars.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class JarsMissing(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """Jars that make one class path: a pom's dependencies at one version of Kafka."""
+    """Jars of one class path: a pom's dependencies at one version of Kafka."""
 
     name: str
     pom: str
@@ -36,12 +37,12 @@ class JarSet:
 
     @property
     def folder(self) -> Path:
-        """Where its jars lie."""
+        """Returns the folder of its jars."""
         return CACHE / self.name
 
     @property
     def class_path(self) -> str:
-        """For `java -cp` or CLASSPATH."""
+        """Returns the class path for `java -cp` or CLASSPATH."""
         return str(self.folder / "*")
 
 
@@ -56,14 +57,14 @@ SPARK: Final = JarSet("spark-4.2.0", "spark", "4.2.0")
 
 
 def is_there(jars: JarSet) -> bool:
-    """Whether a set was brought; its hashes were checked then."""
+    """Returns whether a set was downloaded; its hashes were checked then."""
     return jars.folder.is_dir()
 
 
 def bring(jars: JarSet, locked: dict[str, str] | None) -> dict[str, str]:
-    """Have Maven copy a set into its folder; the hash of each jar by "set/jar".
+    """Downloads a set into its folder with Maven; returns the hash of each jar by "set/jar".
 
-    Raises JarsMissing when Maven is absent or fails, or a jar is not the one of `locked`.
+    Raises JarsMissing when Maven is absent or fails, or a jar differs from the one in `locked`.
     """
     maven = shutil.which("mvn")
     if maven is None:
@@ -84,7 +85,7 @@ def bring(jars: JarSet, locked: dict[str, str] | None) -> dict[str, str]:
 
 
 def _copy(maven: str, jars: JarSet, folder: Path) -> None:
-    # Maven wants a pom in a folder that it may write to.
+    # Maven requires a pom in a writable folder.
     shutil.copy(POMS / f"{jars.pom}.xml", folder.parent / "pom.xml")
     command = [maven, "--batch-mode", "--quiet", f"-Dkafka.version={jars.version}"]
     command += [f"-DoutputDirectory={folder}", "dependency:copy-dependencies"]
@@ -109,7 +110,7 @@ def main(
     lock: Annotated[bool, typer.Option(help="Write the lock file from Maven's downloads.")] = False,
     spark: Annotated[bool, typer.Option(help="Bring Spark's own source for Kafka, and that alone.")] = False,
 ) -> None:
-    """Bring the sets that are not there."""
+    """Downloads the missing sets."""
     locked = {} if lock else _read_lock()
     found: dict[str, str] = {}
     for jars in (*ALL, SPARK) if lock else (SPARK,) if spark else ALL:

@@ -1,4 +1,4 @@
-"""Messages of any API and version for Hypothesis, made from the schemas."""
+"""Messages of any API and version for Hypothesis, derived from the schemas."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ VERSIONS: Final = [
 """Every API in every version of the table."""
 
 _LATEST: Final = 253_402_300_799_000
-"""The end of the year 9999: no time is later."""
+"""The end of the year 9999: the latest supported time."""
 
 _INTEGERS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
 Values = Mapping[str, st.SearchStrategy[Any]]
-"""More values for types, which come up as often as all others of it."""
+"""Extra values for types, drawn as often as all other values of the type."""
 
 
 def requests(key: int, version: int, also: Values = MappingProxyType({})) -> st.SearchStrategy[Any]:
-    """Requests of an API in a version."""
+    """Draws requests of an API in a version."""
     return structs(api_schema(key).request, version, also)
 
 
 def responses(key: int, version: int) -> st.SearchStrategy[Any]:
-    """Answers of an API in a version."""
+    """Draws responses of an API in a version."""
     return structs(api_schema(key).response, version)
 
 
 def structs(struct: Struct, version: int, also: Values = MappingProxyType({})) -> st.SearchStrategy[Any]:
-    """Structs that have only what the version has; some fields are not set."""
+    """Draws structs with only the version's fields; some fields are not set."""
     values = {field: _values(field, version, also) for field in struct.of(version)}
-    # A null that the version does not have would come back as something else.
+    # A null that the version does not support would decode to another value.
     must = {
         field.name: of
         for field, of in values.items()

@@ -22,7 +22,9 @@ class Commit(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as a consumer gets it; `commit` None for a tombstone. The key is group, topic, partition."""
+    """A record as a consumer receives it; `commit` is None for a tombstone. The key is group, topic,
+    partition.
+    """
 
     offset: int
     timestamp: int
@@ -56,7 +58,7 @@ def read_record(offset: int, timestamp: int, key: bytes, value: bytes | None) ->
 
 
 def read_batches(data: bytes) -> Iterator[Record]:
-    """All records of whole record batches, each batch with a CRC that is right."""
+    """Returns all records of whole record batches; every CRC must be correct."""
     batches = MemoryRecords(data)
     while (batch := batches.next_batch()) is not None:
         assert batch.validate_crc()
@@ -67,7 +69,7 @@ def read_batches(data: bytes) -> Iterator[Record]:
 
 
 def fold(records: Iterable[Record]) -> dict[Key, Commit]:
-    """What Kafka's group coordinator would hold: the latest of each key."""
+    """Returns the state of Kafka's group coordinator: the latest record of each key."""
     kept: dict[Key, Commit] = {}
     for record in records:
         kept.pop(record.key, None)

@@ -1,4 +1,4 @@
-"""A real Apache Kafka in processes of its own (KRaft, free ports, fresh folders), to be compared with."""
+"""A real Apache Kafka in separate processes (KRaft, free ports, fresh folders), for comparison."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 CLUSTER_ID: Final = "c2hhcmVicm9rZXItdGVzdA"
 CONTROLLER: Final = 3000
-"""Node id of the controller where it is not a broker, too."""
+"""Node id of the controller if it is not a broker as well."""
 
 SERVER_FLAGS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""For brokers that tests start by the dozen; measurements use other ones."""
+"""JVM flags for brokers of tests, which start many; measurements use others."""
 
 SINGLE_NODE: Final = {
     "offsets.topic.replication.factor": 1,
@@ -39,7 +39,9 @@ SINGLE_NODE: Final = {
     "share.coordinator.state.topic.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
 }
-"""What one broker needs, and fewer partitions of the internal topics, as Kafka's own tests have it."""
+"""Properties that one broker requires, with fewer partitions of the internal topics, as in Kafka's own
+tests.
+"""
 
 
 class Node:
@@ -54,11 +56,11 @@ class Node:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process while it runs."""
+        """Returns the id of the process while it runs."""
         return self._process.pid if self._process is not None else None
 
     def format(self, properties: Mapping[str, object]) -> None:
-        """Write its properties file and prepare its storage."""
+        """Writes its properties file and formats its storage."""
         self._folder.mkdir(parents=True)
         self._config.write_text(as_properties({**properties, "log.dirs": self._folder / "logs"}))
         run_tool(
@@ -66,7 +68,7 @@ class Node:
         ).checked()
 
     def start(self) -> None:
-        """Begin to start; `until_ready` waits."""
+        """Starts the process; `until_ready` waits."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 java("kafka.Kafka", str(self._config), flags=self._flags),
@@ -77,14 +79,14 @@ class Node:
             )
 
     def until_ready(self) -> None:
-        """Wait until it answers. Raises ToolFailed when it ends instead, or takes too long."""
+        """Waits until it responds. Raises ToolFailed when it ends instead, or takes too long."""
         try:
             until(self._is_ready, timeout=START_SECONDS)
         except AssertionError:
             raise ToolFailed(f"Kafka node {self.node_id} does not answer:\n{self._last_words()}") from None
 
     def stop(self) -> None:
-        """Ask it to shut down, and wait."""
+        """Sends SIGTERM, and waits for its end."""
         if self._process is not None:
             end_at_once(self._process, STOP_SECONDS)
             self._process = None
@@ -107,7 +109,7 @@ class Node:
 
 
 class KafkaCluster:
-    """One node that is broker and controller, or several brokers and a controller beside them."""
+    """One node that is broker and controller, or several brokers and a separate controller."""
 
     def __init__(
         self,
@@ -129,18 +131,18 @@ class KafkaCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients connect."""
+        """Returns the bootstrap addresses."""
         return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers.values())
 
     def start(self) -> None:
-        """Start all nodes and wait until the brokers answer."""
+        """Starts all nodes and waits until the brokers respond."""
         for node in (*self._others, *self.brokers.values()):
             node.start()
         for node in self.brokers.values():
             node.until_ready()
 
     def stop(self) -> None:
-        """Stop all nodes."""
+        """Stops all nodes."""
         for node in (*self.brokers.values(), *self._others):
             node.stop()
 
@@ -176,7 +178,7 @@ class KafkaCluster:
 def running_kafka(
     folder: Path, brokers: int = 1, properties: Mapping[str, object] | None = None
 ) -> Iterator[KafkaCluster]:
-    """A cluster that is up; stopped at the end."""
+    """Provides a running cluster; stops it at the end."""
     cluster = KafkaCluster(folder, brokers, properties)
     try:
         cluster.start()
@@ -186,7 +188,7 @@ def running_kafka(
 
 
 def answers(port: int) -> bool:
-    """Whether something on this port of 127.0.0.1 answers ApiVersions."""
+    """Returns whether a process on this port of 127.0.0.1 answers ApiVersions."""
     request = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
         connection.sendall(request)

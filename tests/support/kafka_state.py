@@ -50,7 +50,7 @@ class Reader:
 
 
 def read_key(data: bytes) -> tuple[str, Key]:
-    """The type of a record and (group id, topic id, partition)."""
+    """Returns the type of a record and (group id, topic id, partition)."""
     reader = Reader(data)
     kind = KEYS[reader.number("h")]
     group_id = reader.take(reader.number("h")).decode()
@@ -61,7 +61,7 @@ def read_key(data: bytes) -> tuple[str, Key]:
 
 
 def read_value(kind: str, data: bytes) -> Fields:
-    """Fields by Kafka's names; batches are (first, last, state, count)."""
+    """Returns fields by Kafka's names; batches are (first, last, state, count)."""
     reader = Reader(data)
     assert reader.number("h") == 0
     fields: Fields = {name: reader.number(code) for name, code in VALUES[kind]}
@@ -82,7 +82,7 @@ def _batch(reader: Reader) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Record:
-    """A record as a consumer gets it; `value` None for a tombstone."""
+    """A record as a consumer receives it; `value` is None for a tombstone."""
 
     offset: int
     timestamp: int
@@ -97,7 +97,7 @@ def read_record(offset: int, timestamp: int, key: bytes, value: bytes | None) ->
 
 
 def read_batches(data: bytes) -> Iterator[Record]:
-    """All records of whole record batches, each batch with a CRC that is right."""
+    """Returns all records of whole record batches; every CRC must be correct."""
     batches = MemoryRecords(data)
     while (batch := batches.next_batch()) is not None:
         assert batch.validate_crc()
@@ -108,13 +108,15 @@ def read_batches(data: bytes) -> Iterator[Record]:
 
 @dataclass
 class Folded:
-    """What Kafka's share coordinator would hold of a share-partition, one value an offset."""
+    """The state of a share-partition in Kafka's share coordinator, one value per offset."""
 
     state_epoch: int
     leader_epoch: int
     start_offset: int
     count: int
-    offsets: dict[int, tuple[int, int]] = field(default_factory=dict)  # (delivery count, state): greater wins
+    offsets: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # (delivery count, state): the greater wins
 
     def add(self, batches: Iterable[tuple[int, ...]]) -> None:
         for first, last, state, count in batches:

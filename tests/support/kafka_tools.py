@@ -1,4 +1,4 @@
-"""Apache Kafka's own programs for tests: its command line tools, and real brokers to compare with.
+"""Apache Kafka's own programs for tests: its command-line tools, and real brokers for comparison.
 
 Needs the jars of `make kafka` and Java 17; tests that use it are marked with `needs_kafka`.
 """
@@ -19,7 +19,7 @@ import pytest
 from tests.support.kafka_jars import SERVER, JarSet, is_there
 
 TOOL_FLAGS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""For a JVM that runs for seconds."""
+"""JVM flags for programs that run for seconds."""
 
 TOOL_SECONDS: Final = 60.0
 
@@ -30,12 +30,12 @@ needs_kafka: Final = pytest.mark.skipif(
 
 
 class ToolFailed(Exception):
-    """A tool ended with an error or not in time; the text has its last words."""
+    """A tool failed or timed out; the text has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a tool did."""
+    """The result of a tool."""
 
     command: str
     code: int
@@ -43,24 +43,24 @@ class Ran:
     err: str
 
     def checked(self) -> Ran:
-        """Itself. Raises ToolFailed when the tool did not exit with 0."""
+        """Returns itself. Raises ToolFailed when the tool did not exit with 0."""
         if self.code:
             raise ToolFailed(f"{self.command}: exit code {self.code}\n{self.out}\n{self.err}")
         return self
 
     @property
     def lines(self) -> list[str]:
-        """Its output without blank lines."""
+        """Returns its output without blank lines."""
         return [line for line in self.out.splitlines() if line.strip()]
 
 
 def java(main: str, *arguments: str, flags: Sequence[str] = TOOL_FLAGS) -> list[str]:
-    """A command that runs a main class; its class path comes by `java_environment`."""
+    """Returns a command that runs a main class; `java_environment` provides its class path."""
     return ["java", *flags, main, *arguments]
 
 
 def java_environment(jars: JarSet = SERVER, extra: Sequence[Path] = ()) -> dict[str, str]:
-    """Environment with the class path of a set of jars, `extra` folders before them."""
+    """Returns an environment with the class path of a set of jars, preceded by `extra` folders."""
     return {**os.environ, "CLASSPATH": os.pathsep.join([*(str(path) for path in extra), jars.class_path])}
 
 
@@ -71,7 +71,7 @@ def run_tool(
     timeout: float = TOOL_SECONDS,
     jars: JarSet = SERVER,
 ) -> Ran:
-    """Run a Kafka tool to its end, `stdin` typed in. Raises ToolFailed when `timeout` seconds are over."""
+    """Runs a Kafka tool to its end with this standard input. Raises ToolFailed after `timeout` seconds."""
     try:
         done = subprocess.run(
             java(main, *arguments),
@@ -92,14 +92,14 @@ def _without_warnings(err: str) -> str:
 
 
 def end_at_once(process: subprocess.Popen[bytes], patience: float) -> None:
-    """Ask a process to end and return as soon as it has; it is killed after `patience` seconds."""
+    """Terminates a process and returns as soon as it has ended; kills it after `patience` seconds."""
     process.terminate()
     timer = threading.Timer(patience, process.kill)
     timer.start()
-    process.wait()  # waiting with a time limit would look only every now and then
+    process.wait()  # a wait with a time limit would poll at long intervals
     timer.cancel()
 
 
 def as_properties(values: Mapping[str, object]) -> str:
-    """The text of a Java properties file."""
+    """Returns the text of a Java properties file."""
     return "".join(f"{key}={value}\n" for key, value in values.items())

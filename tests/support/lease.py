@@ -1,4 +1,4 @@
-"""A lease as its owner sees it, without a store."""
+"""A lease from its owner's point of view, without a store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Lease:
-    """A lease that stays ours; `refusals` are raised by the next reclaims instead."""
+    """A lease that stays ours; the next reclaims raise `refusals` instead."""
 
     held: bool = True
     epoch: int = 1

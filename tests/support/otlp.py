@@ -19,7 +19,7 @@ from sharebroker.cli.jaeger import FinishedSpan, SpanName
 
 
 class Collector:
-    """Keeps all it is sent; `headers` are the metadata of the calls, `paths` where they went over HTTP."""
+    """Keeps all requests; `headers` are the metadata of the calls, `paths` their paths over HTTP."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -39,13 +39,13 @@ class Collector:
         return metrics_service_pb2.ExportMetricsServiceResponse()
 
     def keep(self, request: Any, headers: dict[str, str]) -> None:
-        """Take what was sent."""
+        """Stores a request."""
         self.headers.append(headers)
         traces = isinstance(request, trace_service_pb2.ExportTraceServiceRequest)
         (self.requests if traces else self.metrics).append(request)
 
     def spans(self) -> list[FinishedSpan]:
-        """All spans, in the order in which they began."""
+        """Returns all spans, in the order of their start."""
         spans = [
             _finished_span(span, _attributes(of.resource.attributes))
             for request in list(self.requests)
@@ -81,7 +81,7 @@ def _value(value: AnyValue) -> Any:
 
 
 class _Posts(BaseHTTPRequestHandler):
-    """Takes OTLP over HTTP for the server's collector."""
+    """Receives OTLP over HTTP for the server's collector."""
 
     server: _HttpCollector
 
@@ -100,7 +100,7 @@ class _Posts(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as http.server has it
-        """Nowhere."""
+        """Discards it."""
 
 
 _KINDS: Final[dict[str, Any]] = {
@@ -110,7 +110,7 @@ _KINDS: Final[dict[str, Any]] = {
 
 
 class _HttpCollector(ThreadingHTTPServer):
-    """`statuses` are what the next requests are answered, before all is taken; `paths` where they went."""
+    """`statuses` are the responses to the next requests, before all succeed; `paths` their paths."""
 
     def __init__(self, collector: Collector) -> None:
         super().__init__(("127.0.0.1", 0), _Posts)
@@ -121,7 +121,7 @@ class _HttpCollector(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def collecting_over_http(*statuses: int) -> Iterator[Collector]:
-    """A collector on a free port; the first requests are answered with these."""
+    """Provides a collector on a free port; the first requests get these statuses."""
     collector = Collector()
     with _HttpCollector(collector) as server:
         collector.address = f"127.0.0.1:{server.server_port}"
@@ -137,7 +137,7 @@ def collecting_over_http(*statuses: int) -> Iterator[Collector]:
 
 @contextlib.contextmanager
 def collecting() -> Iterator[Collector]:
-    """A collector on a free port."""
+    """Provides a collector on a free port."""
     collector = Collector()
     server = grpc.server(ThreadPoolExecutor(4))
     add: Any = trace_service_pb2_grpc.add_TraceServiceServicer_to_server

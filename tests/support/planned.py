@@ -1,4 +1,4 @@
-"""A driver of planned batches on raw stubs, as a Spark source is, without Spark."""
+"""A driver of planned batches on raw stubs, like a Spark source without Spark."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Placed = tuple[int, int, int]
 
 
 def places(ranges: Iterable[pb.PlannedRange]) -> list[Placed]:
-    """Where planned records are."""
+    """Returns the positions of planned records."""
     return [(one.range.partition, one.range.first_offset, one.range.last_offset) for one in ranges]
 
 
 def count(ranges: Iterable[Placed]) -> int:
-    """How many offsets they cover."""
+    """Returns how many offsets they cover."""
     return sum(last - first + 1 for _, first, last in ranges)
 
 
 def texts(batches: bytes) -> Iterator[tuple[int, str]]:
-    """Offset and value of each record."""
+    """Returns offset and value of each record."""
     memory = MemoryRecords(batches)
     while memory.has_next():
         for record in memory.next_batch():
@@ -46,13 +46,13 @@ class Driver:
     left: list[tuple[int, int, int, str]] = field(default_factory=list)
 
     async def open(self) -> Driver:
-        """Take the session over."""
+        """Opens the session, which fences its former driver."""
         request = pb.OpenSessionRequest(group_id=self.group_id, session_id=self.session)
         self.epoch = (await self.client.plans.OpenSession(request, timeout=TIMEOUT)).epoch
         return self
 
     def another(self) -> Driver:
-        """A second driver of the same session."""
+        """Returns a second driver of the same session."""
         return Driver(self.client, self.group_id, self.topic, self.session)
 
     async def plan(
@@ -64,7 +64,7 @@ class Driver:
         wait: float = 0.0,
         batch: str = "",
     ) -> list[Placed]:
-        """Commit, and plan the next batch; what was left stands in `left`."""
+        """Commits, and plans the next batch; `left` keeps what was not committed."""
         request = pb.PlanRequest(
             session=self.key,
             topics=[pb.PlanRequest.Topic(name=self.topic)],
@@ -78,7 +78,7 @@ class Driver:
         return places(answer.ranges)
 
     async def commit(self, ranges: Sequence[Placed], kind: int = ACCEPT, batch: str = "") -> None:
-        """Commit alone."""
+        """Commits alone."""
         request = pb.CommitRequest(session=self.key, commit=self.verdicts(ranges, kind), batch=batch)
         self._note((await self.client.plans.Commit(request, timeout=TIMEOUT)).left)
 
@@ -88,7 +88,7 @@ class Driver:
         await self.client.plans.Stage(request, timeout=TIMEOUT)
 
     async def renew(self, ranges: Sequence[Placed] = ()) -> int:
-        """Renew; until when, in milliseconds."""
+        """Renews the locks; returns their new deadline, in milliseconds."""
         request = pb.RenewRequest(
             session=self.key, topics=[self.topic], ranges=[self.range(*one) for one in ranges]
         )
@@ -97,12 +97,12 @@ class Driver:
         return answer.lock_deadline_ms
 
     async def release(self) -> None:
-        """Give everything back."""
+        """Releases all planned records."""
         request = pb.ReleaseRequest(session=self.key, topics=[self.topic])
         await self.client.plans.Release(request, timeout=TIMEOUT)
 
     async def read(self, placed: Placed, *, committed: bool = False) -> list[str]:
-        """The values in a range, in order."""
+        """Returns the values of a range, in order."""
         partition, first, last = placed
         found: list[str] = []
         while first <= last:
@@ -116,15 +116,15 @@ class Driver:
 
     @property
     def key(self) -> pb.PlanSession:
-        """Who speaks."""
+        """Returns the key of the session in requests."""
         return pb.PlanSession(group_id=self.group_id, session_id=self.session, epoch=self.epoch)
 
     def range(self, partition: int, first: int, last: int) -> pb.PlanRange:
-        """Offsets of the topic."""
+        """Returns a range of offsets of the topic."""
         return pb.PlanRange(topic=self.topic, partition=partition, first_offset=first, last_offset=last)
 
     def verdicts(self, ranges: Sequence[Placed], kind: int) -> list[pb.PlanVerdict]:
-        """The same acknowledgement for all ranges."""
+        """Returns the same acknowledgement for all ranges."""
         return [
             pb.PlanVerdict(range=self.range(*one), type=delivery.AcknowledgeType.ValueType(kind))
             for one in ranges

@@ -1,4 +1,4 @@
-"""A real Prometheus: `apt-get install prometheus` brings it (PROMETHEUS names another)."""
+"""A real Prometheus: `apt-get install prometheus` installs it (PROMETHEUS names another)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ MISSING = "prometheus is not here: apt-get install prometheus (PROMETHEUS names 
 
 @dataclass(frozen=True)
 class Prometheus:
-    """Where it answers."""
+    """The address of the query API."""
 
     url: str
 
     def values(self, query: str) -> list[float]:
-        """What a query comes to now, one number a series, as far as it is one. HTTPError: it is no query."""
+        """Returns the present value of a query, one number per series. Raises HTTPError for an invalid
+        query.
+        """
         found = self._ask("query", query=query)
         return [value for row in found if isfinite(value := float(row["value"][1]))]
 
@@ -45,7 +47,7 @@ class Prometheus:
 
 @contextlib.contextmanager
 def prometheus(targets: Sequence[str], component: str = "all") -> Iterator[Prometheus]:
-    """A Prometheus that scrapes these addresses every second."""
+    """Provides a Prometheus that scrapes these addresses every second."""
     with tempfile.TemporaryDirectory(prefix="prometheus-") as name:
         folder = Path(name)
         job = {"job_name": "sharebroker", "static_configs": [{"targets": list(targets)}]}

@@ -26,7 +26,7 @@ Position = tuple[int, int]
 
 @dataclass
 class Books:
-    """What Sharebroker answered, and what broke its word."""
+    """The confirmed outcomes, and the violations of the guarantee."""
 
     published: dict[str, Position] = field(default_factory=dict)
     accepted: dict[Position, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Books:
     broken: list[str] = field(default_factory=list)
 
     def delivered(self, record: share.ShareRecord) -> None:
-        """A record came; one that was accepted must not."""
+        """Records a delivery; an accepted record must not be delivered again."""
         at = (record.partition, record.offset)
         self.deliveries[at] += 1
         if at in self.accepted:
@@ -45,7 +45,7 @@ class Books:
 
     @property
     def missing(self) -> set[Position]:
-        """What was published and is not accepted yet."""
+        """Returns the published records that are not accepted yet."""
         return {at for text, at in self.published.items() if self.accepted.get(at) != text}
 
 
@@ -62,7 +62,7 @@ class Traffic:
 
     @asynccontextmanager
     async def flowing(self, consumers: int = 2, at_first: int = 200) -> AsyncIterator[Books]:
-        """Runs until the end of the block, which begins when so many records were accepted."""
+        """Runs until the end of the block, which begins when this many records were accepted."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._publish())]
             running += [tasks.create_task(self._consume()) for _ in range(consumers)]
@@ -72,12 +72,13 @@ class Traffic:
                 task.cancel()
 
     async def moves(self, records: int = 200) -> None:
-        """Returns once so many more records were accepted."""
+        """Returns once this many more records were accepted."""
         goal = len(self.books.accepted) + records
         await eventually(lambda: len(self.books.accepted) >= goal, 45.0)
 
     async def drain(self, client: Client, topic_id: str) -> None:
-        """Publish no more; returns once all that was published is accepted. What was accepted must be stored.
+        """Stops publishing; returns once every published record is accepted. Accepted records must be
+        stored as such.
 
         A failure may have lost the response to an acceptance; the stored state decides then.
         """
@@ -108,12 +109,13 @@ class Traffic:
                     if self.publishing:
                         answered = await client.publish(self._topic, texts, timeout=5.0)
                         self.books.published.update(zip(texts, answered, strict=True))
-                except grpc.aio.AioRpcError:  # may be there or not: nothing was promised
+                except grpc.aio.AioRpcError:  # may be stored or not: it was not acknowledged
                     await asyncio.sleep(PAUSE)
                 await asyncio.sleep(PACE)
 
     async def _consume(self) -> None:
-        member = unique("member")  # the same one in every stream: it must not wait for its own session to end
+        # the same client in every stream: it must not wait for its own session to end
+        member = unique("member")
         async with connected(self._address) as client:
             while True:
                 try:

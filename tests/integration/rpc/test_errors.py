@@ -43,14 +43,14 @@ async def test_calls_beyond_the_limits_are_retriable_errors() -> None:
         assert "requests of 20" in await rejected()
         assert (await caught(stub.Produce(pb.ProduceRequest(), timeout=5))).code is FAILURE.code  # no bytes
         small = asyncio.create_task(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=30))
-        await eventually(lambda: _says_calls(rejected))
+        await eventually(lambda: _reports_calls(rejected))
         for call in (large, small):
             call.cancel()
         await eventually(lambda: _served(rejected))
     await server.stop(0)
 
 
-async def _says_calls(rejected: Callable[[], Awaitable[str]]) -> bool:
+async def _reports_calls(rejected: Callable[[], Awaitable[str]]) -> bool:
     return "2 calls are in flight" in await rejected()
 
 

@@ -19,7 +19,7 @@ ASKED: dict[str, Any] = json.loads(sys.argv[1])
 FOLDER, AT = ASKED["folder"], ASKED.get("at", [0, ""])
 
 
-def stand_still(number: int, when: str) -> None:
+def wait_at(number: int, when: str) -> None:
     """Waits at the requested batch and moment until there is a file `go`."""
     if [number, when] == AT:
         Path(FOLDER, "stands").write_text(when)
@@ -34,7 +34,7 @@ class Reader(StreamReader):
     def latestOffset(self, start: Any, limit: Any) -> Any:
         end = super().latestOffset(start, limit)
         if end != start:
-            stand_still(end["n"], "planned")
+            wait_at(end["n"], "planned")
         return end
 
 
@@ -73,12 +73,12 @@ def die_once(rows: Iterator[Any]) -> Iterator[Any]:
 
 
 def work(frame: Any, number: int) -> None:
-    stand_still(number, "before")
+    wait_at(number, "before")
     report(places=frame.limit(1).rdd.map(lambda _: source_file()).collect())
     if [number, "executor"] == AT:
         frame = frame.mapInArrow(die_once, frame.schema)
     frame.write.mode("overwrite").parquet(f"{FOLDER}/out/batch={number}")
-    stand_still(number, "after")
+    wait_at(number, "after")
 
 
 spark = session()

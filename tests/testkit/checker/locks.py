@@ -64,7 +64,7 @@ class OffsetHistory:
     """One offset: its locks by token, the requested decisions, and how it was finished.
 
     `kept_count` is the highest delivery count known to be stored; `free_since` a time from which no member
-    holds the record; `told_at` the time of its last delivery.
+    holds the record; `delivered_at` the time of its last delivery.
     """
 
     locks: dict[int, Lock] = field(default_factory=dict)

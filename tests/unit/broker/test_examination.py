@@ -104,6 +104,7 @@ async def test_rejected_config_get_leaves_durability_unknown(server: Server, sto
     assert "It rejects CONFIG GET" in "".join(finding.what for finding in found)
 
 
+@pytest.mark.slow
 async def test_unreachable_redis_is_an_error() -> None:
     with pytest.raises(RedisError, match="no Redis at"):
         await examine_redis(f"redis://127.0.0.1:{free_port()}", CONFIG)

@@ -209,7 +209,7 @@ class Model:
     def acknowledge(
         self, number: int, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
     ) -> bool:
-        """Returns whether there is anything to persist. Raises RefusedError."""
+        """Returns whether there is anything to persist. Raises Rejected."""
         self.until[number] = now + delay if delay else 0.0
         changes: dict[int, int] = {}
         renewed: set[int] = set()

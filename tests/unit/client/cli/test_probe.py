@@ -28,7 +28,7 @@ class Health(BaseHTTPRequestHandler):
 @pytest.fixture
 def url() -> Iterator[str]:
     with HTTPServer(("127.0.0.1", 0), Health) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=[0.01])
         thread.start()
         yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()

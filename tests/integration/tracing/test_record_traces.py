@@ -87,7 +87,7 @@ def traced(request: pytest.FixtureRequest) -> Traced:
     return found
 
 
-async def lose_a_lock_then_accept(client: Client, topic: str, group: str) -> None:
+async def time_out_then_accept(client: Client, topic: str, group: str) -> None:
     """The first member never acknowledges."""
     first = await client.acquire(group, topic, 1, member="silent", wait=20)
     assert [record.delivery_count for record in first.records] == [1]
@@ -96,7 +96,7 @@ async def lose_a_lock_then_accept(client: Client, topic: str, group: str) -> Non
     assert await client.acknowledge(group, "worker", [record]) == [ErrorCode.NONE]
 
 
-def story(traced: Traced, topic: str, *awaited: str) -> list[FinishedSpan]:
+def trace_spans(traced: Traced, topic: str, *awaited: str) -> list[FinishedSpan]:
     """Returns the spans of the traces of the topic's records, once all required spans are there.
 
     Processes export at different times: the last export of one does not imply those of the others.
@@ -130,10 +130,10 @@ async def test_lost_lock_appears_in_the_trace(traced: Traced) -> None:
         topic, _ = await client.create()
         group = await client.group(share_record_lock_duration_ms=LOCK)
         sent = await producer.publish(topic, b"unsampled", key=b"nor this", partition=0)
-        await lose_a_lock_then_accept(client, topic, group)
+        await time_out_then_accept(client, topic, group)
     twice = ("acquire", "write state", "append state")
     whole = ("create", "send", "append", "lock lost", "accept", *twice, *twice)
-    spans = story(traced, topic, *whole)
+    spans = trace_spans(traced, topic, *whole)
     named = by_operation(spans, topic)
     (create,), (send,), (append,) = named["create"], named["send"], named["append"]
     first, second = named["acquire"]
@@ -174,7 +174,7 @@ async def test_related_spans_are_linked(collected: Traced) -> None:
         await client.publish(topic, ["a", "b", "c"], partition=0)
         records = await client.acquire_all(group, topic, 3, "worker")
         assert await client.acknowledge(group, "worker", records, 3) == [ErrorCode.NONE] * 3
-    spans = story(collected, topic, *["create", "reject"] * 3, "send", "write state")
+    spans = trace_spans(collected, topic, *["create", "reject"] * 3, "send", "write state")
     assert len({span.name.trace for span in spans}) == 3
     (sent,) = [span for span in spans if span.operation == f"send {topic}"]
     made = [span.name for span in spans if span.operation == f"create {topic}"]
@@ -194,7 +194,7 @@ async def test_callers_trace_contains_its_calls(collected: Traced) -> None:
         request = produce.PublishRequest(topic=topic, records=[record])
         await client.produce.Publish(request, timeout=20, metadata=mine.headers)
     calls = ("ProduceService/Publish", "SharePartitionLeaderService/Produce")
-    spans = story(collected, topic, "create", "append", *calls)
+    spans = trace_spans(collected, topic, "create", "append", *calls)
     assert {span.name.trace for span in spans} == {f"{mine.trace_id:032x}"}
     (asked,), (passed,) = (by_operation(spans, topic)[call] for call in calls)
     (made,) = by_operation(spans, topic)["create"]
@@ -210,7 +210,7 @@ async def test_record_at_the_size_limit_is_accepted_with_and_without_tracing(col
     async with connected(collected.cluster.address) as client:
         topic, _ = await client.create(max_message_bytes="1000")
         await client.publish(topic, ["x" * 890, "y"], partition=0)
-    assert len(by_operation(story(collected, topic, "create", "send", "append"), topic)["create"]) == 1
+    assert len(by_operation(trace_spans(collected, topic, "create", "send", "append"), topic)["create"]) == 1
 
 
 async def test_trace_continues_after_the_producer_timed_out(collected: Traced) -> None:
@@ -228,7 +228,7 @@ async def test_trace_continues_after_the_producer_timed_out(collected: Traced) -
             redis.process.send_signal(signal.SIGCONT)
         assert refused.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED  # whichever clock was first
         await client.acquire_all(group, topic, 2, "worker")
-    spans = story(collected, topic, *["create", "send", "append", "acquire"] * 2)
+    spans = trace_spans(collected, topic, *["create", "send", "append", "acquire"] * 2)
     named = by_operation(spans, topic)
     (late,) = [span for span in named["create"] if span.error]
     for operation in ("append", "acquire"):
@@ -269,7 +269,7 @@ async def test_collector_may_use_http(tmp_path: Path) -> None:
             topic, _ = await client.create()
             await client.publish(topic, ["a"], partition=0)
         received = Traced(Cluster([serve], ""), collector.spans, collector.url)
-        spans = await asyncio.to_thread(story, received, topic, "create", "send", "append")
+        spans = await asyncio.to_thread(trace_spans, received, topic, "create", "send", "append")
     assert {span.service for span in spans} == {"sharebroker"}
     assert set(collector.paths) == {"/v1/traces"}
     assert {headers["authorization"] for headers in collector.headers} == {"me"}
@@ -284,7 +284,7 @@ async def test_rejection_is_explained_in_the_trace(collected: Traced) -> None:
         (record,) = await client.acquire_all(group, topic, 1, "worker")
         record.lock_token += 1
         assert await client.acknowledge(group, "worker", [record]) == [ErrorCode.INVALID_RECORD_STATE]
-    (refused,) = by_operation(story(collected, topic, "acknowledge"), topic)["acknowledge"]
+    (refused,) = by_operation(trace_spans(collected, topic, "acknowledge"), topic)["acknowledge"]
     assert refused.attributes["error.type"] == "INVALID_RECORD_STATE"
     assert refused.attributes["messaging.sharebroker.reason"] == "stale_token"
 
@@ -311,7 +311,7 @@ async def test_worker_spans_belong_to_the_records_trace(collected: Traced, tmp_p
         subprocess.run, command, env=own, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran
-    named = by_operation(story(collected, topic, *["create", "process", "accept"] * 2), topic)
+    named = by_operation(trace_spans(collected, topic, *["create", "process", "accept"] * 2), topic)
     for create, process in zip(named["create"], named["process"], strict=True):
         assert (process.name.trace, process.parent) == (create.name.trace, create.name.span)
         assert process.attributes["messaging.consumer.group.name"] == group
