@@ -9,14 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.support.kafka_tools import (
-    ToolFailed,
-    as_properties,
-    end_at_once,
-    java,
-    java_environment,
-    run_tool,
-)
+from tests.support.kafka_tools import ToolFailed, as_properties, end_at_once, java, java_environment, run_tool
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import until
 
