@@ -11,13 +11,12 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.machine import effective_broker
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_CONFIGS
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_CONFIGS, check_group_id
 from sharebroker_server.catalog.records import ConfigResource, ResourceType
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS
 from sharebroker_server.config.keys import Key, ValueType, render
 from sharebroker_server.config.topic import TOPIC_KEYS
-from sharebroker_server.gateway.core.validation import check_group_id
 
 
 class ConfigSource(IntEnum):

@@ -12,7 +12,12 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, check_not_internal, check_topic_name
+from sharebroker_server.catalog.names import (
+    INTERNAL_TOPIC_IDS,
+    check_group_id,
+    check_not_internal,
+    check_topic_name,
+)
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
@@ -30,7 +35,6 @@ from sharebroker_server.config.group import GROUP_KEYS, check_group
 from sharebroker_server.config.keys import Key, appended, render, subtracted, unknown
 from sharebroker_server.config.topic import TOPIC_KEYS, check_topic
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
-from sharebroker_server.gateway.core.validation import check_group_id
 
 
 @dataclass(frozen=True, slots=True)

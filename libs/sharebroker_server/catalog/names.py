@@ -1,4 +1,4 @@
-"""Names and ids of topics, and the internal topics.
+"""Names of topics and groups, ids of topics, and the internal topics.
 
 A topic id is 16 random bytes, written as in Kafka (base64url without padding, 22 characters). The internal
 topics, which Kafka clients may read, are the logs of the share and group coordinators. The catalog does not
@@ -19,6 +19,8 @@ from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
 
 MAX_LENGTH: Final = 249
+GROUP_ID_BYTES: Final = 2**15 - 1
+"""The longest string in Kafka's protocol, in bytes."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -31,6 +33,19 @@ def check_topic_name(name: str, field: str = "name") -> None:
             f"Topic name is invalid: {fault}",
             violations=[FieldViolation(field, fault)],
         )
+
+
+def check_group_id(
+    group_id: str, field: str = "group_id", code: ErrorCode = ErrorCode.INVALID_REQUEST
+) -> None:
+    """Raises `code` for `field` if the group id is empty or too long."""
+    if not group_id:
+        fault = "The group id must not be empty."
+    elif len(group_id.encode()) > GROUP_ID_BYTES:
+        fault = f"The group id must not exceed {GROUP_ID_BYTES} bytes."
+    else:
+        return
+    raise KafkaError(code, fault, violations=[FieldViolation(field, fault)])
 
 
 def _fault(name: str) -> str:

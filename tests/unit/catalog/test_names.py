@@ -1,38 +1,38 @@
-"""Legal names of topics (Kafka: Topic.validate), ids of topics, and the internal topics."""
+"""Legal names of topics and groups (Kafka: Topic.validate), ids of topics, and the internal topics."""
 
 from __future__ import annotations
 
 import pytest
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.config_views import ConfigSource, describe
-from sharebroker_server.catalog.machine import (
-    AlterConfigs,
-    CatalogCommand,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    decide,
-)
-from sharebroker_server.catalog.names import (
-    INTERNAL_TOPIC_IDS,
-    MAX_LENGTH,
-    OFFSETS_TOPIC,
-    OFFSETS_TOPIC_ID,
-    STATE_TOPIC,
-    STATE_TOPIC_ID,
-    check_not_internal,
-    check_topic_name,
-    internal_partitions,
-    internal_topic,
-    new_topic_id,
-    partition_count,
-    topic_id_text,
-)
-from sharebroker_server.catalog.records import ConfigResource, ResourceType
+from sharebroker_server.catalog.config_views import ConfigSource
+from sharebroker_server.catalog.config_views import describe
+from sharebroker_server.catalog.machine import AlterConfigs
+from sharebroker_server.catalog.machine import CatalogCommand
+from sharebroker_server.catalog.machine import CreatePartitions
+from sharebroker_server.catalog.machine import CreateTopic
+from sharebroker_server.catalog.machine import DeleteTopic
+from sharebroker_server.catalog.machine import decide
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS
+from sharebroker_server.catalog.names import MAX_LENGTH
+from sharebroker_server.catalog.names import OFFSETS_TOPIC
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.names import STATE_TOPIC
+from sharebroker_server.catalog.names import STATE_TOPIC_ID
+from sharebroker_server.catalog.names import check_not_internal
+from sharebroker_server.catalog.names import check_topic_name
+from sharebroker_server.catalog.names import internal_partitions
+from sharebroker_server.catalog.names import internal_topic
+from sharebroker_server.catalog.names import new_topic_id
+from sharebroker_server.catalog.names import partition_count
+from sharebroker_server.catalog.names import topic_id_text
+from sharebroker_server.catalog.records import ConfigResource
+from sharebroker_server.catalog.records import ResourceType
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.kafka_wire.schema import id_bytes
+from sharebroker_server.catalog.names import GROUP_ID_BYTES
+from sharebroker_server.catalog.names import check_group_id
 
 
 @pytest.mark.parametrize("name", ["a", "a.b_c-1", "A" * MAX_LENGTH])
@@ -46,6 +46,17 @@ def test_illegal_topic_name_is_rejected_with_its_field(name: str) -> None:
         check_topic_name(name, "topic")
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert [violation.field for violation in caught.value.violations] == ["topic"]
+
+
+def test_longest_group_id_is_accepted() -> None:
+    check_group_id("g" * GROUP_ID_BYTES)
+
+
+@pytest.mark.parametrize("group_id", ["", "g" * (GROUP_ID_BYTES + 1), "é" * (GROUP_ID_BYTES // 2 + 1)])
+def test_empty_or_long_group_id_is_rejected(group_id: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
+    assert caught.value.code is ErrorCode.INVALID_GROUP_ID
 
 
 def test_topic_ids_are_kafkas_text() -> None:

@@ -10,6 +10,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import TopicPartitions
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import Tasks
+from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.consume.leader_fan_in import LeaderFanIn
 from sharebroker_server.gateway.consume.membership import Identity, StreamMember
 from sharebroker_server.gateway.context import Gateway
@@ -17,7 +18,6 @@ from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import (
     acquire_mode,
     check_bounds,
-    check_group_id,
     check_member_id,
     check_topic_names,
     refused,

@@ -8,6 +8,7 @@ from uuid import uuid4
 from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
+from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.consume.decode import ack_parts, decoded
 from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire
@@ -19,7 +20,6 @@ from sharebroker_server.gateway.core.validation import (
     batches_refusal,
     check_bounds,
     check_delay,
-    check_group_id,
     check_member_id,
     check_topic_names,
     refused,

@@ -13,8 +13,6 @@ MAX_WAIT: Final = 60.0
 """Limit of the wait for records in one unary call."""
 
 
-GROUP_ID_BYTES: Final = 2**15 - 1
-"""The longest string in Kafka's protocol, in bytes."""
 MEMBER_ID_LENGTH: Final = 36
 RELEASE: Final = 2
 RENEW: Final = 4
@@ -26,19 +24,6 @@ LONGEST_DELAY_MS: Final = 24 * 3_600_000
 def refused(field: str, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> KafkaError:
     """The error for one invalid field."""
     return KafkaError(code, message, violations=[FieldViolation(field, message)])
-
-
-def check_group_id(
-    group_id: str, field: str = "group_id", code: ErrorCode = ErrorCode.INVALID_REQUEST
-) -> None:
-    """Raises `code` for `field` if the group id is empty or too long."""
-    if not group_id:
-        fault = "The group id must not be empty."
-    elif len(group_id.encode()) > GROUP_ID_BYTES:
-        fault = f"The group id must not exceed {GROUP_ID_BYTES} bytes."
-    else:
-        return
-    raise KafkaError(code, fault, violations=[FieldViolation(field, fault)])
 
 
 def check_member_id(member_id: str, field: str = "member_id") -> None:

@@ -12,17 +12,13 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceServicer
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
+from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.consume.stream import consume
 from sharebroker_server.gateway.consume.unary import UnaryConsumer
 from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.core.validation import (
-    acquire_mode,
-    check_group_id,
-    check_member_id,
-    check_topic_names,
-)
+from sharebroker_server.gateway.core.validation import acquire_mode, check_member_id, check_topic_names
 from sharebroker_server.gateway.share.acknowledge import (
     AckResults,
     Caller,

@@ -6,12 +6,11 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
+from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.core.validation import (
-    GROUP_ID_BYTES,
     batches_refusal,
     check_bounds,
     check_delay,
-    check_group_id,
     check_member_id,
     check_renewing_fetch,
     check_topic_names,
@@ -118,14 +117,3 @@ def test_a_fetch_that_renews_has_no_sizes() -> None:
     with pytest.raises(KafkaError) as refused:
         check_renewing_fetch(max_wait_ms=0, max_records=7, min_bytes=1)
     assert [violation.field for violation in refused.value.violations] == ["max_records", "min_bytes"]
-
-
-def test_longest_group_id_is_accepted() -> None:
-    check_group_id("g" * GROUP_ID_BYTES)
-
-
-@pytest.mark.parametrize("group_id", ["", "g" * (GROUP_ID_BYTES + 1), "é" * (GROUP_ID_BYTES // 2 + 1)])
-def test_empty_or_long_group_id_is_rejected(group_id: str) -> None:
-    with pytest.raises(KafkaError) as caught:
-        check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
-    assert caught.value.code is ErrorCode.INVALID_GROUP_ID
