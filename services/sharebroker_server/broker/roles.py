@@ -24,7 +24,7 @@ from sharebroker_server.broker.observability import Observability
 from sharebroker_server.broker.redis import VerifyState
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.names import internal_partitions, partition_count
+from sharebroker_server.catalog.topics import internal_partitions, partition_count
 from sharebroker_server.coordinator_runtime.host import AnyHost
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer

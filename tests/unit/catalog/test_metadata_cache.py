@@ -15,12 +15,10 @@ from sharebroker_server.catalog.records import (
     CatalogCodec,
     CatalogRecord,
     ConfigRecord,
-    ConfigResource,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.stream_log.port import Entry
 from tests.testkit.memory.stream_log import MemoryStreamLog

@@ -14,15 +14,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.records import (
-    CatalogCodec,
-    CatalogRecord,
-    ConfigRecord,
-    ConfigResource,
-    ResourceType,
-    Topic,
-    TopicRecord,
-)
+from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord, ConfigRecord, TopicRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder

@@ -24,14 +24,8 @@ from sharebroker_server.catalog.machine import (
     NameCluster,
 )
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.names import new_topic_id
-from sharebroker_server.catalog.records import (
-    CatalogCodec,
-    CatalogRecord,
-    ConfigResource,
-    ResourceType,
-    Topic,
-)
+from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, new_topic_id
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.rpc.errors import refusal

@@ -10,7 +10,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.kafka import cluster_view
 from sharebroker_server.gateway.kafka.cluster_view import Broker as Address
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers

@@ -20,7 +20,7 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
 from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
     TransactionCoordinatorServiceStub,
 )
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.api_table import APIS

@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.group_coordinator.core.machine import Command
 from sharebroker_server.group_coordinator.core.share_groups import share_state
 from sharebroker_server.group_coordinator.core.share_groups.commands import (
