@@ -39,10 +39,10 @@ from sharebroker_server.gateway.share.acknowledge import SessionReaper
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
 from sharebroker_server.group_coordinator.clients.markers import RoutedMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
+from sharebroker_server.group_coordinator.service.catalog import CatalogServicer
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
+from sharebroker_server.group_coordinator.service.shards import make_catalog_host, make_transaction_host
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
-from sharebroker_server.group_coordinator.service.shards import make_transaction_host
 from sharebroker_server.group_coordinator.service.share_groups import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
 from sharebroker_server.leases.holder import LeaseHolder

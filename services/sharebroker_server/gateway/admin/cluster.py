@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -79,7 +78,7 @@ async def _topic(
     )
 
 
-async def _partitions(gateway: Gateway, topic: Topic) -> Iterable[pb.MetadataResponse.Partition]:
+async def _partitions(gateway: Gateway, topic: Topic) -> list[pb.MetadataResponse.Partition]:
     resources = [names.partition(topic.topic_id, index) for index in range(topic.partitions)]
     owners = await asyncio.gather(*map(gateway.router.owner_of, resources))
     return [
