@@ -223,7 +223,7 @@ class BrokerConfig:
         15_000, 1, "Largest heartbeat interval that a group may configure."
     )
     group_share_assignment_interval_ms: int = int_from(
-        0, 0, "Smallest time between two assignments of a share group (Kafka: 1000).", dynamic=True
+        0, 0, "Smallest time between two assignments of a share group; Kafka's default is 1000.", dynamic=True
     )
     group_share_min_assignment_interval_ms: int = int_from(
         0, 0, "Smallest assignment interval that a group may configure."

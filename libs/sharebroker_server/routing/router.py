@@ -106,6 +106,7 @@ class Router:
             SHARE_COORDINATOR: share_shards,
             TRANSACTIONS: transaction_shards,
         }
+        self._share_shards = names.shards(SHARE_COORDINATOR, share_shards)
         self._local: dict[type, LocalStub] = {}
         self._own: dict[type, Peer[Any]] = {}
         self._calls: dict[type, Any] = {}
@@ -155,7 +156,7 @@ class Router:
 
     def local_states(self, shard: int) -> Any:
         """This process's share coordinator, if the cached owner of the shard is this process, else None."""
-        owner = self._ownership.known_owner(names.shard(SHARE_COORDINATOR, shard))
+        owner = self._ownership.known_owner(self._share_shards[shard])
         return (
             None
             if owner is None or owner.owner != self._owner

@@ -226,7 +226,7 @@ ARROWS: list[Arrow] = [
         _S.UNJOINED,
     ),
     ("RELEASING_ASSIGNMENT ---> FATAL", _S.RELEASING_ASSIGNMENT, fail_elsewhere, _S.FATAL),
-    # Ours, see membership/states.py
+    # Ours, see sharebroker_protocol/membership.py
     ("RECONCILING ---> RELEASING_ASSIGNMENT", _S.RECONCILING, fence, _S.RELEASING_ASSIGNMENT_COMPLETE),
     ("STABLE ---> LEAVING", _S.STABLE, Membership.leave, _S.LEAVING),
     ("RELEASING_ASSIGNMENT ---> LEFT", _S.RELEASING_ASSIGNMENT, Membership.leave, _S.LEFT),

@@ -86,17 +86,15 @@ class RoutedMarkers:
         marker = _MARKER.fields(ending) | {"coordinator_epoch": coordinator_epoch}
         unmarked: list[TopicIdPartition] = []
         by_leader: dict[str, tuple[Peer[Stub], list[TopicIdPartition]]] = {}
-        calls = []
-        for partition in sorted(partitions):
-            if partition.topic_id == OFFSETS_TOPIC_ID:
-                calls.append(self._mark_groups(partition, marker))
-                continue
+        of_groups = [partition for partition in sorted(partitions) if partition.topic_id == OFFSETS_TOPIC_ID]
+        for partition in sorted({*partitions}.difference(of_groups)):
             try:
                 peer = await self._brokers.leader(*partition)
             except KafkaError:
                 unmarked.append(partition)
             else:
                 by_leader.setdefault(peer.member.owner, (peer, []))[1].append(partition)
+        calls = [self._mark_groups(partition, marker) for partition in of_groups]
         calls += [self._mark(peer, keys, marker) for peer, keys in by_leader.values()]
         return unmarked + [partition for keys in await asyncio.gather(*calls) for partition in keys]
 

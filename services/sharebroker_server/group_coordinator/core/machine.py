@@ -160,8 +160,9 @@ class GroupMachine:
 
     def _track(self, record: _Keyed, position: int, deleted: tuple[Key, ...]) -> None:
         """Tracks the latest record of each key; the deletion of a group or member deletes all its keys."""
-        self._live.put(record.key, position)
-        self._latest[record.key] = record
+        key = record.key
+        self._live.put(key, position)
+        self._latest[key] = record
         for key in deleted:
             self._live.drop(key, position)
             self._latest.pop(key, None)

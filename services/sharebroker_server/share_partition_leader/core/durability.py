@@ -95,7 +95,7 @@ def commit(in_flight: InFlight, locks: Locks, transitions: Iterable[Transition])
     acknowledged = released = archived = 0
     for transition in transitions:
         later = None
-        if transition.until is not None:
+        if transition.until is not None and transition.runs:
             later = Lock(DELAYED_RELEASE, 0, transition.until)
             locks.watch(transition.until)
         for run in transition.runs:

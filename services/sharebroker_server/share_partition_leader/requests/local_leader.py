@@ -384,9 +384,10 @@ class _Reconciliation(_DurableCall):
     def other_held(self) -> Iterator[values.ReconcileResult]:
         """The locks that the member holds in other partitions of the requested topics."""
         named = {(part.topic_id, part.partition) for part in self._parts}
-        for led in self._leadership.partitions() if self._call.topic_ids else ():
+        topic_ids = {*self._call.topic_ids}
+        for led in self._leadership.partitions() if topic_ids else ():
             share_partition = led.ready.get(self._group_id)  # without a check of the lease
-            if share_partition is None or led.topic.topic_id not in self._call.topic_ids:
+            if share_partition is None or led.topic.topic_id not in topic_ids:
                 continue
             part = (share_partition.topic_id, share_partition.partition)
             if part in named or not share_partition.core.in_flight.holds(self._holder):
