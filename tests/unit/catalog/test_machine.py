@@ -34,7 +34,7 @@ BROKERS = ConfigResource(ResourceType.BROKER, "")
 
 
 class Catalog:
-    """A machine that is told what to do and takes its records in at once."""
+    """A catalog machine that runs commands and applies their records at once."""
 
     def __init__(self, *settings: str) -> None:
         self.machine = CatalogMachine(BrokerConfig.parse(settings))

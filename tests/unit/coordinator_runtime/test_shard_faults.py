@@ -56,14 +56,14 @@ async def test_reads_continue_while_the_store_rejects_writes() -> None:
     behind = harness.shard.submit(Put("b", ("1",)))
     reading = harness.shard.submit(Get("a"))
     harness.memory.release()
-    assert await outcome(reading) is ErrorCode.COORDINATOR_NOT_AVAILABLE  # may be asked again at once
+    assert await outcome(reading) is ErrorCode.COORDINATOR_NOT_AVAILABLE  # may be requested again at once
     for refused in (under_way, behind):
         with pytest.raises(KafkaError, match="the store rejects writes: full on demand") as caught:
             await refused
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     await harness.active()
     with pytest.raises(KafkaError, match="the store rejects writes") as caught:
-        harness.shard.submit(Put("a", ("3",)))  # the log is not even asked
+        harness.shard.submit(Put("a", ("3",)))  # the log is not even called
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert caught.value.retry_after is not None
     assert (await harness.get("a"), await harness.get("b")) == ("1", "")

@@ -33,7 +33,7 @@ async def test_frozen_process_is_not_refused() -> None:
 
 
 async def test_unknown_host_is_not_refused() -> None:
-    assert not await PortProbe().is_refused("nobody.invalid:9090")
+    assert not await PortProbe().is_refused("unknown.invalid:9090")
 
 
 async def test_slow_host_lookup_runs_once_and_times_out(

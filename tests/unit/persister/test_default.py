@@ -96,7 +96,7 @@ async def test_each_call_carries_its_fields() -> None:
 
 
 class Local:
-    """The share coordinator of this process: refuses as told, then takes what is written."""
+    """The share coordinator of this process: raises `refusals` first, then accepts writes."""
 
     def __init__(self, *refusals: ErrorCode) -> None:
         self.refusals = list(refusals)
@@ -148,7 +148,7 @@ async def test_a_write_begins_at_once_where_the_state_is_of_this_process() -> No
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
     assert persister.shard(KEY) == 1
-    assert persister.begin(1, [(KEY, CHANGE)]) is None  # nobody is registered
+    assert persister.begin(1, [(KEY, CHANGE)]) is None  # no local coordinator is registered
     assert persister.begin(1, [(KEY, CHANGE)]) is None  # the owner is another process, or not known
     coordinators.local = local
     local.refusals.append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -1,4 +1,4 @@
-"""Where a cluster keeps a key, and what its nodes say about it."""
+"""Where a cluster keeps a key, and how its nodes redirect requests."""
 
 from __future__ import annotations
 

@@ -127,8 +127,8 @@ async def test_a_groups_state_is_read_once_for_many_callers(harness: Harness) ->
 
 async def test_a_failed_load_fails_all_waiters_and_is_retried(harness: Harness) -> None:
     harness.persister.on_read.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    told = await asyncio.gather(*(harness.share_partition() for _ in range(3)), return_exceptions=True)
-    assert [type(error) for error in told] == [KafkaError] * 3
+    errors = await asyncio.gather(*(harness.share_partition() for _ in range(3)), return_exceptions=True)
+    assert [type(error) for error in errors] == [KafkaError] * 3
     await harness.share_partition()
 
 
@@ -292,9 +292,9 @@ async def test_unused_groups_are_dropped_over_time(harness: Harness) -> None:
 
 
 async def test_a_load_stores_a_start_offset_that_moved(harness: Harness) -> None:
-    """The accept of 0 was stored but not heard of; then those of 1 to 3 came with the start as it had been.
+    """The accept of 0 was stored but its reply lost; those of 1 to 3 then carried the old start offset.
 
-    The state is finished, and its count of finished records is 0: the lag would be 3 for ever.
+    The state is finished, and its count of finished records is 0: the lag would stay 3.
     """
     await harness.publish(4)
     epoch = (await harness.leadership.led(TOPIC, 0)).log.epoch

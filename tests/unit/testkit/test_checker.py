@@ -75,7 +75,7 @@ def change(*runs: Run, start: int = -1, leader_epoch: int = -1) -> Stored:
 
 
 def logs_read(start: int = 1, log_start: int = 0, missing: tuple[Span, ...] = ()) -> LogsRead:
-    """A checkpoint that starts at 1, what its keeper says, and a record log of four."""
+    """A checkpoint that starts at 1, its coordinator's state, and a record log of four."""
     checkpoint = LogRecord(kind="checkpoint", start_offset=1, state_epoch=1)
     live = LogRecord(kind="checkpoint", start_offset=start, state_epoch=1)
     stored = InspectShareGroupStateResponse(records=[checkpoint], live=live)
@@ -95,7 +95,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.NEVER_LOST,
         [published(value="a"), delivered(1, value="b")],
     ),
-    "two producers are told of one place": (
+    "two producers receive one offset": (
         Invariant.NEVER_LOST,
         [published(value="a"), published(value="b")],
     ),
@@ -104,7 +104,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         [Appended(0.0, "log", 1, 0, 4), Appended(1.0, "log", 1, 4, 5)],
     ),
     "a published record never comes": (Invariant.NEVER_LOST, [published(), Ended(100.0)]),
-    "the start passes what nobody finished": (
+    "the start passes an unfinished record": (
         Invariant.NEVER_LOST,
         [whole(start=0), delivered(1), change(start=1)],
     ),
@@ -120,7 +120,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.ONE_HOLDER,
         [delivered(1, at=1.0), delivered(2, at=9.0, member="bob", count=2)],
     ),
-    "another had what is locked, as its late answer tells": (
+    "another had what is locked, as its late answer shows": (
         Invariant.ONE_HOLDER,
         [delivered(2, at=9.0, member="bob", count=2), delivered(1, at=1.0)],
     ),
@@ -241,7 +241,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.START_NEVER_BACK,
         [whole(start=5), Reset(1.0, SHARE), change(start=3)],
     ),
-    "an administrator is told that it is done, and it is not in the log": (
+    "an administrator receives success, and it is not in the log": (
         Invariant.DURABLE_BEFORE_ANSWERED,
         [whole(start=5), Reset(1.0, SHARE), Moved(2.0, SHARE, 7)],
     ),
@@ -344,7 +344,7 @@ SOUND: dict[str, Sequence[Event]] = {
     "accepted, and the answer lost": [published(), delivered(1), asked(Verdict.ACCEPT, 1), Ended(100.0)],
     "the story is not judged": [Happened(0.0, "a process is killed")],
     "the lock runs out": [delivered(1, at=1.0), delivered(2, at=11.0, member="bob", count=2)],
-    "the leader tells that it did": [
+    "the leader reports the lost lock": [
         delivered(1, at=1.0),
         LockLost(4.0, SHARE, 0, 1),
         delivered(2, at=5.0, count=2),
@@ -355,7 +355,7 @@ SOUND: dict[str, Sequence[Event]] = {
         MemberLeft(4.0, "g", "bob"),
         delivered(2, at=11.0, count=2),
     ],
-    "two deliveries that nobody was told of": [delivered(1, at=1.0), delivered(4, at=31.0, count=3)],
+    "two deliveries whose replies are lost": [delivered(1, at=1.0), delivered(4, at=31.0, count=3)],
     "given back unseen": [
         delivered(1),
         asked(Verdict.UNSEEN, 1),
@@ -366,7 +366,7 @@ SOUND: dict[str, Sequence[Event]] = {
         delivered(EPOCH, count=1),
         delivered(2 * EPOCH, at=2.0, member="bob", count=1),
     ],
-    "a leader loads its state anew, as its epoch was raised": [
+    "a leader loads its state again, as its epoch was raised": [
         whole(state_epoch=1, leader_epoch=1),
         delivered(EPOCH, count=2),
         whole(state_epoch=2, leader_epoch=1),
@@ -400,7 +400,7 @@ SOUND: dict[str, Sequence[Event]] = {
         LagReported(9.0, SHARE, 1, 0),
         Ended(100.0),
     ],
-    "a last delivery of which nobody heard": [
+    "a last delivery whose reply is lost": [
         whole(start=0),
         change(Run(0, 0, AVAILABLE, 2)),
         change(start=1),
@@ -422,7 +422,7 @@ SOUND: dict[str, Sequence[Event]] = {
     ],
     "a write of a leader of the past is refused": [whole(leader_epoch=3), WriteBegan(1.0, 7, SHARE, 1, 2)],
     "verify finds nothing, or has a remark": [logs_read(), logs_read(log_start=2)],
-    "a group begins anew": [
+    "a group begins again": [
         delivered(EPOCH),
         asked(Verdict.ACCEPT, EPOCH),
         whole(start=0),
@@ -443,7 +443,7 @@ SOUND: dict[str, Sequence[Event]] = {
         Moved(2.0, SHARE, 3),
         delivered(1, offset=2),
     ],
-    "of what a change says of an offset the greater counts": [
+    "the greater of two entries of an offset counts": [
         whole(start=0),
         change(Run(0, 3, AVAILABLE, 2), Run(2, 2, AVAILABLE, 1)),
         change(Run(3, 3, AVAILABLE, 1)),

@@ -22,7 +22,7 @@ ADDRESS = "server:1"
 
 
 class Echo:
-    """Answers with what it was asked; `asked` counts."""
+    """Echoes requests; `requests` counts them."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -111,7 +111,7 @@ def test_responses_and_errors_are_delivered() -> None:
     bench(story)
 
 
-def test_who_is_not_there_was_not_asked() -> None:
+def test_absent_server_receives_no_request() -> None:
     async def story(there: Bench) -> None:
         there.network.break_off(there.node)
         with pytest.raises(KafkaError) as refused:

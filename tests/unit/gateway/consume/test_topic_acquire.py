@@ -41,18 +41,18 @@ async def test_state_that_may_be_missing_is_initialised_again(harness: Harness, 
 
 
 async def test_other_errors_do_not_initialise_the_state_again(harness: Harness) -> None:
-    """A group whose members come and go without need has its partitions assigned anew each time."""
+    """Each needless join or leave would assign the partitions of the group again."""
     harness.leader.answer = one_record
     await harness.share.Acquire(request())
     await eventually(lambda: harness.coordinator.epochs() == [0, -1])
     harness.leader.answer = refusing(ErrorCode.OFFSET_NOT_AVAILABLE)
     before = len(harness.leader.asked)
 
-    async def asked_again() -> None:
+    async def succeed_on_retry() -> None:
         await eventually(lambda: len(harness.leader.asked) > before + 1)
         harness.leader.answer = one_record
 
-    got, _ = await asyncio.gather(harness.share.Acquire(request(max_wait_ms=5_000)), asked_again())
+    got, _ = await asyncio.gather(harness.share.Acquire(request(max_wait_ms=5_000)), succeed_on_retry())
     assert [record.value for record in got.records] == [b"value"]
     assert harness.coordinator.epochs() == [0, -1]
 

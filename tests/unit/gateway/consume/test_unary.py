@@ -1,4 +1,4 @@
-"""Unary consumers: how share state comes to exist for them, and what leaders are asked."""
+"""Unary consumers: when their share state is initialised, and their requests to leaders."""
 
 from __future__ import annotations
 

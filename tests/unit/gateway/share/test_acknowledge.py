@@ -98,7 +98,7 @@ async def test_invalid_ack_batches_fail_their_partition_only(
 async def test_leaving_broker_forwards_acknowledgements(
     harness: Harness, leaving: bool, code: ErrorCode | None
 ) -> None:
-    """For what was fetched there; nobody else would take them."""
+    """For records that were fetched there: no other broker would accept them."""
     part = TopicIdPartition(TOPIC.topic_id, 0)
     await harness.share.ShareFetch(fetch(0, 0))
     caller = Caller("connection", lambda *_: False, leaving=leaving)

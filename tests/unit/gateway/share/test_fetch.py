@@ -165,7 +165,7 @@ async def test_unexpected_error_codes_become_offset_not_available(harness: Harne
 
 
 class Calls:
-    """A leader of this process: has nothing, and a watch that tells what a test says."""
+    """A leader of this process that has no records; its watches report what a test sets."""
 
     def __init__(self) -> None:
         self.fetches: list[AcquireCall] = []

@@ -19,7 +19,7 @@ from sharebroker_server.rpc.errors import wire
 from sharebroker_server.rpc.stubs import LocalStub
 from tests.unit.group_coordinator.harness import FakeView
 
-HERE, THERE, NOBODY, GONE = (TopicIdPartition("ta", n) for n in (0, 1, 2, 3))
+HERE, THERE, LEADERLESS, GONE = (TopicIdPartition("ta", n) for n in (0, 1, 2, 3))
 NONE = ErrorCode.NONE
 
 
@@ -56,7 +56,7 @@ class Leaders:
         self.forgotten: list[int] = []
 
     async def leader(self, topic_id: str, partition: int) -> Peer[Any]:
-        if partition == NOBODY.partition:
+        if partition == LEADERLESS.partition:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         node, fake = (2, self.there) if partition == THERE.partition else (1, self.here)
         return Peer(Member(f"{node}/1", node, frozenset(), ""), cast("Any", LocalStub(fake)))
@@ -145,7 +145,7 @@ async def test_unresponsive_leader_is_looked_up_again(leaders: Brokers) -> None:
 
 
 async def test_a_partition_without_a_leader_waits(leaders: Brokers) -> None:
-    assert await left(leaders, HERE, NOBODY) == {2}
+    assert await left(leaders, HERE, LEADERLESS) == {2}
 
 
 async def test_higher_coordinator_epoch_stops_the_markers(leaders: Brokers) -> None:

@@ -54,7 +54,7 @@ FINE, FENCED = ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH
 
 SEQUENCES = [
     ("the first", None, header(0), FINE),
-    ("any first of one nobody remembers", None, header(40), FINE),
+    ("any first batch of an unknown producer", None, header(40), FINE),
     ("the next", sent(header(0, 3)), header(3), FINE),
     ("a gap", sent(header(0, 3)), header(4), GAP),
     ("the same again with fewer records", sent(header(0, 3)), header(0, 2), GAP),
@@ -105,7 +105,7 @@ ENDED = after_marker(TXN, Marker(P, 0, 9, commit=True), 2, 2000)
 UNVERIFIED = ErrorCode.INVALID_TXN_STATE
 
 TRANSACTIONS = [
-    ("a first batch nobody verified", None, header(0, transactional=True), None, UNVERIFIED),
+    ("an unverified first batch", None, header(0, transactional=True), None, UNVERIFIED),
     ("a verified first batch", None, header(0, transactional=True), FRESH, FINE),
     ("the next of an open transaction", TXN, header(2, transactional=True), None, FINE),
     ("one outside, while it is open", TXN, header(2), None, UNVERIFIED),
@@ -128,7 +128,7 @@ def test_transactional_batches(
     assert code(state, asked, verified) is outcome
 
 
-def test_what_only_wants_verifying_can_be_told() -> None:
+def test_missing_verification_raises_its_own_error() -> None:
     with pytest.raises(UnverifiedError):
         check_batch(None, header(0, transactional=True), None)
 

@@ -1,4 +1,4 @@
-"""SettleRecords: each partition by itself, answered when durable, with what is held then."""
+"""SettleRecords: each partition alone, answered once durable, with the records then held."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_commit_requires_membership(group: ConsumerHarness) -> None:
     assert group.refuses(ahead).code is ErrorCode.ILLEGAL_GENERATION
     generation = group.stable("a")
     group.join("", fresh="b")
-    group.commit(1, "a", generation)  # before it joins again it says how far it came
+    group.commit(1, "a", generation)  # before it joins again it commits its position
     group.join("a")
     early = CommitOffsets(MemberIdentity("g", generation + 1, "a"), {AT: Committed(2)})
     assert group.refuses(early).code is ErrorCode.REBALANCE_IN_PROGRESS

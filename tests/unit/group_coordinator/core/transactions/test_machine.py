@@ -211,7 +211,7 @@ def test_transaction_that_never_began_cannot_end(shard: TransactionHarness, comm
 def test_completion_names_the_producer_of_the_transaction(shard: TransactionHarness) -> None:
     producer = shard.begun()
     shard.request(Ended("x", producer), type(None))
-    shard.request(Ended("nobody", producer), type(None))
+    shard.request(Ended("unknown", producer), type(None))
     assert shard.of().state is S.ONGOING
     shard.end(producer)
     shard.request(Ended("x", Producer(3, 9)), type(None))
