@@ -94,17 +94,17 @@ async def test_deadline_is_repeated_until_the_store_accepts_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     harness = await Harness(refusal_pause=0.001, clock=lambda: 5.0).opened()
-    asked: list[bytes] = []
+    appended: list[bytes] = []
     append = harness.memory.append
 
     async def fills_up(shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
-        asked.extend(payloads)
+        appended.extend(payloads)
         await append(shard, epoch, first_position, payloads)
         harness.memory.full = True
 
     monkeypatch.setattr(harness.memory, "append", fills_up)
     await harness.put("at", "4")
-    await eventually(lambda: asked.count(b"rung=5.0") > 3)
+    await eventually(lambda: appended.count(b"rung=5.0") > 3)
     harness.memory.full = False
     await eventually(lambda: harness.memory.full)
     assert await harness.contents() == ["at=4", "rung=5.0"]

@@ -45,7 +45,7 @@ class ConsumerHarness(Harness):
         """Returns the ticket; an immediate reply is stored under it, like a deferred one."""
         ticket = next(self._tickets)
         known = tuple((name, f"{name} of {member or fresh}".encode()) for name in protocols or ("range",))
-        asked: dict[str, object] = {
+        fields: dict[str, object] = {
             "group_id": "g",
             "session_timeout": SESSION,
             "rebalance_timeout": REBALANCE,
@@ -54,7 +54,7 @@ class ConsumerHarness(Harness):
             "instance_id": instance,
             **more,
         }
-        reply = self.request(Join(member_id=member, fresh_id=fresh, reply_id=ticket, **asked), object)  # type: ignore[arg-type, type-var]
+        reply = self.request(Join(member_id=member, fresh_id=fresh, reply_id=ticket, **fields), object)  # type: ignore[arg-type, type-var]
         return self._under(ticket, reply)
 
     def sync(self, member: str, generation: int, instance: str | None = None, **parts: str) -> int:

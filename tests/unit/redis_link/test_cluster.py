@@ -1,4 +1,4 @@
-"""Where a cluster keeps a key, and how its nodes redirect requests."""
+"""Redis Cluster: slots of keys, slot ranges and URLs with several hosts."""
 
 from __future__ import annotations
 

@@ -352,16 +352,16 @@ async def test_a_log_whose_owner_is_not_known_is_tried_again(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.publish(3)
-    owner_of, asked = harness.holder.owner_of, []
+    owner_of, lookups = harness.holder.owner_of, []
 
     async def unknown_at_first(resource: str) -> Member | None:
-        asked.append(resource)
-        return None if len(asked) < 3 else await owner_of(resource)
+        lookups.append(resource)
+        return None if len(lookups) < 3 else await owner_of(resource)
 
     monkeypatch.setattr(harness.holder, "owner_of", unknown_at_first)
     await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 1))
     await eventually(lambda: RESOURCE not in harness.records._partitions)
-    assert asked == [RESOURCE] * 3
+    assert lookups == [RESOURCE] * 3
 
 
 async def test_a_log_that_another_leads_is_for_that_one_to_remove(harness: Harness) -> None:

@@ -26,7 +26,7 @@ class Shards:
     def __init__(self) -> None:
         self.records: dict[int, bytes] = {}
         self._appended: dict[int, asyncio.Event] = {}
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         self.waiting = 0
         self.fail: Callable[[int], None] = lambda _: None
 
@@ -35,7 +35,7 @@ class Shards:
         self._appended[shard].set()
 
     async def FetchShareGroupState(self, request: pb.FetchShareGroupStateRequest, _: Any) -> Fetched:
-        self.asked.append(request)
+        self.requests.append(request)
         self.fail(request.shard)
         if request.max_wait_ms and request.shard not in self.records:
             self.waiting += 1
@@ -48,7 +48,7 @@ class Shards:
         return Fetched(record_batches=self.records.get(request.shard, b""), high_watermark=request.shard)
 
     async def FindShareGroupStateOffset(self, request: pb.FindShareGroupStateOffsetRequest, _: Any) -> Found:
-        self.asked.append(request)
+        self.requests.append(request)
         self.fail(request.shard)
         return Found(offset=request.shard, timestamp=request.timestamp)
 
@@ -77,7 +77,7 @@ async def fetch(harness: Harness, *partitions: int, max_wait: float = 0.0) -> li
 async def test_requests_are_sent_to_the_shard_of_each_partition(harness: Harness, shards: Shards) -> None:
     shards.records = {7: b"seven"}
     assert await fetch(harness, 3, 7, max_wait=60.0) == [b"", b"seven"]
-    assert [(asked.shard, asked.max_bytes, asked.max_wait_ms) for asked in shards.asked] == [
+    assert [(request.shard, request.max_bytes, request.max_wait_ms) for request in shards.requests] == [
         (3, 1000, 0),
         (7, 1000, 0),
     ]

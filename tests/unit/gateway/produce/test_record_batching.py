@@ -46,7 +46,7 @@ async def test_spans_of_a_cancelled_publish_end_with_an_error(
     some = [pb.PublishRecord(value=b"x", partition=index) for index in (0, 1)]
     call = harness.produce.Publish(pb.PublishRequest(topic="flights", records=some))
     waiting = asyncio.ensure_future(refused(call))
-    await eventually(lambda: harness.leader.asked)
+    await eventually(lambda: harness.leader.requests)
     waiting.cancel()
     await eventually(lambda: process.spans["create flights"] == 2)
     assert process.spans["send flights"] == 2

@@ -20,14 +20,14 @@ class Leader:
     """Leads partition 0 only."""
 
     async def ListOffsets(self, request: pb.ListOffsetsRequest, _context: object) -> pb.ListOffsetsResponse:
-        (asked,) = request.partitions
-        offset = {-1: 42, -2: 7}[asked.timestamp]
+        (part,) = request.partitions
+        offset = {-1: 42, -2: 7}[part.timestamp]
         answer = pb.ListOffsetsResponse.Partition(
-            topic_id=asked.topic_id, partition=asked.partition, offset=offset
+            topic_id=part.topic_id, partition=part.partition, offset=offset
         )
-        if asked.HasField("made_at_offset"):
-            answer.made_at = 1000 + asked.made_at_offset
-        if asked.partition:
+        if part.HasField("made_at_offset"):
+            answer.made_at = 1000 + part.made_at_offset
+        if part.partition:
             answer.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return pb.ListOffsetsResponse(partitions=[answer])
 

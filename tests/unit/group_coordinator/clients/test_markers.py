@@ -29,12 +29,12 @@ class Leader:
     def __init__(self) -> None:
         self.outcomes: dict[int, ErrorCode] = {}
         self.refusal: KafkaError | None = None
-        self.asked: list[list[pb.WriteTxnMarkersRequest.Marker]] = []
+        self.requests: list[list[pb.WriteTxnMarkersRequest.Marker]] = []
 
     async def WriteTxnMarkers(
         self, request: pb.WriteTxnMarkersRequest, _context: object
     ) -> pb.WriteTxnMarkersResponse:
-        self.asked.append(list(request.markers))
+        self.requests.append(list(request.markers))
         if self.refusal is not None:
             raise self.refusal
         answers = [
@@ -112,7 +112,7 @@ async def left(leaders: Brokers, *partitions: TopicIdPartition, exists: bool = T
 
 async def test_each_leader_gets_one_call(leaders: Brokers) -> None:
     assert await left(leaders, HERE, THERE, GONE) == set()
-    (both,), (other,) = leaders.here.asked, leaders.there.asked
+    (both,), (other,) = leaders.here.requests, leaders.there.requests
     assert [marker.partition for marker in both] == [0, 3]
     (marker,) = other
     assert (marker.topic_id, marker.partition, marker.coordinator_epoch) == ("ta", 1, 12)
@@ -169,10 +169,10 @@ def shards(*numbers: int) -> list[TopicIdPartition]:
 async def test_each_shard_gets_one_call() -> None:
     coordinators = Brokers()
     assert await RoutedMarkers(coordinators, FakeView()).write(ending(), shards(4, 9), 12) == []
-    assert [asked.shard for asked in coordinators.requests] == [4, 9]
-    asked = coordinators.requests[0]
-    assert (asked.producer_id, asked.producer_epoch, asked.coordinator_epoch) == (7, 3, 12)
-    assert asked.transaction_result
+    assert [request.shard for request in coordinators.requests] == [4, 9]
+    request = coordinators.requests[0]
+    assert (request.producer_id, request.producer_epoch, request.coordinator_epoch) == (7, 3, 12)
+    assert request.transaction_result
 
 
 async def test_unreachable_shard_remains_unmarked() -> None:

@@ -39,11 +39,11 @@ def sent(*batches: BatchHeader, state: ProducerState | None = None) -> ProducerS
     return state
 
 
-def code(state: ProducerState | None, asked: BatchHeader, verified: Verified | None = None) -> ErrorCode:
-    if find_repeated(state, asked) is not None:
+def code(state: ProducerState | None, batch: BatchHeader, verified: Verified | None = None) -> ErrorCode:
+    if find_repeated(state, batch) is not None:
         return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     try:
-        check_batch(state, asked, verified)
+        check_batch(state, batch, verified)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -72,10 +72,10 @@ SEQUENCES = [
 
 
 @pytest.mark.parametrize(
-    ("state", "asked", "outcome"), [case[1:] for case in SEQUENCES], ids=[c[0] for c in SEQUENCES]
+    ("state", "batch", "outcome"), [case[1:] for case in SEQUENCES], ids=[c[0] for c in SEQUENCES]
 )
-def test_sequences(state: ProducerState | None, asked: BatchHeader, outcome: ErrorCode) -> None:
-    assert code(state, asked) is outcome
+def test_sequences(state: ProducerState | None, batch: BatchHeader, outcome: ErrorCode) -> None:
+    assert code(state, batch) is outcome
 
 
 def test_each_of_the_last_batches_is_known_again_with_its_offsets() -> None:
@@ -120,12 +120,12 @@ TRANSACTIONS = [
 
 
 @pytest.mark.parametrize(
-    ("state", "asked", "verified", "outcome"), [c[1:] for c in TRANSACTIONS], ids=[c[0] for c in TRANSACTIONS]
+    ("state", "batch", "verified", "outcome"), [c[1:] for c in TRANSACTIONS], ids=[c[0] for c in TRANSACTIONS]
 )
 def test_transactional_batches(
-    state: ProducerState | None, asked: BatchHeader, verified: Verified | None, outcome: ErrorCode
+    state: ProducerState | None, batch: BatchHeader, verified: Verified | None, outcome: ErrorCode
 ) -> None:
-    assert code(state, asked, verified) is outcome
+    assert code(state, batch, verified) is outcome
 
 
 def test_missing_verification_raises_its_own_error() -> None:

@@ -173,8 +173,8 @@ def test_most_preferred_common_assignor_is_elected(group: ConsumerHarness) -> No
 
 
 def test_member_joins_with_the_id_of_member_id_required(group: ConsumerHarness) -> None:
-    asked = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
-    error = group.refuses(asked)
+    join = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
+    error = group.refuses(join)
     assert (error.code, error.metadata["member_id"]) == (ErrorCode.MEMBER_ID_REQUIRED, "given")
     assert group.joined(group.join("given")).leader == "given"
     assert group.refuses(
@@ -183,13 +183,13 @@ def test_member_joins_with_the_id_of_member_id_required(group: ConsumerHarness) 
 
 
 def test_promised_member_id_expires(group: ConsumerHarness) -> None:
-    asked = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
-    group.refuses(asked)
+    join = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
+    group.refuses(join)
     waiting = group.join("", fresh="a")
     assert group.waits(waiting), "the other one may come any moment"
     group.pass_time(SESSION)
     assert group.joined(waiting).leader == "a"
-    group.refuses(asked)
+    group.refuses(join)
     assert group.leave(Leaver("given")) == [None]
 
 
@@ -208,8 +208,8 @@ def test_static_member_returns_to_its_place(group: ConsumerHarness) -> None:
     group.joined(again)
     group.sync("a", generation, "one", a="0", b="1")
     # "two" restarts with the same metadata: no member has to join again.
-    asked = group.join("", fresh="b2", instance="two", protocols=(("range", b"range of b"),))
-    assert group.joined(asked).generation == generation
+    ticket = group.join("", fresh="b2", instance="two", protocols=(("range", b"range of b"),))
+    assert group.joined(ticket).generation == generation
     assert group.synced(group.sync("b2", generation, "two")) == "1"
     fenced = ConsumerHeartbeat(MemberIdentity("g", generation, "b", "two"))
     assert group.refuses(fenced).code is ErrorCode.FENCED_INSTANCE_ID

@@ -147,12 +147,12 @@ def test_stale_end_is_rejected(
     group: ConsumerHarness, epoch: int, coordinator: int, code: ErrorCode | None
 ) -> None:
     add(group, P, offsets(1), epoch=4)
-    asked = CompleteTransaction(P, epoch, coordinator, commit=True)
+    command = CompleteTransaction(P, epoch, coordinator, commit=True)
     if code is None:
-        group.send(asked)
+        group.send(command)
         assert group.committed() == {AT: 1}
     else:
-        assert group.refuses(asked).code is code
+        assert group.refuses(command).code is code
         assert unstable(group) == {AT}
 
 

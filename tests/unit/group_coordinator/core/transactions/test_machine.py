@@ -155,12 +155,12 @@ def test_a_transaction_begins_with_its_first_partition(shard: TransactionHarness
 
 def test_partitions_are_verified(shard: TransactionHarness) -> None:
     producer = shard.begun(P0, P1)
-    asked = frozenset({P1, P2})
-    assert shard.request(VerifyPartitions("x", producer, asked), frozenset) == {P1}
+    partitions = frozenset({P1, P2})
+    assert shard.request(VerifyPartitions("x", producer, partitions), frozenset) == {P1}
     shard.end(producer)
-    assert shard.refuses(VerifyPartitions("x", producer, asked)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert shard.refuses(VerifyPartitions("x", producer, partitions)) is ErrorCode.CONCURRENT_TRANSACTIONS
     shard.finish()
-    assert shard.request(VerifyPartitions("x", producer, asked), frozenset) == frozenset()
+    assert shard.request(VerifyPartitions("x", producer, partitions), frozenset) == frozenset()
 
 
 STRANGERS = [
