@@ -12,22 +12,22 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.names import (
-    INTERNAL_TOPIC_IDS,
-    check_group_id,
-    check_not_internal,
-    check_topic_name,
-)
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
     ConfigRecord,
-    ConfigResource,
     PartitionsRecord,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
+)
+from sharebroker_server.catalog.topics import (
+    INTERNAL_TOPIC_IDS,
+    ConfigResource,
+    ResourceType,
+    Topic,
+    check_group_id,
+    check_not_internal,
+    check_topic_name,
 )
 from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig

@@ -8,7 +8,7 @@ from uuid import uuid4
 from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.consume.decode import ack_parts, decoded
 from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire

@@ -13,7 +13,7 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
-from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import Session, SessionKey, begin_acknowledge
 from sharebroker_server.gateway.core.validation import batches_refusal, check_member_id

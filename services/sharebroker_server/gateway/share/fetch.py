@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from sharebroker_protocol.clock import Deadline, monotonic, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange, AcquireMode, TopicIdPartition
-from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.clients import Leaders, Routes, failed, moved, unbind
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import FetchContext, SessionKey, begin_fetch, shown_error

@@ -12,7 +12,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT, Transaction
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.proto_values import Conversion, Mapped

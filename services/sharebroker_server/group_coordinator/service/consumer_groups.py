@@ -16,7 +16,7 @@ from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import
 )
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.status.v1 import status_pb2
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 from sharebroker_server.coordinator_runtime.host import expected, shard_of
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import UnverifiedError

@@ -1,10 +1,14 @@
-"""The shards of groups and of transactional ids in this process.
+"""The shards of groups, of transactional ids and of the catalog in this process.
 
-Start each host with the lease holder and with `perform` of its servicer.
+Start each host with the lease holder; those of groups and transactional ids also with `perform` of their
+servicer.
 """
 
 from __future__ import annotations
 
+from sharebroker_server.catalog import machine as catalog
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core import machine as groups
@@ -17,6 +21,7 @@ from sharebroker_server.stream_log.port import StreamLog
 
 Host = ShardHost[groups.Command, groups.Record, groups.Reply]
 TransactionHost = ShardHost[commands.Command, model.Record, commands.Reply]
+CatalogHost = ShardHost[catalog.CatalogCommand, CatalogRecord, catalog.CatalogReply]
 
 
 def make_host(log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView) -> Host:
@@ -42,5 +47,17 @@ def make_transaction_host(
         log,
         lambda index: machine.TransactionMachine(model.ProducerIds(index, shards), view),
         TransactionCodec(),
+        config.runtime,
+    )
+
+
+def make_catalog_host(log: StreamLog, config: GroupCoordinatorConfig, follower: MetadataCache) -> CatalogHost:
+    """Returns the catalog's only shard; start it with the lease holder."""
+    return ShardHost(
+        catalog.SHARD,
+        None,
+        log,
+        lambda _: catalog.CatalogMachine(follower.static),
+        CatalogCodec(),
         config.runtime,
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_NAMES
+from sharebroker_server.catalog.topics import INTERNAL_TOPIC_NAMES
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
 from sharebroker_server.group_coordinator.core.machine import Record
