@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Protocol
-from typing import TypeVar
+from typing import Protocol, TypeVar
+
 from sharebroker_protocol.cluster.v1 import cluster_pb2
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_protocol.model import StateWrite
-from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.model import SharePartitionKey, StateWrite, TopicIdPartition
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.clients.log_ends import Ends as FoundEnds
-from sharebroker_server.group_coordinator.clients.log_ends import LogEnd
-from sharebroker_server.group_coordinator.clients.log_ends import Starts
+from sharebroker_server.group_coordinator.clients.log_ends import LogEnd, Starts
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.service.catalog import CatalogServicer
-from sharebroker_server.group_coordinator.service.catalog import make_catalog_host
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
-from sharebroker_server.group_coordinator.service.shards import make_host
+from sharebroker_server.group_coordinator.service.shards import make_catalog_host, make_host
 from sharebroker_server.group_coordinator.service.share_groups import Ports
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
-from sharebroker_server.persister.port import Changes
-from sharebroker_server.persister.port import SharePartitionState
-from sharebroker_server.persister.port import StateSummary
+from sharebroker_server.persister.port import Changes, SharePartitionState, StateSummary
 from sharebroker_server.routing.transaction_check import Claim
 from sharebroker_server.rpc.stubs import LocalContext
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
-from sharebroker_server.group_coordinator.service.shards import make_catalog_host
-
 
 CONTEXT = LocalContext()
 MOVED = (

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
-from typing import NoReturn
-from typing import cast
+from typing import Any, NoReturn, cast
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader_pb
 from sharebroker_server.broker import cleanup
 from sharebroker_server.broker.cleanup import Cleanup
-from sharebroker_server.catalog.records import Topic
-from sharebroker_server.catalog.records import TopicDeletedRecord
-from sharebroker_server.catalog.records import TopicRecord
-from sharebroker_server.leases.port import Member
-from sharebroker_server.routing.router import Peer
-from sharebroker_server.routing.router import Router
-from tests.testkit.waiting import eventually
+from sharebroker_server.catalog.records import TopicDeletedRecord, TopicRecord
 from sharebroker_server.catalog.topics import Topic
-
+from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import Peer, Router
+from tests.testkit.waiting import eventually
 
 ME = Member("1/1", 1, frozenset(), "here:1")
 OTHER = Member("2/1", 2, frozenset(), "there:1")

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.catalog.machine import AlterConfigs
-from sharebroker_server.catalog.machine import CatalogCommand
-from sharebroker_server.catalog.machine import CatalogMachine
-from sharebroker_server.catalog.machine import CreatePartitions
-from sharebroker_server.catalog.machine import CreateTopic
-from sharebroker_server.catalog.machine import DeleteTopic
-from sharebroker_server.catalog.machine import ListEdit
-from sharebroker_server.catalog.machine import NameCluster
-from sharebroker_server.catalog.records import CatalogRecord
-from sharebroker_server.catalog.records import ClusterRecord
-from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import PartitionsRecord
-from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.catalog.records import Topic
-from sharebroker_server.catalog.records import TopicDeletedRecord
-from sharebroker_server.catalog.records import TopicRecord
-from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
-from sharebroker_server.catalog.topics import Topic
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.machine import (
+    AlterConfigs,
+    CatalogCommand,
+    CatalogMachine,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ListEdit,
+    NameCluster,
+)
+from sharebroker_server.catalog.records import (
+    CatalogRecord,
+    ClusterRecord,
+    ConfigRecord,
+    PartitionsRecord,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.config.broker import BrokerConfig
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "orders")
 GROUP = ConfigResource(ResourceType.GROUP, "g")

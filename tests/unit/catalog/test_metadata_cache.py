@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+
 import pytest
 from structlog.testing import capture_logs
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.machine import SHARD
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.records import CatalogCodec
-from sharebroker_server.catalog.records import CatalogRecord
-from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.catalog.records import Topic
-from sharebroker_server.catalog.records import TopicDeletedRecord
-from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.records import (
+    CatalogCodec,
+    CatalogRecord,
+    ConfigRecord,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.stream_log.port import Entry
 from tests.testkit.memory.stream_log import MemoryStreamLog
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
-from sharebroker_server.catalog.topics import Topic
-
 
 GROUP = ConfigResource(ResourceType.GROUP, "g")
 

@@ -3,53 +3,39 @@
 from __future__ import annotations
 
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.config_views import ConfigSource
-from sharebroker_server.catalog.config_views import describe
-from sharebroker_server.catalog.machine import AlterConfigs
-from sharebroker_server.catalog.machine import CatalogCommand
-from sharebroker_server.catalog.machine import CreatePartitions
-from sharebroker_server.catalog.machine import CreateTopic
-from sharebroker_server.catalog.machine import DeleteTopic
-from sharebroker_server.catalog.machine import decide
-from sharebroker_server.catalog.names import GROUP_ID_BYTES
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS
-from sharebroker_server.catalog.names import MAX_LENGTH
-from sharebroker_server.catalog.names import OFFSETS_TOPIC
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.names import STATE_TOPIC
-from sharebroker_server.catalog.names import STATE_TOPIC_ID
-from sharebroker_server.catalog.names import check_group_id
-from sharebroker_server.catalog.names import check_not_internal
-from sharebroker_server.catalog.names import check_topic_name
-from sharebroker_server.catalog.names import internal_partitions
-from sharebroker_server.catalog.names import internal_topic
-from sharebroker_server.catalog.names import new_topic_id
-from sharebroker_server.catalog.names import partition_count
-from sharebroker_server.catalog.names import topic_id_text
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import ResourceType
+from sharebroker_server.catalog.config_views import ConfigSource, describe
+from sharebroker_server.catalog.machine import (
+    AlterConfigs,
+    CatalogCommand,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    decide,
+)
+from sharebroker_server.catalog.topics import (
+    GROUP_ID_BYTES,
+    INTERNAL_TOPIC_IDS,
+    MAX_LENGTH,
+    OFFSETS_TOPIC,
+    OFFSETS_TOPIC_ID,
+    STATE_TOPIC,
+    STATE_TOPIC_ID,
+    ConfigResource,
+    ResourceType,
+    check_group_id,
+    check_not_internal,
+    check_topic_name,
+    internal_partitions,
+    internal_topic,
+    new_topic_id,
+    partition_count,
+    topic_id_text,
+)
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.kafka_wire.schema import id_bytes
-from sharebroker_server.catalog.topics import GROUP_ID_BYTES
-from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS
-from sharebroker_server.catalog.topics import MAX_LENGTH
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.topics import STATE_TOPIC
-from sharebroker_server.catalog.topics import STATE_TOPIC_ID
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
-from sharebroker_server.catalog.topics import check_group_id
-from sharebroker_server.catalog.topics import check_not_internal
-from sharebroker_server.catalog.topics import check_topic_name
-from sharebroker_server.catalog.topics import internal_partitions
-from sharebroker_server.catalog.topics import internal_topic
-from sharebroker_server.catalog.topics import new_topic_id
-from sharebroker_server.catalog.topics import partition_count
-from sharebroker_server.catalog.topics import topic_id_text
 
 
 @pytest.mark.parametrize("name", ["a", "a.b_c-1", "A" * MAX_LENGTH])

@@ -4,61 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
-from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
-from typing import Protocol
-from typing import cast
+from typing import Any, Protocol, cast
 from unittest.mock import patch
+
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_protocol.model import StateWrite
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.records import CatalogCodec
-from sharebroker_server.catalog.records import CatalogRecord
-from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.catalog.records import Topic
-from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord, ConfigRecord, TopicRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.placement import preferred
 from sharebroker_server.leases.port import Member
-from sharebroker_server.persister.default import DefaultPersister
-from sharebroker_server.persister.default import PersisterSettings
-from sharebroker_server.persister.port import Begun
-from sharebroker_server.persister.port import Changes
-from sharebroker_server.persister.port import Persister
-from sharebroker_server.persister.port import SharePartitionState
-from sharebroker_server.persister.port import StateSummary
+from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
+from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.routing.router import Peer
-from sharebroker_server.routing.transaction_check import Claim
-from sharebroker_server.routing.transaction_check import TransactionCheck
+from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
-from sharebroker_server.share_coordinator.service.servicer import make_host
+from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+)
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader import virtual_time
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
-from sharebroker_server.catalog.topics import Topic
-
 
 TOPIC = "T" * 22
 NAME = "orders"

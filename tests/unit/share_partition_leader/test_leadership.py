@@ -4,47 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
+
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import RecordState
-from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_protocol.model import StateBatch
-from sharebroker_protocol.model import StateWrite
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.records import CatalogRecord
-from sharebroker_server.catalog.records import ClusterRecord
-from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import PartitionsRecord
-from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.catalog.records import Topic
-from sharebroker_server.catalog.records import TopicDeletedRecord
-from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.records import (
+    CatalogRecord,
+    ClusterRecord,
+    ConfigRecord,
+    PartitionsRecord,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
-from sharebroker_server.persister.port import SharePartitionState
-from sharebroker_server.persister.port import StateSummary
+from sharebroker_server.persister.port import SharePartitionState, StateSummary
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.harness import GROUP
-from tests.unit.share_partition_leader.harness import NAME
-from tests.unit.share_partition_leader.harness import TOPIC
-from tests.unit.share_partition_leader.harness import Harness
-from tests.unit.share_partition_leader.harness import code
+from tests.unit.share_partition_leader.harness import GROUP, NAME, TOPIC, Harness, code
 from tests.unit.share_partition_leader.harness import harness as started
-from tests.unit.share_partition_leader.streams import ack
-from tests.unit.share_partition_leader.streams import stream
+from tests.unit.share_partition_leader.streams import ack, stream
 from tests.unit.share_partition_leader.virtual_time import settle
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
-from sharebroker_server.catalog.topics import Topic
-
 
 RESOURCE = names.partition(TOPIC, 0)
 

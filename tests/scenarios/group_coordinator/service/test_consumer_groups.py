@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 from sharebroker_server.coordinator_runtime.host import shard_of
 from sharebroker_server.leases import names
 from sharebroker_server.routing.transaction_check import Claim
-from tests.scenarios.group_coordinator.harness import CONTEXT
-from tests.scenarios.group_coordinator.harness import Broker
-from tests.scenarios.group_coordinator.harness import Cluster
+from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster
 from tests.testkit.waiting import eventually
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 
 
 @pytest.fixture

@@ -6,22 +6,18 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.names import STATE_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.admin.internal_topics import Fetched
-from sharebroker_server.gateway.admin.internal_topics import FetchPartition
-from sharebroker_server.gateway.admin.internal_topics import Found
+from sharebroker_server.gateway.admin.internal_topics import Fetched, FetchPartition, Found
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.topics import STATE_TOPIC_ID
 
 
 class Shards:

@@ -5,29 +5,22 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.names import STATE_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.kafka import cluster_view
 from sharebroker_server.gateway.kafka.cluster_view import Broker as Address
-from sharebroker_server.gateway.kafka.cluster_view import Brokers
-from sharebroker_server.gateway.kafka.cluster_view import ClusterView
-from sharebroker_server.gateway.kafka.cluster_view import LiveMembers
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers
 from sharebroker_server.kafka_wire.messages import FetchResponse
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
-from sharebroker_server.routing.router import GATEWAY
-from sharebroker_server.routing.router import GROUP_COORDINATOR
-from sharebroker_server.routing.router import SHARE_COORDINATOR
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 from tests.testkit.memory.leases import MemoryLeaseStore
-from tests.unit.gateway.kafka.api.harness import LOCAL
-from tests.unit.gateway.kafka.api.harness import PEER
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.topics import STATE_TOPIC_ID
+from tests.unit.gateway.kafka.api.harness import LOCAL, PEER
 
 
 class Clock:

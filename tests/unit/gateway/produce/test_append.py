@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import pytest
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.catalog.records import Topic
 from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.produce.append import IN_FLIGHT_BYTES
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
-from tests.unit.gateway.fakes import TOPIC
-from tests.unit.gateway.fakes import refusing
-from tests.unit.gateway.produce.requests import appending
-from tests.unit.gateway.produce.requests import produced
-from sharebroker_server.catalog.topics import Topic
+from tests.unit.gateway.fakes import TOPIC, refusing
+from tests.unit.gateway.produce.requests import appending, produced
 
 
 @pytest.mark.parametrize("topic", [{"name": "flights"}, {"topic_id": TOPIC.topic_id}])

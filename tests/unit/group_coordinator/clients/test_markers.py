@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-from typing import cast
+from typing import Any, cast
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.clients.markers import RoutedMarkers
-from sharebroker_server.group_coordinator.core.transactions.model import Transaction
-from sharebroker_server.group_coordinator.core.transactions.model import TransactionState
+from sharebroker_server.group_coordinator.core.transactions.model import Transaction, TransactionState
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import Peer
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.rpc.stubs import LocalStub
 from tests.unit.group_coordinator.harness import FakeView
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
-
 
 HERE, THERE, LEADERLESS, GONE = (TopicIdPartition("ta", n) for n in (0, 1, 2, 3))
 NONE = ErrorCode.NONE

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
-from typing import Any
-from typing import cast
+from typing import Any, cast
 from unittest.mock import patch
+
 import pytest
 from structlog.testing import capture_logs
+
 from sharebroker_protocol import clock
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import ResourceType
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.record_log.core.log_state import Retention
-from sharebroker_server.routing.router import Peer
-from sharebroker_server.routing.router import Router
-from sharebroker_server.share_partition_leader.log.retention import RetentionTask
-from sharebroker_server.share_partition_leader.log.retention import consumed_offsets
+from sharebroker_server.routing.router import Peer, Router
+from sharebroker_server.share_partition_leader.log.retention import RetentionTask, consumed_offsets
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.harness import ME
-from tests.unit.share_partition_leader.harness import TOPIC
-from tests.unit.share_partition_leader.harness import Harness
+from tests.unit.share_partition_leader.harness import ME, TOPIC, Harness
 from tests.unit.share_partition_leader.harness import harness as started
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
 
 
 async def _published(harness: Harness, partitions: int = 1, **retention: object) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pytest
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC
-from sharebroker_server.kafka_wire.messages import ListOffsetsRequest
-from sharebroker_server.kafka_wire.messages import ListOffsetsResponse
-from tests.unit.gateway.fakes import TOPIC
-from tests.unit.gateway.kafka.api.harness import Harness
-from tests.unit.gateway.kafka.api.harness import codes
 from sharebroker_server.catalog.topics import OFFSETS_TOPIC
-
+from sharebroker_server.kafka_wire.messages import ListOffsetsRequest, ListOffsetsResponse
+from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.kafka.api.harness import Harness, codes
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from typing import Any
+
 import pytest
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.group_coordinator.core.machine import Command
 from sharebroker_server.group_coordinator.core.share_groups import share_state
-from sharebroker_server.group_coordinator.core.share_groups.commands import AlterOffsets
-from sharebroker_server.group_coordinator.core.share_groups.commands import AlterPlan
-from sharebroker_server.group_coordinator.core.share_groups.commands import DeleteGroup
-from sharebroker_server.group_coordinator.core.share_groups.commands import DeleteOffsets
-from sharebroker_server.group_coordinator.core.share_groups.commands import DeletePlan
-from sharebroker_server.group_coordinator.core.share_groups.commands import DescribeGroup
-from sharebroker_server.group_coordinator.core.share_groups.commands import InitializeState
-from sharebroker_server.group_coordinator.core.share_groups.commands import ListGroups
-from sharebroker_server.group_coordinator.core.share_groups.commands import ListOffsetPartitions
-from sharebroker_server.group_coordinator.core.share_groups.commands import StateDeleted
-from sharebroker_server.group_coordinator.core.share_groups.commands import StateInitialized
-from sharebroker_server.group_coordinator.core.share_groups.group import GroupRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import PendingGroup
-from sharebroker_server.group_coordinator.core.share_groups.group import ShareGroup
-from sharebroker_server.group_coordinator.core.share_groups.group import StateRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import TopicState
-from tests.unit.group_coordinator.harness import FakeView
-from tests.unit.group_coordinator.harness import Harness
-from tests.unit.group_coordinator.harness import tp
-from sharebroker_server.catalog.topics import Topic
-
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
+    AlterOffsets,
+    AlterPlan,
+    DeleteGroup,
+    DeleteOffsets,
+    DeletePlan,
+    DescribeGroup,
+    InitializeState,
+    ListGroups,
+    ListOffsetPartitions,
+    StateDeleted,
+    StateInitialized,
+)
+from sharebroker_server.group_coordinator.core.share_groups.group import (
+    GroupRecord,
+    PendingGroup,
+    ShareGroup,
+    StateRecord,
+    TopicState,
+)
+from tests.unit.group_coordinator.harness import FakeView, Harness, tp
 
 TOPIC = Topic("t", "a", 3)
 
