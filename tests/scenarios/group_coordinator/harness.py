@@ -116,13 +116,13 @@ class Transactions:
     """
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Claim, int, int, str]] = []
+        self.requests: list[tuple[Claim, int, int, str]] = []
         self.outcomes: list[int | KafkaError] = []
         self.open = asyncio.Event()
         self.open.set()
 
     async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
-        self.asked.append((claim, producer_id, producer_epoch, partition))
+        self.requests.append((claim, producer_id, producer_epoch, partition))
         await self.open.wait()
         outcome = self.outcomes.pop(0) if self.outcomes else 7
         if isinstance(outcome, KafkaError):

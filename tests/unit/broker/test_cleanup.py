@@ -96,7 +96,7 @@ async def test_state_changes_reach_leaders_that_are_not_listed(
     owners = Owners(ME)
     monkeypatch.setattr(owners, "leaders", list)
     departed = Cleanup(cast("Router", owners))
-    await departed.state_changed("g", [("t", 0), ("t", 1), ("nobody's", 0)])
+    await departed.state_changed("g", [("t", 0), ("t", 1), ("unowned", 0)])
     assert owners.released == [""]
     await departed.stop()
 

@@ -1,4 +1,4 @@
-"""Following the catalog's log: changes come in, listeners hear each once, gaps and outages are survived."""
+"""Metadata cache: changes are applied, listeners are called once per change, gaps and outages survived."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ RESOURCE = ConfigResource(ResourceType.TOPIC, STATE_TOPIC)
         (AlterConfigs(RESOURCE, {"retention.ms": "1"}), ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_nobody_changes_it(command: CatalogCommand, code: ErrorCode) -> None:
+def test_internal_topics_cannot_be_changed(command: CatalogCommand, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
         decide(TopicCatalog(), BrokerConfig(), command, 0.0)
     assert refused.value.code is code

@@ -55,7 +55,7 @@ class Leader:
 
     def __init__(self) -> None:
         self.streams: list[Stream] = []
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         self.answer: Callable[[Any], Any] = self.all_is_well
         self.watching: list[leader.AwaitRecordsRequest] = []
         self.comes = asyncio.Event()
@@ -107,10 +107,10 @@ class Leader:
         return self._play(request)
 
     def of(self, kind: type[Any]) -> list[Any]:
-        return [request for request in self.asked if isinstance(request, kind)]
+        return [request for request in self.requests if isinstance(request, kind)]
 
     def _play(self, request: Any) -> Any:
-        self.asked.append(request)
+        self.requests.append(request)
         return self.answer(request)
 
     @staticmethod

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
 import pytest
-
-from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.membership import (
-    TRANSITIONS,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    MemberEvent,
-    Membership,
-    MembershipSettings,
-    MemberState,
-    Reaction,
-    after,
-    reaction_to,
-)
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import IllegalStateError
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.membership import TRANSITIONS
+from sharebroker_protocol.membership import HeartbeatRequest
+from sharebroker_protocol.membership import HeartbeatResponse
+from sharebroker_protocol.membership import MemberEvent
+from sharebroker_protocol.membership import Membership
+from sharebroker_protocol.membership import MembershipSettings
+from sharebroker_protocol.membership import MemberState
+from sharebroker_protocol.membership import Reaction
+from sharebroker_protocol.membership import after
+from sharebroker_protocol.membership import reaction_to
 from sharebroker_protocol.model import TopicIdPartition
+
 
 A = frozenset({TopicIdPartition("a", 0), TopicIdPartition("a", 1)})
 B = frozenset({TopicIdPartition("a", 1), TopicIdPartition("a", 2)})
@@ -159,7 +158,7 @@ def beat_then_fence(member: Membership) -> None:
     fence(member)
 
 
-def say_goodbye(member: Membership) -> None:
+def finish_leaving(member: Membership) -> None:
     request = member.heartbeat(5.0)
     assert request is not None
     assert request.member_epoch == -1
@@ -230,7 +229,7 @@ ARROWS: list[Arrow] = [
     ("RECONCILING ---> RELEASING_ASSIGNMENT", _S.RECONCILING, fence, _S.RELEASING_ASSIGNMENT_COMPLETE),
     ("STABLE ---> LEAVING", _S.STABLE, Membership.leave, _S.LEAVING),
     ("RELEASING_ASSIGNMENT ---> LEFT", _S.RELEASING_ASSIGNMENT, Membership.leave, _S.LEFT),
-    ("LEAVING ---> LEFT", _S.LEAVING, say_goodbye, _S.LEFT),
+    ("LEAVING ---> LEFT", _S.LEAVING, finish_leaving, _S.LEFT),
     ("LEFT ---> UNJOINED", _S.LEFT, lambda member: member.subscribe(TOPICS), _S.UNJOINED),
 ]
 

@@ -130,13 +130,13 @@ class Transactions(TransactionCheck):
     """Stands for the transaction coordinator: confirms, unless there is something in `refusals`."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Claim, int, int, str]] = []
+        self.requests: list[tuple[Claim, int, int, str]] = []
         self.refusals: list[KafkaError] = []
         self.open = asyncio.Event()
         self.open.set()
 
     async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
-        self.asked.append((claim, producer_id, producer_epoch, partition))
+        self.requests.append((claim, producer_id, producer_epoch, partition))
         await self.open.wait()
         if self.refusals:
             raise self.refusals.pop(0)

@@ -180,8 +180,8 @@ async def test_a_handler_may_close_the_connection(harness: Harness) -> None:
 async def test_a_disabled_api_is_rejected_and_not_listed(harness: Harness) -> None:
     harness.apis[EXECUTE] = replace(harness.apis[EXECUTE], feature="share.version")
     async with calling(harness) as caller:
-        told: Any = await caller.raw.ask(18, 0)
-        assert {key.api_key for key in told.api_keys} == {JOIN, WAIT, 18}
+        versions: Any = await caller.raw.ask(18, 0)
+        assert {key.api_key for key in versions.api_keys} == {JOIN, WAIT, 18}
         assert (await caller.execute("now")).startswith("UNSUPPORTED_VERSION")
     assert harness.begun == []
 
@@ -221,8 +221,8 @@ async def test_invalid_bytes_close_the_connection(harness: Harness, kind: str) -
             await caller.raw.write(order_frame("first") + data + order_frame("never"))
             assert await caller.receive() == "first"
             assert await caller.raw.is_closed()
-        (told,) = close_reasons(log)
-        assert told.startswith(reason)
+        (reported,) = close_reasons(log)
+        assert reported.startswith(reason)
         assert await other.execute("mine") == "mine"
     assert "never" not in harness.begun
 
@@ -244,7 +244,7 @@ async def test_responses_are_sent_after_the_clients_end_of_file(harness: Harness
     await harness.open_count(0)
 
 
-@pytest.mark.parametrize("how", ["closes", "crashes", "says no more"])
+@pytest.mark.parametrize("how", ["closes", "crashes", "half-closes"])
 async def test_a_wait_ends_when_its_client_disconnects(harness: Harness, how: str) -> None:
     async with calling(harness) as caller:
         await caller.execute("first")
@@ -332,7 +332,7 @@ async def test_an_incomplete_length_times_out(harness: Harness) -> None:
 
 
 class SlowReader:
-    """A client with a small window that reads when it is told to."""
+    """A client with a small window that reads only on demand."""
 
     def __init__(self, harness: Harness) -> None:
         self._socket = socket.socket()
@@ -512,7 +512,7 @@ async def test_stop_finishes_running_requests(harness: Harness) -> None:
 
 
 class Line(asyncio.Transport):
-    """To a client whose connection was made before the loop told of it."""
+    """The transport of a client that connected before the loop reported it."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""Who may say what about which record, and what comes of it."""
+"""Which holder may acknowledge which record, and the resulting transitions."""
 
 from __future__ import annotations
 
@@ -464,7 +464,7 @@ def test_renewals_can_be_switched_off(types: tuple[int, ...]) -> None:
     assert picture(share) == "0-2 acquired 1"
 
 
-# --- what a completion tells
+# --- results of a completion
 
 
 @pytest.mark.parametrize(

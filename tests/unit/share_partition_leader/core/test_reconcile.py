@@ -84,7 +84,7 @@ def test_available_records_are_acquired_and_reconciled_in_one_step() -> None:
          "0-1 available 0, 2-3 acknowledged 1, 4 available 0, 5-9 acknowledged 1"),
     ],
 )  # fmt: skip
-def test_a_new_leader_knows_of_no_locks(stored: str, named: str, written: str, window: str) -> None:
+def test_a_new_leader_has_no_locks(stored: str, named: str, written: str, window: str) -> None:
     share = opened(0, stored)
     assert settle(share, named) == (written, "")
     assert picture(share) == window
@@ -186,7 +186,7 @@ def test_all_of_a_member_is_renewed() -> None:
     fetch(share, "0-4")
     fetch(share, "5-9", "m2")
     share.renew_all("m1", 4)
-    share.renew_all("nobody", 5)
+    share.renew_all("unknown", 5)
     assert {run.deadline for run in share.in_flight.held_by("m1")} == {14}
     assert {run.deadline for run in share.in_flight.held_by("m2")} == {10}
     lose(share, 10)

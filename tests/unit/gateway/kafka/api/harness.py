@@ -92,7 +92,7 @@ class Services:
 
 
 class Harness:
-    """A Kafka listener without sockets. `view` is what its broker knows of the cluster."""
+    """A Kafka listener without sockets. `view` is its broker's view of the cluster."""
 
     def __init__(self, features: Mapping[str, int] | None = None, **properties: str) -> None:
         self.services = Services()

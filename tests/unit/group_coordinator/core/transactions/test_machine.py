@@ -155,12 +155,12 @@ def test_a_transaction_begins_with_its_first_partition(shard: TransactionHarness
 
 def test_partitions_are_verified(shard: TransactionHarness) -> None:
     producer = shard.begun(P0, P1)
-    asked = frozenset({P1, P2})
-    assert shard.request(VerifyPartitions("x", producer, asked), frozenset) == {P1}
+    partitions = frozenset({P1, P2})
+    assert shard.request(VerifyPartitions("x", producer, partitions), frozenset) == {P1}
     shard.end(producer)
-    assert shard.refuses(VerifyPartitions("x", producer, asked)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert shard.refuses(VerifyPartitions("x", producer, partitions)) is ErrorCode.CONCURRENT_TRANSACTIONS
     shard.finish()
-    assert shard.request(VerifyPartitions("x", producer, asked), frozenset) == frozenset()
+    assert shard.request(VerifyPartitions("x", producer, partitions), frozenset) == frozenset()
 
 
 STRANGERS = [
@@ -211,7 +211,7 @@ def test_transaction_that_never_began_cannot_end(shard: TransactionHarness, comm
 def test_completion_names_the_producer_of_the_transaction(shard: TransactionHarness) -> None:
     producer = shard.begun()
     shard.request(Ended("x", producer), type(None))
-    shard.request(Ended("nobody", producer), type(None))
+    shard.request(Ended("unknown", producer), type(None))
     assert shard.of().state is S.ONGOING
     shard.end(producer)
     shard.request(Ended("x", Producer(3, 9)), type(None))
