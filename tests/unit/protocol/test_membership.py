@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import IllegalStateError
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.membership import TRANSITIONS
-from sharebroker_protocol.membership import HeartbeatRequest
-from sharebroker_protocol.membership import HeartbeatResponse
-from sharebroker_protocol.membership import MemberEvent
-from sharebroker_protocol.membership import Membership
-from sharebroker_protocol.membership import MembershipSettings
-from sharebroker_protocol.membership import MemberState
-from sharebroker_protocol.membership import Reaction
-from sharebroker_protocol.membership import after
-from sharebroker_protocol.membership import reaction_to
-from sharebroker_protocol.model import TopicIdPartition
 
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
+from sharebroker_protocol.membership import (
+    TRANSITIONS,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MemberEvent,
+    Membership,
+    MembershipSettings,
+    MemberState,
+    Reaction,
+    after,
+    reaction_to,
+)
+from sharebroker_protocol.model import TopicIdPartition
 
 A = frozenset({TopicIdPartition("a", 0), TopicIdPartition("a", 1)})
 B = frozenset({TopicIdPartition("a", 1), TopicIdPartition("a", 2)})

@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_spark.core.offsets import Batch, Range, from_json, split_into_tasks, to_json, unreached
-from sharebroker_spark.core.options import (
-    OptionError,
-    snapshot,
-)
+from sharebroker_spark.core.options import OptionError, snapshot
 
 NAMED = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 
