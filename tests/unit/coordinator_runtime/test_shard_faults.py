@@ -1,4 +1,4 @@
-"""What a shard does when its log or its lease fails."""
+"""A shard whose log or lease fails."""
 
 from __future__ import annotations
 

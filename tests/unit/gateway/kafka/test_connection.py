@@ -1,4 +1,4 @@
-"""A connection serves its requests in order, whatever its client does, and others go on."""
+"""A connection serves its requests in order for any client, and does not affect others."""
 
 from __future__ import annotations
 
@@ -392,7 +392,7 @@ async def test_a_client_that_reads_again_receives_the_rest(harness: Harness) -> 
 
 @having(queued_max_request_bytes=10_000_000)
 async def test_unread_responses_are_bounded(harness: Harness) -> None:
-    """Two of them are more than there may be: the one that was there first goes."""
+    """Two of them exceed the limit: the oldest is disconnected."""
     readers = [SlowReader(harness) for _ in range(3)]
     with structlog.testing.capture_logs() as log:
         for number, slow in enumerate(readers):
@@ -447,7 +447,7 @@ async def test_a_stalled_large_request_releases_its_budget(harness: Harness) -> 
 
 @having(**LARGE)
 async def test_reading_pauses_while_many_requests_are_buffered(harness: Harness) -> None:
-    """What a client sends ahead stays in its socket: the process holds a bounded part of it."""
+    """Pipelined requests stay in the socket: the process buffers a bounded part."""
     async with calling(harness) as caller:
         caller.send("hold:it")
         await eventually(lambda: harness.begun)

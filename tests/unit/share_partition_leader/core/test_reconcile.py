@@ -1,4 +1,4 @@
-"""Settling what a member names: held, available, taken, finished, never fetched."""
+"""Reconcile of ranges: held, available, taken, finished and new records."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def settle(
     end: int = 1000,
     now: float = 0.0,
 ) -> tuple[str, str]:
-    """Settle "10-19 25" durably: what was written, and what was left as "10-12 taken, 15 finished"."""
+    """Reconciles "10-19 25" durably; returns the write and the rest as "10-12 taken, 15 finished"."""
     reconciled = share.reconcile(member, acks(text, kind), end, now)
     check(share)
     written = "" if reconciled.transition is None else show(done(share, reconciled.transition))
@@ -48,7 +48,7 @@ def settle(
 
 
 def lose(share: SteppedPartition, now: float) -> None:
-    """Have the locks that ran out by then end, durably."""
+    """Ends the locks with a deadline before `now`, durably."""
     expired = share.expire(now)
     assert expired.transition is not None
     done(share, expired.transition)

@@ -1,4 +1,4 @@
-"""Transactions of one shard: who may do what, and what follows from silence and crashes."""
+"""Transactions of one shard: permitted operations, timeouts and crashes."""
 
 from __future__ import annotations
 
@@ -230,11 +230,11 @@ def test_repeated_end_raises_the_epoch_once(shard: TransactionHarness, commit: b
     assert following == Producer(3, 1)
     assert shard.refuses(End("x", producer, commit, V2)) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert shard.refuses(End("x", producer, not commit, V2)) is ErrorCode.INVALID_TXN_STATE
-    for of_the_next in (True, False):  # whatever that comes to, it has to wait
+    for of_the_next in (True, False):  # either outcome has to wait
         assert shard.refuses(End("x", following, of_the_next, V2)) is ErrorCode.CONCURRENT_TRANSACTIONS
     add = AddPartitions("x", following, frozenset({P0}), V2)
     assert shard.refuses(add) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert shard.finish().producer_epoch == 1  # markers carry it: what comes late of epoch 0 is fenced
+    assert shard.finish().producer_epoch == 1  # markers carry it: late requests of epoch 0 are fenced
     assert shard.end(producer, commit=commit, version=V2) == following
     assert shard.refuses(End("x", producer, not commit, V2)) is ErrorCode.INVALID_TXN_STATE
     shard.add(following, P1, version=V2)
