@@ -29,12 +29,12 @@ from sharebroker_server.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
-from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS, check_group
 from sharebroker_server.config.keys import Key, appended, render, subtracted, unknown
 from sharebroker_server.config.topic import TOPIC_KEYS, check_topic
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
+from sharebroker_server.live_keys import LiveKeys
 
 
 @dataclass(frozen=True, slots=True)

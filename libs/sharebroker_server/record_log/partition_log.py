@@ -426,11 +426,11 @@ class PartitionLog:
             self.transactions.drop_before(before)
         return self.log_start_offset
 
-    async def _delete(self, before: int, snapshot_names: Sequence[str]) -> None:
+    async def _delete(self, before: int, removed_snapshots: Sequence[str]) -> None:
         """Deletes from the store the batches before the offset, and producer snapshots."""
         epoch = self.epoch
         try:
-            await self._store.trim(self.partition, epoch, before, snapshot_names)
+            await self._store.trim(self.partition, epoch, before, removed_snapshots)
         except LogFenced as error:
             # During recovery our own new epoch fences the old one.
             if self.phase is LogPhase.OPEN and epoch == self.epoch:

@@ -56,7 +56,7 @@ class LeaderPeer(_LeaderPeer):
     calls: LeaderCalls
 
 
-class Ownership(Protocol):
+class OwnerLookup(Protocol):
     """The owners of resources (sharebroker_server.leases.holder.LeaseHolder)."""
 
     async def owner_of(self, resource: str) -> Member | None:
@@ -90,7 +90,7 @@ class Router:
 
     def __init__(
         self,
-        ownership: Ownership,
+        ownership: OwnerLookup,
         owner: str,
         *,
         group_shards: int = 50,

@@ -22,7 +22,7 @@ from tests.testkit.memory.stream_log import MemoryStreamLog
 TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
 
 
-class Ownership:
+class OwnerLookup:
     """Owners of resources, as a test sets them."""
 
     def __init__(self, owner: Member) -> None:

@@ -10,7 +10,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
-from sharebroker_server.gateway.consume.decode import ack_parts, decoded
+from sharebroker_server.gateway.consume.record_decoding import ack_parts, decoded
 from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey

@@ -11,7 +11,7 @@ A session belongs to a group and member, and to the connection that opened it. E
 * -1 closes the session; its leaders release the records that it acquired.
 
 A session ends by a request with epoch -1, by the end of its connection, or because it is idle. The code that
-removes a session from the cache must release its records (`share.acknowledge.end_session`), once.
+removes a session from the cache must release its records (`share.acknowledge.release_session_records`), once.
 
 Per partition the session stores whether the next response must include it although it has no records: after
 an error, or because it is new. So an incremental response omits partitions without a change.

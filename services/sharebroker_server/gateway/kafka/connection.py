@@ -12,8 +12,8 @@ disconnects a client that stalls either of them.
 
 * There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance`
   starts it and is called after every event: bytes, end of file, loss, close, end of the task.
-* After each response the API may predict the next request (see `idle.py`). Bytes go to the prediction first,
-  but only while nothing else is pending, so that responses keep their order.
+* After each response the API may predict the next request (see `response_cache.py`). Bytes go to the
+  prediction first, but only while nothing else is pending, so that responses keep their order.
 * Closing has steps, each idempotent: `_closing` stops reading and cuts off waits; the running request is
   finished; then `hang_up` flushes and closes the transport, or the connection stays open until the listener
   closes it (`_stays_open`); `connection_lost` ends the share sessions and calls `ended` exactly once.
@@ -37,12 +37,12 @@ from sharebroker_server.gateway.kafka.buffers import (
 from sharebroker_server.gateway.kafka.call import Client, KafkaListener, PredictedRequest
 from sharebroker_server.gateway.kafka.cluster_view import ClusterView
 from sharebroker_server.gateway.kafka.dispatch import DecodedRequest, EncodedResponse, decode, serve
-from sharebroker_server.gateway.share.acknowledge import end_session
+from sharebroker_server.gateway.share.acknowledge import release_session_records
 from sharebroker_server.kafka_wire.decoder import BadMessage
 
 _numbers = count(1)
 
-FAIRNESS: Final = 16
+REQUESTS_PER_TURN: Final = 16
 """Requests of one client that are served before other clients are served."""
 
 MAX_COALESCED: Final = 32
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
             self.task = self._loop.create_task(self._serve())
         elif self._lost or self._stays_open:
             for session in self._gateway.sessions.disconnect(self._client.connection):
-                end_session(self._gateway, session)  # releases its records, as Kafka does
+                release_session_records(self._gateway, session)  # releases its records, as Kafka does
             if self._lost:
                 self._ended(self)
         elif self._closing:
@@ -223,7 +223,7 @@ class Connection(asyncio.Protocol):
             while self._requests:
                 await self._serve_next()
                 served += 1
-                if served % FAIRNESS == 0:
+                if served % REQUESTS_PER_TURN == 0:
                     await asyncio.sleep(0)
         except asyncio.CancelledError:
             pass

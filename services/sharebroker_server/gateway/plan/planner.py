@@ -32,7 +32,7 @@ from sharebroker_server.gateway.consume.topic_acquire import (
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import MAX_WAIT, check_bounds, check_topic_names, refused
-from sharebroker_server.gateway.plan.pieces import (
+from sharebroker_server.gateway.plan.offset_ranges import (
     RENEW,
     Held,
     Partition,
@@ -53,9 +53,9 @@ from sharebroker_server.gateway.plan.sessions import open_session, session_key, 
 from sharebroker_server.leader_calls.values import (
     AckPart,
     LeaderCalls,
-    LeftReason,
     ReconcileCall,
     ReconcileResult,
+    UnreconciledReason,
 )
 
 MAX_PLAN_RECORDS: Final = 1_000_000
@@ -221,7 +221,7 @@ class Reconciliation:
     def add(self, topic: Topic | None, partition: int, pieces: Sequence[Piece]) -> None:
         """Adds a partition; records of a deleted topic are finished."""
         if topic is None or partition >= topic.partitions:
-            self._leave(pieces, LeftReason.FINISHED)
+            self._leave(pieces, UnreconciledReason.FINISHED)
             return
         self._topics[topic.name] = topic
         self._pending[topic.name, partition] = pieces
@@ -283,7 +283,7 @@ class Reconciliation:
         """Stores a result; pending offsets are sent again."""
         pending = []
         for first, last, reason in result.left:
-            if reason is LeftReason.UNDER_WAY:
+            if reason is UnreconciledReason.UNDER_WAY:
                 pending.append((first, last))
             else:
                 self._leave(within(self._pending[partition], [(first, last)]), reason)
@@ -293,7 +293,7 @@ class Reconciliation:
             del self._pending[partition]
             self._held[partition] = result.held
 
-    def _leave(self, pieces: Iterable[Piece], why: LeftReason) -> None:
+    def _leave(self, pieces: Iterable[Piece], why: UnreconciledReason) -> None:
         reason = delivery.LeftReason.ValueType(why)
         self._left.extend(
             pb.PlanLeft(

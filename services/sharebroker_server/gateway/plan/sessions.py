@@ -19,7 +19,7 @@ from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import check_bounds, check_member_id
-from sharebroker_server.gateway.plan.pieces import Piece
+from sharebroker_server.gateway.plan.offset_ranges import Piece
 from sharebroker_server.gateway.produce.transactions import (
     add_partitions_to_txn,
     init_producer_id,

@@ -88,10 +88,10 @@ def add_errors(results: dict[TopicIdPartition, KafkaError | None], outcomes: Seq
 def close_session(gateway: Gateway, session: Session) -> None:
     """Removes the session and releases its records; a session that was replaced continues as the other."""
     if gateway.sessions.close(session):
-        end_session(gateway, session)
+        release_session_records(gateway, session)
 
 
-def end_session(gateway: Gateway, session: Session) -> None:
+def release_session_records(gateway: Gateway, session: Session) -> None:
     """Releases the records of a removed session, in the background."""
     partitions = session.forgotten.union(session.partitions)
     release = gateway.leaders.release(*session.key, partitions, session.id)
@@ -120,4 +120,4 @@ class SessionReaper:
         while True:
             await asyncio.sleep(min(max(self._idle / 10, 0.1), _LONGEST_PAUSE))
             for session in self._gateway.sessions.expire(now() - self._idle):
-                end_session(self._gateway, session)
+                release_session_records(self._gateway, session)

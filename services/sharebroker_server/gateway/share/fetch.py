@@ -105,7 +105,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
         context = await _begin(gateway, request)
         session = context.session
         if session.watch is not None:
-            if await _stays_quiet(context, request):
+            if await _wait_unchanged(context, request):
                 counts.completed(False, monotonic() - begun, wait)
                 return []
             session.end_watch()
@@ -156,7 +156,7 @@ async def _begin(gateway: Gateway, request: ShareFetch) -> FetchContext:
         raise
 
 
-async def _stays_quiet(context: FetchContext, request: ShareFetch) -> bool:
+async def _wait_unchanged(context: FetchContext, request: ShareFetch) -> bool:
     """Whether the watch of the session's partitions reports no records until the request's time ends.
 
     Raises KafkaError as `FetchContext.check_turn`.

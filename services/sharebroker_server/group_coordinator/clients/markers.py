@@ -13,8 +13,8 @@ from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT, Transaction
-from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.routing.router import Peer
 
@@ -75,7 +75,7 @@ class RoutedMarkers:
     The offsets of a shard's consumer groups are a partition of __consumer_offsets.
     """
 
-    def __init__(self, brokers: Brokers, view: ClusterView) -> None:
+    def __init__(self, brokers: Brokers, view: MetadataImage) -> None:
         self._brokers = brokers
         self._view = view
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import get_args
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
@@ -34,6 +33,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
     value_of,
 )
 from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups.commands import (
     AlterOffsets,
     DeleteGroup,
@@ -55,7 +55,7 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
 )
 from sharebroker_server.group_coordinator.core.share_groups.machine import ShareGroups
 from sharebroker_server.group_coordinator.core.validation import check_group_id, group_error, group_not_found
-from sharebroker_server.group_coordinator.core.view import ClusterView
+from sharebroker_server.live_keys import LiveKeys
 
 Command = ShareGroupCommand | ConsumerCommand
 Reply = ShareGroupReply | ConsumerReply
@@ -71,7 +71,7 @@ _CREATES_SHARE_GROUP = (Heartbeat, AlterOffsets)
 class GroupMachine:
     """The groups of one shard."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: MetadataImage) -> None:
         self.shares = ShareGroups(view)
         self.consumers = ConsumerGroups(view)
         self._live: LiveKeys[Key] = LiveKeys()

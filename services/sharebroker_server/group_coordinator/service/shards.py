@@ -8,8 +8,8 @@ from __future__ import annotations
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core import machine as groups
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.transactions import commands, machine, model
-from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
 from sharebroker_server.leases import names
@@ -19,7 +19,7 @@ Host = ShardHost[groups.Command, groups.Record, groups.Reply]
 TransactionHost = ShardHost[commands.Command, model.Record, commands.Reply]
 
 
-def make_host(log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView) -> Host:
+def make_host(log: StreamLog, config: GroupCoordinatorConfig, view: MetadataImage) -> Host:
     """Returns the shards of groups."""
     return ShardHost(
         "group-coordinator",
@@ -32,7 +32,7 @@ def make_host(log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView)
 
 
 def make_transaction_host(
-    log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView
+    log: StreamLog, config: GroupCoordinatorConfig, view: MetadataImage
 ) -> TransactionHost:
     """Returns the shards of transactional ids."""
     shards = config.transaction_shards

@@ -169,13 +169,13 @@ class WriteQueue:
     `busy` from the first transition that waits until a write completes and none waits any more.
     """
 
-    __slots__ = ("_in_flight", "_retry", "_waiting", "busy", "retry_at")
+    __slots__ = ("_retry", "_sent", "_waiting", "busy", "retry_at")
 
     def __init__(self) -> None:
         self.busy = False
         self.retry_at: float | None = None
         self._waiting: list[tuple[Transition, Reply | None]] = []
-        self._in_flight: list[tuple[Transition, Reply | None]] = []
+        self._sent: list[tuple[Transition, Reply | None]] = []
         self._retry: list[Transition] = []
 
     @property
@@ -193,16 +193,16 @@ class WriteQueue:
 
     def take(self) -> list[Transition]:
         """Moves what waits into the write in flight; [] if it was rejected since."""
-        self._in_flight, self._waiting = self._waiting, []
-        self.busy = bool(self._in_flight)
-        return [transition for transition, _ in self._in_flight]
+        self._sent, self._waiting = self._waiting, []
+        self.busy = bool(self._sent)
+        return [transition for transition, _ in self._sent]
 
     def complete(self, error: KafkaError | None, effects: Effects) -> list[Transition]:
         """Ends the write in flight: replies, asks for the next one, returns its transitions."""
-        in_flight, self._in_flight = self._in_flight, []
-        effects.replies = [(reply, error) for _, reply in in_flight if reply is not None]
+        sent, self._sent = self._sent, []
+        effects.replies = [(reply, error) for _, reply in sent if reply is not None]
         self.busy = effects.write_due = bool(self._waiting)
-        return [transition for transition, _ in in_flight]
+        return [transition for transition, _ in sent]
 
     def reject_waiting(self, error: KafkaError, effects: Effects) -> None:
         """Rejects what is not in flight, and retries nothing any more."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, AcquireMode, RecordState, StateBatch
-from sharebroker_server.leader_calls.values import Left
+from sharebroker_server.leader_calls.values import Unreconciled
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.core.in_flight import Transition
@@ -198,16 +198,16 @@ Event = (
 class Effects:
     """What the shell does after an event, in this order.
 
-    `acquired` and `left` answer the event itself. `transitions` were queued for a state write by this event;
-    `write_due` asks for a call of `next_write` at the end of this turn of the event loop.
-    `replies` are requests that are decided, `lost` are locks that ended before their holder acknowledged.
-    `deadline` is the time of the next `TimerFired`, if it may have become earlier. `wake`: records may have
-    become available. `retire`: the stored state belongs to another leader or epoch. `unused`: members left,
-    and neither a lock nor a write remains.
+    `acquired` and `unreconciled` answer the event itself. `transitions` were queued by this event for a state
+    write; `write_due` asks for a call of `next_write` at the end of this turn of the event loop. `replies`
+    are requests that are decided, `lost` are locks that ended before their holder acknowledged. `deadline` is
+    the time of the next `TimerFired`, if it may have become earlier. `wake`: records may have become
+    available. `retire`: the stored state belongs to another leader or epoch. `unused`: members left, and
+    neither a lock nor a write remains.
     """
 
     acquired: Sequence[AcquiredRange] = ()
-    left: Sequence[Left] = ()
+    unreconciled: Sequence[Unreconciled] = ()
     transitions: Sequence[Transition] = ()
     write_due: bool = False
     replies: Sequence[tuple[Reply, KafkaError | None]] = ()

@@ -121,7 +121,7 @@ class SharePartition:
         """Applies an event; `now` in seconds. Returns what the shell has to do.
 
         Raises KafkaError for a request that is rejected; then nothing has changed. INVALID_REQUEST,
-        INVALID_RECORD_STATE (see `core.acknowledge.Refusal`), NOT_LEADER_OR_FOLLOWER once it stops.
+        INVALID_RECORD_STATE (see `core.acknowledge.RejectReason`), NOT_LEADER_OR_FOLLOWER once it stops.
         """
         effects = Effects()
         _HANDLERS[type(event)](self, event, now, effects)
@@ -235,7 +235,7 @@ class SharePartition:
         if self.settings.renew_enabled:
             self._locks.renew(self.in_flight, reconciliation.renewed, deadline)
         self._abandoned = False
-        effects.left = tuple(reconciliation.left)
+        effects.unreconciled = tuple(reconciliation.unreconciled)
         effects.deadline = self.next_deadline()
         self._reply_when_durable(transition, batches, reply, effects)
 

@@ -355,7 +355,7 @@ class _Reconciliation(_DurableCall):
         super().__init__(leadership, call.group_id, call.member_id, call.parts)
         self._call = call
         self._found: dict[int, ShareGroupPartition] = {}
-        self._unchanged: dict[int, Sequence[values.Left]] = {}
+        self._unchanged: dict[int, Sequence[values.Unreconciled]] = {}
 
     def _apply(self, index: int, part: values.AckPart, share_partition: ShareGroupPartition) -> None:
         self._found[index] = share_partition

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
-from sharebroker_server.leader_calls.values import Left
+from sharebroker_server.leader_calls.values import Unreconciled
 from sharebroker_server.share_partition_leader.core.acquire import archive_hidden
 from sharebroker_server.share_partition_leader.core.durability import build_write
 from sharebroker_server.share_partition_leader.core.events import (
@@ -39,7 +39,7 @@ class Reconciled(NamedTuple):
     """The transition to write (None: nothing), and the offsets that were left unchanged."""
 
     transition: Transition | None
-    left: tuple[Left, ...]
+    left: tuple[Unreconciled, ...]
 
 
 def _ignore(_: KafkaError | None) -> None:
@@ -93,7 +93,7 @@ class SteppedPartition(SharePartition):
 
     def reconcile(self, member: str, batches: Sequence[AckBatch], end: int, now: float) -> Reconciled:
         effects = self.handle(Reconcile(member, batches, 0, end, _ignore), now)
-        return Reconciled(_queued(effects), tuple(effects.left))
+        return Reconciled(_queued(effects), tuple(effects.unreconciled))
 
     def renew_all(self, member: str, now: float) -> None:
         self.handle(RenewAll(member), now)

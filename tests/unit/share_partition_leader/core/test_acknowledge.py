@@ -9,7 +9,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.acknowledge import Refusal
+from sharebroker_server.share_partition_leader.core.acknowledge import RejectReason
 from sharebroker_server.share_partition_leader.core.events import (
     AcquireRequest,
     Completed,
@@ -138,23 +138,23 @@ def _compacted() -> SteppedPartition:
 
 
 SITUATIONS = {
-    "never acquired": (_never_acquired, Refusal.NEVER_ACQUIRED),
-    "nothing fetched": (opened, Refusal.NOT_IN_FLIGHT),
-    "released": (lambda: _after_ack(RELEASE), Refusal.LOCK_LOST),
-    "lock timed out": (_expired, Refusal.LOCK_LOST),
-    "another's": (lambda: _held("m2"), Refusal.HELD_BY_ANOTHER_MEMBER),
-    "released, now another's": (_passed_on, Refusal.HELD_BY_ANOTHER_MEMBER),
-    "accepted": (lambda: _after_ack(ACCEPT), Refusal.ALREADY_ACKNOWLEDGED),
-    "rejected": (lambda: _after_ack(REJECT), Refusal.ALREADY_ACKNOWLEDGED),
-    "pending": (_pending, Refusal.ACKNOWLEDGEMENT_PENDING),
-    "compacted": (_compacted, Refusal.ALREADY_ACKNOWLEDGED),
+    "never acquired": (_never_acquired, RejectReason.NEVER_ACQUIRED),
+    "nothing fetched": (opened, RejectReason.NOT_IN_FLIGHT),
+    "released": (lambda: _after_ack(RELEASE), RejectReason.LOCK_LOST),
+    "lock timed out": (_expired, RejectReason.LOCK_LOST),
+    "another's": (lambda: _held("m2"), RejectReason.HELD_BY_ANOTHER_MEMBER),
+    "released, now another's": (_passed_on, RejectReason.HELD_BY_ANOTHER_MEMBER),
+    "accepted": (lambda: _after_ack(ACCEPT), RejectReason.ALREADY_ACKNOWLEDGED),
+    "rejected": (lambda: _after_ack(REJECT), RejectReason.ALREADY_ACKNOWLEDGED),
+    "pending": (_pending, RejectReason.ACKNOWLEDGEMENT_PENDING),
+    "compacted": (_compacted, RejectReason.ALREADY_ACKNOWLEDGED),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("prepare", "reason"), SITUATIONS.values(), ids=SITUATIONS)
 def test_a_record_the_member_does_not_hold_is_refused_with_the_reason(
-    prepare: Callable[[], SteppedPartition], reason: Refusal, kind: str
+    prepare: Callable[[], SteppedPartition], reason: RejectReason, kind: str
 ) -> None:
     share = prepare()
     before = picture(share, members=True)

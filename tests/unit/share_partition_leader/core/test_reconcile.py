@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.leader_calls.values import LeftReason
+from sharebroker_server.leader_calls.values import UnreconciledReason
 from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
@@ -133,7 +133,7 @@ def test_pending_and_finished_records_are_distinguished() -> None:
     first = share.reconcile("m1", acks("0-4"), 10, 0.0)
     assert first.transition is not None
     again = share.reconcile("m1", acks("0-6"), 10, 0.0)
-    assert [(one.first, one.last, one.reason) for one in again.left] == [(0, 4, LeftReason.UNDER_WAY)]
+    assert [(one.first, one.last, one.reason) for one in again.left] == [(0, 4, UnreconciledReason.UNDER_WAY)]
     assert again.transition is not None
     done(share, first.transition, again.transition)
     assert share.start_offset == 7

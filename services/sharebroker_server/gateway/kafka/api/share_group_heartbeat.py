@@ -8,7 +8,7 @@ from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.core.validation import check_member_id
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
-from sharebroker_server.gateway.kafka.idle import HEARTBEAT, predict_heartbeat
+from sharebroker_server.gateway.kafka.response_cache import HEARTBEAT, predict_heartbeat
 from sharebroker_server.kafka_wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 _request = to_proto(

@@ -15,6 +15,7 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.core import validation
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import share_state
 from sharebroker_server.group_coordinator.core.share_groups.assignor import assign
@@ -30,7 +31,6 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     TargetRecord,
     TopicState,
 )
-from sharebroker_server.group_coordinator.core.view import ClusterView
 
 _HASH_MASK = (1 << 63) - 1
 
@@ -43,13 +43,13 @@ class HeartbeatContext:
     last assignment is younger than the assignment interval.
     """
 
-    view: ClusterView
+    view: MetadataImage
     now: float
     busy: Set[TopicIdPartition] = frozenset()
     may_assign: bool = True
 
 
-def check(group: ShareGroup | None, heartbeat: c.Heartbeat, view: ClusterView, groups: int) -> None:
+def check(group: ShareGroup | None, heartbeat: c.Heartbeat, view: MetadataImage, groups: int) -> None:
     """Validates a heartbeat to a shard with `groups` share groups.
 
     Raises UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
@@ -125,7 +125,7 @@ def _update_profile(pending: PendingGroup, heartbeat: c.Heartbeat) -> bool:
     return member is None or subscribed != before
 
 
-def _subscribed_topics(group: ShareGroup, view: ClusterView) -> list[Topic]:
+def _subscribed_topics(group: ShareGroup, view: MetadataImage) -> list[Topic]:
     found = (view.topic(name) for name in sorted(group.subscribed))
     return [topic for topic in found if topic is not None]
 

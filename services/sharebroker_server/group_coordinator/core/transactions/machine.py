@@ -31,9 +31,9 @@ from collections.abc import Set
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core.deadlines import Deadlines
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.transactions import commands as c
 from sharebroker_server.group_coordinator.core.transactions import rules
 from sharebroker_server.group_coordinator.core.transactions.model import (
@@ -51,7 +51,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
     TransactionRecord,
     TransactionState,
 )
-from sharebroker_server.group_coordinator.core.view import ClusterView
+from sharebroker_server.live_keys import LiveKeys
 
 DUE_PER_DEADLINE: Final = 100
 
@@ -61,7 +61,7 @@ _Decision = Decision[Record, c.Reply]
 class TransactionMachine:
     """The transactional ids of one shard."""
 
-    def __init__(self, ids: ProducerIds, view: ClusterView) -> None:
+    def __init__(self, ids: ProducerIds, view: MetadataImage) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.ids = ids
         self._view = view

@@ -33,7 +33,7 @@ from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import GATEWAY, Router
 from tests.support.kafka_frames import read_response
 from tests.testkit.memory.leases import MemoryLeaseStore
-from tests.unit.gateway.fakes import Ownership, catalog, member
+from tests.unit.gateway.fakes import OwnerLookup, catalog, member
 
 A = TypeVar("A", bound=Message)
 Q = TypeVar("Q", bound=Message)
@@ -96,7 +96,7 @@ class Harness:
 
     def __init__(self, features: Mapping[str, int] | None = None, **properties: str) -> None:
         self.services = Services()
-        self.router = Router(Ownership(member(1, "127.0.0.1:1")), "1/1")
+        self.router = Router(OwnerLookup(member(1, "127.0.0.1:1")), "1/1")
         for stub in (
             ClusterServiceStub,
             GroupCoordinatorServiceStub,
@@ -110,7 +110,7 @@ class Harness:
         self.gateway.catalog.catalog.cluster_id = "the cluster"
         levels = {name: highest for name, (_, highest) in SUPPORTED.items()} if features is None else features
         brokers = Brokers(
-            LiveMembers(Ownership(LOCAL), _not_refused),
+            LiveMembers(OwnerLookup(LOCAL), _not_refused),
             LOCAL,
             MemoryLeaseStore(),
             self.router.group_shard,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server import compaction
+from sharebroker_server import live_keys
 from sharebroker_server.group_coordinator.core.transactions.commands import (
     AddPartitions,
     Describe,
@@ -369,7 +369,7 @@ def test_new_owner_completes_decided_transactions_only(shard: TransactionHarness
 
 
 def test_the_log_stays_short(shard: TransactionHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "SLACK", 4)
+    monkeypatch.setattr(live_keys, "SLACK", 4)
     quiet = shard.initialize("quiet")
     for _ in range(50):
         shard.end(shard.begun(P0))

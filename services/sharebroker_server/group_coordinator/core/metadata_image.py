@@ -9,7 +9,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
 
 
-class ClusterView(Protocol):
+class MetadataImage(Protocol):
     """The catalog and the effective configs (`sharebroker_server.catalog.metadata_cache`)."""
 
     @property

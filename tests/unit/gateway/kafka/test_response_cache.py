@@ -21,7 +21,7 @@ from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, Res
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.api import share_fetch, share_group_heartbeat
 from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.idle import CachedResponse
+from sharebroker_server.gateway.kafka.response_cache import CachedResponse
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
 from sharebroker_server.kafka_wire.messages import (
     HeartbeatRequest,
