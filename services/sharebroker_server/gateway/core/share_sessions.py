@@ -19,7 +19,7 @@ an error, or because it is new. So an incremental response omits partitions with
 A request calls `begin_fetch` or `begin_acknowledge` first, which returns its `FetchContext`: the session and
 the partitions to fetch. `FetchContext.reported` selects the partitions of the response, after the fetch.
 
-`routes` are the leaders that the session is bound to (`clients.leaders`). The rules only drop a partition's
+`routes` are the leaders that the session is bound to (`clients.Leaders`). The rules only drop a partition's
 route together with the partition.
 """
 

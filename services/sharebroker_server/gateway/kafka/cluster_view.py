@@ -1,8 +1,11 @@
 """The brokers as a Kafka client sees them: each leads its share of the partitions.
 
-Theory of operation. Every gateway with a Kafka listener is a broker for clients. Metadata must be
-consistent: two brokers must not return different leaders with the same leader epoch, and epochs must never
-fall, since clients ignore older ones.
+Theory of operation
+-------------------
+
+Every gateway with a Kafka listener is a broker for clients. Metadata must be consistent: two brokers must not
+return different leaders with the same leader epoch, and epochs must never fall, since clients ignore older
+ones.
 
 * `LiveMembers` returns the processes that are announced and not suspected. `Brokers` sorts them and caches a
   `ClusterView`, which maps partitions to brokers by rendezvous hashing (`spread`).
@@ -16,7 +19,7 @@ fall, since clients ignore older ones.
 
 A crash is detected faster than its lease expires. After a broken connection a client requests the leaders at
 once, and librdkafka does not repeat that request within a second. The broker that receives it therefore
-probes the ports of the others before it responds. The failure detector (`leases/failure_detector.py`) decides
+probes the ports of the others before it responds. The failure detector (`leases/membership.py`) decides
 whether a process is dead. A member that it has not declared dead within `_DETECTION_TIME` is alive, and its
 refused connection no longer counts.
 """

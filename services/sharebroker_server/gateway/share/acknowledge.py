@@ -1,6 +1,6 @@
 """ShareAcknowledge, and what it shares with ShareFetch: acknowledgements of a session, and the session's end.
 
-A session ends by a request, with its connection, or because `SessionReaper` evicts it.
+A session ends when a request closes it, when its connection closes, or when `SessionReaper` evicts it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from sharebroker_server.gateway.core.validation import batches_refusal, check_me
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 
 _LONGEST_PAUSE: Final = 30.0
+"""Maximum seconds between two searches for idle sessions."""
 
 AckResults = Mapping[TopicIdPartition, KafkaError | None]
 Acks = Mapping[TopicIdPartition, Sequence[AckBatch]]
@@ -29,7 +30,7 @@ class Caller(NamedTuple):
     """The connection of a request, and the partitions that it may name there (`serves` None: all).
 
     A broker that is `leaving` serves no partition, but forwards acknowledgements of records that were fetched
-    there: clients cannot send them elsewhere.
+    from this broker; clients send them nowhere else.
     """
 
     connection: str
@@ -63,7 +64,10 @@ async def share_acknowledge(gateway: Gateway, request: ShareAcknowledge, deadlin
 def checked(
     gateway: Gateway, caller: Caller, key: SessionKey, acks: Acks, *, renew_allowed: bool
 ) -> tuple[AcknowledgeCall, dict[TopicIdPartition, KafkaError | None]]:
-    """The call for the valid partitions, and the errors of the others; None until the call fails."""
+    """Returns the call for the valid partitions, and one result per partition.
+
+    A result is the partition's error, or None, which `add_errors` may replace.
+    """
     results: dict[TopicIdPartition, KafkaError | None] = {}
     parts = []
     for part, batches in acks.items():
@@ -86,7 +90,10 @@ def add_errors(results: dict[TopicIdPartition, KafkaError | None], outcomes: Seq
 
 
 def close_session(gateway: Gateway, session: Session) -> None:
-    """Removes the session and releases its records; a session that was replaced continues as the other."""
+    """Removes the session and releases its records.
+
+    Does nothing if a newer session has replaced it.
+    """
     if gateway.sessions.close(session):
         release_session_records(gateway, session)
 
@@ -99,7 +106,7 @@ def release_session_records(gateway: Gateway, session: Session) -> None:
 
 
 class SessionReaper:
-    """Ends a session `connections.max.idle.ms` after its last request, or up to a tenth of that later."""
+    """Evicts a session `connections.max.idle.ms` after its last request, or up to a tenth of that later."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway

@@ -42,8 +42,7 @@ MOVED_WAIT: Final = 0.05
 """Limit of the wait for records of a session with partitions that another broker leads."""
 
 POLL_INTERVAL: Final = 0.05
-"""Shortest interval between two rounds of a unary fetch from several leaders without records."""
-
+"""Shortest interval in seconds between two rounds of a fetch that found no records."""
 
 _NO_RESULT: Final = AcquireResult("", 0)
 
@@ -51,8 +50,8 @@ _NO_RESULT: Final = AcquireResult("", 0)
 class ShareFetch(NamedTuple):
     """A ShareFetch request. `acks` has every partition that it names, with its acknowledgements.
 
-    `first_loaded`: if share-partitions have to be loaded, the first with `min_bytes` completes the fetch, as
-    in Kafka, whose next response has the others. librdkafka's own tests rely on it.
+    `first_loaded`: if share-partitions must be loaded first, the fetch returns as soon as the first one has
+    `min_bytes`; the next fetch returns the others (as Kafka; librdkafka's tests depend on it).
     """
 
     caller: Caller
@@ -218,7 +217,7 @@ def _acquire_call(
 
 
 def _wait(wait: float, errors: Iterable[AcquireResult]) -> float:
-    """Seconds to wait for records beside partitions with errors.
+    """Seconds to wait for records when other partitions have errors.
 
     The wait is short if another broker leads one of them: librdkafka sends requests to one broker at a time,
     and may have found that broker meanwhile.
@@ -304,7 +303,10 @@ class MultiLeaderFetch:
             await self._pause(remaining)
 
     async def _pause(self, remaining: float) -> None:
-        """Waits until there may be records, at least briefly: other members may acquire them first."""
+        """Waits for a records-available notification, but at least `POLL_INTERVAL`.
+
+        Other members may acquire the records first, and the fetch must not spin.
+        """
         partitions = self._call.partitions
         # No watch for a wait that ends sooner, or while a partition has an error.
         watches = remaining > POLL_INTERVAL and not any(r.error_code for r in self._results.values())
