@@ -206,7 +206,7 @@ async def test_undocumented_log_error_counts_as_unknown_outcome(logs: Logs) -> N
     assert await outcome(harness.put("a")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await harness.active()
     assert harness.lease.reclaims == 1
-    assert "log raised an undocumented error" in [entry["event"] for entry in logs]
+    assert "log raised an unexpected error" in [entry["event"] for entry in logs]
 
 
 async def test_close_drains_pending_records() -> None:
