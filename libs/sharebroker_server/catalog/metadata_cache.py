@@ -1,12 +1,14 @@
 """A broker's metadata cache: a copy of the catalog, kept current by reading the catalog's log.
 
-Theory of operation. Any broker may own the catalog; every broker reads its log. The cache polls for records
-after its position every `poll` seconds, and at once after `poll_now`. It reads page by page, applies each
-record, and then calls the observers. Two events force a reload from the start of the log: a gap between the
-cached position and the first entry (the log was trimmed beyond it), and `recheck` (Redis may have lost
-records). A reload builds a new catalog and replaces the old one in one step. Configs that exist only in the
-old catalog are published as reset, since no record of the new log mentions them.
-"""
+Theory of operation
+-------------------
+
+Any broker may own the catalog; every broker reads its log. The cache polls for records after its position
+every `poll` seconds, and at once after `poll_now`. It reads page by page, applies each record, and then calls
+the observers. Two events force a reload from the start of the log: a gap between the cached position and the
+first entry (the log was trimmed beyond it), and `recheck` (Redis may have lost records). A reload builds a
+new catalog and replaces the old one in one step. Configs that exist only in the old catalog are published as
+reset, since no record of the new log mentions them."""
 
 from __future__ import annotations
 

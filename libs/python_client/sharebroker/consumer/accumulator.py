@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 The application's thread appends acknowledgements to `_queue` and whole ranges to `_batches`. The stream's
 writer calls `drain`, which coalesces consecutive offsets of one acquisition with the same acknowledge type
 and detail into ack batches, numbers them and moves them to `_in_flight`. `resolve` matches a result to its

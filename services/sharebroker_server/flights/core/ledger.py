@@ -1,9 +1,12 @@
 """The books of a run: the deliveries and acknowledgements that workers report, and the verdict over them.
 
-Theory of operation. A worker reports a batch twice, in one JSON line each: first the records that it
-received, before it acknowledges them, then the results of the acknowledgements. The worker may be killed at
-any moment, so a report may be missing, and reports of different workers may arrive in any order. The counts
-therefore depend only on the content of reports:
+Theory of operation
+-------------------
+
+A worker reports a batch twice, in one JSON line each: first the records that it received, before it
+acknowledges them, then the results of the acknowledgements. The worker may be killed at any moment, so a
+report may be missing, and reports of different workers may arrive in any order. The counts therefore depend
+only on the content of reports:
 
 * An acknowledgement counts once it is confirmed. If its lock was lost, nothing was applied.
 * An acknowledgement is orphaned if its worker died or did not receive the outcome, unless another worker

@@ -1,9 +1,11 @@
 """The state log of a share-partition: its replay, the outcome of each offset, and the comparison.
 
-Theory of operation. The pipeline replays a log independently of the share coordinator and verifies that both
-yield the same state, so this module uses no code of the coordinator. The share coordinator applies record by
-record, in place. Here all statuses of an offset are collected, and the highest counts: more deliveries, then
-the higher state.
+Theory of operation
+-------------------
+
+The pipeline replays a log independently of the share coordinator and verifies that both yield the same state,
+so this module uses no code of the coordinator. The share coordinator applies record by record, in place. Here
+all statuses of an offset are collected, and the highest counts: more deliveries, then the higher state.
 
 * `current_entries` are the latest checkpoint and its deltas; nothing else in the log has an effect.
 * `cover` resolves overlapping ranges of offsets: each offset has the value of the first range that contains

@@ -1,4 +1,4 @@
-"""Chooses the record of a state change: a delta or a checkpoint (seed 004)."""
+"""Chooses the record of a state change: a delta or a checkpoint."""
 
 from __future__ import annotations
 

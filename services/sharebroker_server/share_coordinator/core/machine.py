@@ -1,6 +1,7 @@
-"""The state machine of a share-coordinator shard (seed 004; Kafka: ShareCoordinatorShard).
+"""The state machine of a share-coordinator shard (Kafka: ShareCoordinatorShard).
 
-Theory of operation.
+Theory of operation
+-------------------
 
 A shard stores the state of many share-partitions in one log. For each share-partition the memory holds a
 `ShareState`: the start offset, the runs of finished and released records above it, two epochs, and the

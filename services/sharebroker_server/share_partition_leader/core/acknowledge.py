@@ -78,7 +78,7 @@ def validate_delay(batches: Sequence[AckBatch], delay: float) -> None:
 
 
 def validate_releases(batches: Sequence[AckBatch], field: str) -> None:
-    """Validates that all are releases; `field` is for those only. Raises: INVALID_REQUEST."""
+    """Raises INVALID_REQUEST for `field` unless every type is RELEASE."""
     if any(kind != _RELEASE for batch in batches for kind in batch.types):
         raise invalid(field, "is for releases only")
 
@@ -105,7 +105,9 @@ def mark(
     batches: Sequence[AckBatch],
     transition: Transition,
 ) -> list[tuple[Run, Lock]]:
-    """Lets all runs that `batches` name wait for the transition, or none; returns what they renew.
+    """Adds the runs named by `batches` to the transition, all or none.
+
+    Returns the runs to renew, with their locks.
 
     Raises: KafkaError as `_Acknowledgement.add`.
     """
@@ -193,7 +195,7 @@ class _Acknowledgement:
             if target is ARCHIVED:
                 transition.rejected += run.size if kind == _REJECT else 0
                 transition.gaps += run.size if kind != _REJECT else 0
-            # `Transition.add`, which would cost a call per run.
+            # Inlines `Transition.add` to save a call per run.
             run.target = target if target is not AVAILABLE else self._after_release(run)
             run.pending = transition
             transition.runs.append(run)

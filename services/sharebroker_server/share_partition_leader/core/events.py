@@ -1,7 +1,7 @@
 """What goes into a share-partition (events) and what comes out (effects, counts), with their values.
 
 Offsets are ints, times are seconds as float. An event and its effects are created on every fetch and
-acknowledgement, and cost about as much as the calls that they replace.
+acknowledgement, and are therefore named tuples and slotted classes, which cost little to create.
 """
 
 from __future__ import annotations
@@ -146,7 +146,8 @@ class UndoAcquire(NamedTuple):
 class MembersLeft(NamedTuple):
     """Members are gone: release what they hold, or what one share `session` of them acquired.
 
-    `undo`: the application never received the records, so that this does not count as a delivery.
+    `undo`: the application never received the records, so that this does not count as a delivery. `undo`
+    applies to everything a member holds; `session` is then ignored.
     """
 
     members: Sequence[str]
@@ -223,7 +224,7 @@ _COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckTyp
 
 @dataclass(slots=True, eq=False)
 class Counts:
-    """Shared by the share-partitions of a group and a topic.
+    """Counters of record outcomes, shared by the share-partitions of a group and a topic.
 
     `acknowledged` counts by AckType. Archived records are counted by reason: `rejected`; `exhausted`, which
     reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers.

@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 A rebalance has two rounds. In the first, all members send JoinGroup; when all have joined, or time is up, a
 new generation begins, and every joined member receives its reply. One member is the leader; its reply lists
 all members. In the second, all members send SyncGroup; the leader's request contains the assignment of every

@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 Two kinds of state meet here. Committed offsets, and offsets pending in transactions, are durable: records
 change them. The groups themselves, with members and generations, are soft state (`group.py`): decisions
 replace them, and a load of the shard starts without any.

@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 A share group is a set of members, a target assignment, and the share state of the partitions it uses. A
 heartbeat does all the work: it updates the member's profile, raises the *group epoch* if anything that
 influences the assignment changed, requests the initialisation of missing share state, runs the assignor for

@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 A shard owns transactional ids. Each has a producer (an id and an epoch) and at most one transaction, in one
 of the states of `model.py`; `rules.py` decides the transitions. Source: Kafka's TransactionCoordinator
 (KIP-98, KIP-360, KIP-890).
