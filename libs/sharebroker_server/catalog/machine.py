@@ -39,8 +39,9 @@ from sharebroker_server.live_keys import LiveKeys
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """Creates a topic. The caller draws `topic_id`; `partitions` 0 or -1 means the broker's
-    `num.partitions`.
+    """Creates a topic. The caller draws `topic_id`.
+
+    `partitions` 0 or -1 means the broker's `num.partitions`.
     """
 
     name: str

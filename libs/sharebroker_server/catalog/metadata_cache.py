@@ -82,8 +82,9 @@ class MetadataCache:
             await end([self._task])
 
     async def recheck(self) -> None:
-        """Requests a reload: the log may have lost records, and other brokers may have continued
-        from there.
+        """Requests a reload.
+
+        The log may have lost records, and other brokers may have continued from there.
         """
         self._needs_reload = True
         self.poll_now()
@@ -93,8 +94,9 @@ class MetadataCache:
         self._poll_requested.set()
 
     async def wait_for(self, predicate: Callable[[TopicCatalog], bool], timeout: float) -> None:
-        """Waits until the catalog satisfies `predicate`, at most `timeout` seconds. Raises
-        REQUEST_TIMED_OUT.
+        """Waits until the catalog satisfies `predicate`, at most `timeout` seconds.
+
+        Raises REQUEST_TIMED_OUT.
         """
         self.poll_now()
         try:

@@ -39,8 +39,9 @@ _HOUR: Final = 60 * _MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """All broker properties; create with `BrokerConfig.of`, which also checks properties against
-    each other.
+    """All broker properties.
+
+    Create with `BrokerConfig.of`, which also checks properties against each other.
     """
 
     node_id: int = int_from(
@@ -358,8 +359,9 @@ class BrokerConfig:
 
     @staticmethod
     def parse(assignments: Iterable[str]) -> BrokerConfig:
-        """Returns the configuration for `key=value` texts; the last value of a key wins. Raises
-        INVALID_CONFIG.
+        """Returns the configuration for `key=value` texts; the last value of a key wins.
+
+        Raises INVALID_CONFIG.
         """
         return BrokerConfig.of(dict(_split(assignment) for assignment in assignments))
 

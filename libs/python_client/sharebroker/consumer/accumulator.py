@@ -80,8 +80,9 @@ class AckBatch:
         return list(range(self.first, self.last + 1))
 
     def split(self, first: int, last: int) -> AckBatch:
-        """Detaches and returns the offsets first..last; returns the batch itself if they are all that
-        remains.
+        """Detaches and returns the offsets first..last.
+
+        Returns the batch itself if they are all that remains.
         """
         first, last = max(first, self.first), min(last, self.last)
         if first > last:  # the result names no offset of this batch

@@ -154,8 +154,9 @@ def delivered(batch: int, at: float, deliveries: Iterable[Delivery]) -> bytes:
 
 
 def confirmed(batch: int, at: float, failed: Mapping[RecordId, bool]) -> bytes:
-    """Returns the report that a batch's acknowledgements are durable, except `failed` (see
-    `Ledger.confirmed`).
+    """Returns the report that a batch's acknowledgements are durable.
+
+    `failed` lists the exceptions (see `Ledger.confirmed`).
     """
     return _line({"batch": batch, "at": at, "failed": [(*record, lost) for record, lost in failed.items()]})
 

@@ -159,8 +159,9 @@ class PredictedRequest(Protocol):
         """Whether the request has arrived and waits."""
 
     def accept(self, data: bytes) -> bool:
-        """Accepts the bytes if they are the predicted request and nothing changed; returns whether they
-        are.
+        """Accepts the bytes if they are the predicted request and nothing changed.
+
+        Returns whether they are.
         """
 
     def dispatch(self) -> None:

@@ -144,9 +144,7 @@ class ClusterView:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Another broker coordinates {group_id!r}.")
 
     def add_leader_hints(self, response: Any, moved: Sequence[tuple[TopicIdPartition, Any]]) -> None:
-        """Adds the leaders of partitions to their results, and the leaders' addresses to the response
-        (KIP-951).
-        """
+        """Adds partition leaders to the results, and their addresses to the response (KIP-951)."""
         if not moved:
             return
         leaders = set()
@@ -324,9 +322,7 @@ class LiveMembers:
         return since is not None and self._now() - since < _DETECTION_TIME
 
     def is_leaving(self, member: Member) -> bool:
-        """Returns whether clients should leave the member: it announced that it leaves, or it is
-        suspected.
-        """
+        """Returns whether clients should leave the member: it is leaving or suspected."""
         announced = (other.is_leaving for other in self._announced.members if other.owner == member.owner)
         return self.is_suspected(member) or any(announced)
 

@@ -149,8 +149,9 @@ async def find_offsets(
     isolation_level: int = 0,
     timeout_ms: int = 0,
 ) -> list[Offset]:
-    """Returns the offset of each partition by time; `query` returns the partition and the timestamp of an
-    item.
+    """Returns the offset of each partition by time.
+
+    `query` returns the partition and the timestamp of an item.
     """
 
     async def ordinary(items: list[Located[I]]) -> Sequence[Offset]:

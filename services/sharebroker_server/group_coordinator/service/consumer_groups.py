@@ -211,8 +211,9 @@ class TransactionOffsets:
         await self._host.shard(shard).submit(command)
 
     async def _confirmed(self, command: c.CommitInTransaction, claim: Claim) -> int | None:
-        """Returns the epoch of the transaction's coordinator; None if the confirmed transaction may have
-        ended.
+        """Returns the epoch of the transaction's coordinator.
+
+        Returns None if the confirmed transaction may have ended.
         """
         group_id = command.member.group_id
         shard = shard_of(group_id, self._host.shards or 1)

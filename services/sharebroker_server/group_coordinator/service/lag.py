@@ -23,8 +23,9 @@ UNKNOWN = -1
 
 
 class UnreadLag(NamedTuple):
-    """The lag of a partition that the group has not read yet; `oldest` is the time of its first record (ms)
-    or 0.
+    """The lag of a partition that the group has not read yet.
+
+    `oldest` is the time of its first record (ms) or 0.
     """
 
     topic: str

@@ -71,8 +71,9 @@ def cover(pieces: Sequence[Piece[V]]) -> list[Piece[V]]:
 
 
 def align(left: Sequence[Piece[V]], right: Sequence[Piece[W]]) -> list[Piece[tuple[V | None, W | None]]]:
-    """Returns the stretches with the values of both sides, which are ascending and disjoint
-    (None: no value).
+    """Returns the stretches with the values of both sides; None means no value.
+
+    Both sides must be ascending and disjoint.
     """
     edges = sorted({*_edges(left), *_edges(right)})
     stretches = [
@@ -120,8 +121,9 @@ Run = Piece[OffsetStatus]
 
 
 class Entry(NamedTuple):
-    """A log record, or the coordinator's state. None: unchanged by a delta. Times in ms since the
-    Unix epoch.
+    """A log record, or the coordinator's state.
+
+    None: unchanged by a delta. Times in ms since the Unix epoch.
     """
 
     position: int
@@ -287,8 +289,9 @@ def _outcome(status: OffsetStatus | None, end: _Finish | None) -> tuple[str, int
 
 
 def _finishes(log: list[Entry]) -> Iterator[Piece[_Finish]]:
-    """Yields finished offsets with the time, earliest first. A checkpoint's content was finished
-    before it.
+    """Yields finished offsets with the time, earliest first.
+
+    A checkpoint's content was finished before it.
     """
     start = NOT_SET
     for entry in log:

@@ -124,8 +124,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
         self._last_position = position
 
     def next_deadline(self) -> float | None:
-        """Returns 0 while a deletion is unfinished, else the time at which the oldest checkpoint becomes
-        cold.
+        """Returns 0 while a deletion is unfinished, else when the oldest checkpoint becomes cold.
 
         Returns None while every checkpoint is a cold one.
         """

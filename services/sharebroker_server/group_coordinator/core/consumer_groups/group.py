@@ -251,8 +251,9 @@ class ConsumerGroup:
             self._complete_if_ready(now)
 
     def _may_stay(self, member_id: str) -> bool:
-        """Whether a member that joins again unchanged needs no rebalance; a leader that does so
-        requests one.
+        """Whether a member that joins again unchanged needs no rebalance.
+
+        A leader that does so requests one.
         """
         if self.state is State.COMPLETING:
             return True

@@ -91,8 +91,9 @@ def apply_heartbeat(
 
 
 def remove(pending: PendingGroup, member_id: str) -> None:
-    """Removes a member that left or is fenced; the next heartbeat of another member reassigns its
-    partitions.
+    """Removes a member that left or is fenced.
+
+    The next heartbeat of another member reassigns its partitions.
     """
     pending.add(MemberRecord(pending.group.group_id, member_id, None))
     pending.raise_epoch()

@@ -137,9 +137,7 @@ class TransactionMachine:
         return min((when for when in deadlines if when is not None), default=None)
 
     def on_deadline(self, now: float) -> Decision[Record, None]:
-        """Requests completions, aborts transactions that timed out, deletes transactional ids that
-        expired.
-        """
+        """Requests completions, aborts timed-out transactions, deletes expired transactional ids."""
         now_ms, names = int(now * 1000), tuple(self._to_complete)
         late, moved = self._due(now, {ONGOING}, expiry=False)
         expired, moved_too = self._due(now, IDLE, expiry=True)
