@@ -97,11 +97,11 @@ _RECONCILED_PART = _conversion(
 _RECONCILE = _conversion(
     ReconcileCall, pb.SettleRecordsRequest, parts=Mapped("partitions", nested=_RECONCILED_PART)
 )
-_LEFT = _conversion(Unreconciled, delivery.LeftRange)
+_UNRECONCILED = _conversion(Unreconciled, delivery.LeftRange)
 _RECONCILED = _conversion(
     ReconcileResult,
     pb.SettleRecordsResponse.Partition,
-    left=Mapped(nested=_LEFT),
+    left=Mapped(nested=_UNRECONCILED),
     held=Mapped(nested=_RANGE),
 )
 _APPEND_PART = _conversion(AppendPart, pb.ProduceRequest.Partition)

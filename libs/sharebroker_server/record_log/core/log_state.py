@@ -45,9 +45,9 @@ class HotCache:
         self._compact()
 
     def read(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
-        """Returns whole batches from the one at or after `offset`: up to `max_bytes`, at least one.
+        """Returns whole batches from the one that contains or follows `offset`.
 
-        Returns None if that batch was evicted, and an empty list at the end.
+        Up to `max_bytes`, but at least one; [] at the end. Returns None if that batch was evicted.
         """
         if offset < self.start:
             return None

@@ -18,7 +18,7 @@ class MetadataImage(Protocol):
 
     @property
     def revision(self) -> int:
-        """A number that rises with every change of this view."""
+        """A number that rises with every change of the image."""
 
     def topic(self, name: str) -> Topic | None:
         """Returns the topic with this name."""

@@ -104,7 +104,7 @@ def test_a_read_counts_as_a_delta() -> None:
 
 
 def test_indices_go_on_over_checkpoints() -> None:
-    """The example of seed 004: two checkpoints, a delta, a checkpoint, two deltas."""
+    """Two checkpoints, a delta, a checkpoint, two deltas."""
     shard = Shard()
     shard.run(Initialize(KEY, 1, 0))
     shard.run(Initialize(KEY, 2, 0))
