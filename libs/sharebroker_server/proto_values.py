@@ -2,8 +2,8 @@
 
 The definitions of both sides decide: fields of equal name are converted. A `Mapped` states what differs, the
 name of a field or its type. Fields that only one side has are left out; for those of a value the caller
-passes the content. A conversion is compiled to functions that name each field, so it costs no more than code
-that does.
+passes the content. `tests/architecture/test_conversions.py` lists them. A conversion is compiled to
+functions that name each field, so it costs no more than code that does.
 
 An optional field of a message that is not set is None in the value, or `absent` if given. A nested message
 that is not set is None, too. A repeated field is a tuple.
@@ -12,7 +12,7 @@ that is not set is None, too. A repeated field is a tuple.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from inspect import get_annotations
 from itertools import takewhile
@@ -58,8 +58,8 @@ class Conversion(Generic[V, M]):
         mapped: Mapping[str, Mapped | str] = _NONE,
         absent: Any = None,
     ) -> None:
-        self._value = value
-        self._message = message
+        self.value_type = value
+        self.message_type = message
         self._mapped = mapped
         self._absent = absent
 
@@ -80,9 +80,9 @@ class Conversion(Generic[V, M]):
         code = Source("value", "message, **more")
         found = {name: self._decoded(code, mapped, proto) for name, mapped, proto in self._common()}
         items = [f"{name}={content}" for name, content in found.items()]
-        cls = code.refer(self._value, "cls")
-        if issubclass(self._value, tuple):  # positional arguments cost half as much
-            names = takewhile(found.__contains__, get_annotations(self._value))
+        cls = code.refer(self.value_type, "cls")
+        if issubclass(self.value_type, tuple):  # positional arguments cost half as much
+            names = takewhile(found.__contains__, get_annotations(self.value_type))
             positional = [found[name] for name in names]
             plain = [*positional, *items[len(positional) :]]
             code.add(["if not more:", f"    return {cls}({', '.join(plain)})"])
@@ -91,14 +91,20 @@ class Conversion(Generic[V, M]):
 
     def message(self, value: V, **more: Any) -> M:
         """Returns the message of a value; keyword arguments add fields of the message, or replace them."""
-        return self._message(**{**self.fields(value), **more})
+        return self.message_type(**{**self.fields(value), **more})
+
+    def left_out(self) -> set[str]:
+        """Returns the fields of the value that the message does not have."""
+        return {*self._fields()} - {name for name, _, _ in self._common()}
+
+    def _fields(self) -> Sequence[str]:
+        value: Any = self.value_type
+        return getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
 
     def _common(self) -> Iterator[tuple[str, Mapped, FieldDescriptor]]:
         """Yields the names of the fields that both sides have, with their counterparts."""
-        known: Mapping[str, Any] = self._message.DESCRIPTOR.fields_by_name
-        value: Any = self._value
-        names = getattr(value, "_fields", None) or [field.name for field in dataclasses.fields(value)]
-        for name in names:
+        known: Mapping[str, Any] = self.message_type.DESCRIPTOR.fields_by_name
+        for name in self._fields():
             mapped = self._mapped.get(name, _EQUAL)
             if isinstance(mapped, str):
                 mapped = Mapped(mapped)

@@ -42,7 +42,6 @@ EXEMPT = (
     "libs/sharebroker_server/kafka_wire/messages.json",
     "tests/architecture/test_language.py",
     "tests/deploy/golden/",
-    "tests/unit/",
 )
 
 

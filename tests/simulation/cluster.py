@@ -16,7 +16,7 @@ import structlog
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.records import ConfigResource, ResourceType
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.routing.router import GATEWAY
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator

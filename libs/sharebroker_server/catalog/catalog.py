@@ -11,13 +11,11 @@ from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
     ConfigRecord,
-    ConfigResource,
     PartitionsRecord,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 
 MAX_DELETED: Final = 10_000
 """The number of deleted topic ids that are stored; the oldest are dropped."""

@@ -11,8 +11,12 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.machine import effective_broker
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_CONFIGS, check_group_id
-from sharebroker_server.catalog.records import ConfigResource, ResourceType
+from sharebroker_server.catalog.topics import (
+    INTERNAL_TOPIC_CONFIGS,
+    ConfigResource,
+    ResourceType,
+    check_group_id,
+)
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS
 from sharebroker_server.config.keys import Key, ValueType, render

@@ -1,50 +1,16 @@
-"""The durable records of the catalog, the values that they build, and their codec."""
+"""The durable records of the catalog and their codec."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import IntEnum
-from hashlib import blake2b
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.storage.v1 import catalog_pb2 as pb
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.proto_values import Conversion, Mapped
-
-
-class ResourceType(IntEnum):
-    """The kind of resource that has configs (Kafka: `ConfigResource.Type`)."""
-
-    TOPIC = 2
-    BROKER = 4
-    GROUP = 32
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigResource:
-    """A topic by name, a group by id, or a broker by number ("" for all brokers)."""
-
-    type: ResourceType
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic. `topic_id` is the text of 16 bytes, as in Kafka; `created_ms` is since the Unix epoch."""
-
-    topic_id: str
-    name: str
-    partitions: int
-    configs: Mapping[str, str] = field(default_factory=dict)
-    created_ms: int = 0
-
-    @property
-    def fingerprint(self) -> int:
-        """A 64-bit hash of the properties on which assignments depend: name, id, number of partitions."""
-        text = f"{self.name}\0{self.topic_id}\0{self.partitions}"
-        return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 @dataclass(frozen=True, slots=True)

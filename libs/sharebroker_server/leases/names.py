@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 CATALOG: Final = "catalog"
@@ -25,11 +24,6 @@ ROLE_BY_KIND: Final[Mapping[str, str]] = {
 """The role that owns the resources of each kind."""
 
 
-_CACHED: Final = 1 << 16
-"""Names that are kept: every request names its partitions, and every append its shard."""
-
-
-@lru_cache(maxsize=_CACHED)
 def shard(role: str, index: int) -> str:
     """Returns the resource of a coordinator's shard: "share-coordinator:7"."""
     return f"{role}:{index}"
@@ -40,7 +34,6 @@ def shards(role: str, count: int) -> list[str]:
     return [shard(role, index) for index in range(count)]
 
 
-@lru_cache(maxsize=_CACHED)
 def partition(topic_id: str, index: int) -> str:
     """Returns the resource of a partition: "partition:<topic id>:<n>"."""
     return f"{PARTITION}:{topic_id}:{index}"
@@ -57,7 +50,6 @@ def partitions(topic_id: str, count: int) -> list[str]:
     return [partition(topic_id, index) for index in range(count)]
 
 
-@lru_cache(maxsize=_CACHED)
 def kind_of(resource: str) -> str:
     """Returns the kind of a resource: the text before the first colon."""
     return resource.partition(":")[0]

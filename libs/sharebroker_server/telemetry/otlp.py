@@ -32,7 +32,6 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.tracing import setup
 from sharebroker_protocol.tracing.settings import TracingSettings, invalid_variables
-from sharebroker_protocol.tracing.setup import ExportSession
 from sharebroker_server.aio import run_in_daemon_thread
 from sharebroker_server.telemetry.metrics import YIELD, Exposition, Family, Kind, Metrics, Sample
 
@@ -104,7 +103,7 @@ class MetricsExport:
 
 def _exporter(endpoint: str, http: bool) -> MetricExporter:
     if http:
-        return HttpMetricExporter(endpoint=endpoint, session=ExportSession())
+        return HttpMetricExporter(endpoint=endpoint, session=setup.ExportSession())
     return GrpcMetricExporter(endpoint=endpoint)
 
 

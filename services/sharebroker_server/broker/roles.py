@@ -24,7 +24,7 @@ from sharebroker_server.broker.observability import Observability
 from sharebroker_server.broker.redis import VerifyState
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.names import internal_partitions, partition_count
+from sharebroker_server.catalog.topics import internal_partitions, partition_count
 from sharebroker_server.coordinator_runtime.host import AnyHost
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
@@ -39,10 +39,10 @@ from sharebroker_server.gateway.share.acknowledge import SessionReaper
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
 from sharebroker_server.group_coordinator.clients.markers import RoutedMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
+from sharebroker_server.group_coordinator.service.catalog import CatalogServicer
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
+from sharebroker_server.group_coordinator.service.shards import make_catalog_host, make_transaction_host
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
-from sharebroker_server.group_coordinator.service.shards import make_transaction_host
 from sharebroker_server.group_coordinator.service.share_groups import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
 from sharebroker_server.leases.holder import LeaseHolder

@@ -13,7 +13,7 @@ import structlog
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Coordinators, Leaders
 from sharebroker_server.gateway.core.share_sessions import SessionCache

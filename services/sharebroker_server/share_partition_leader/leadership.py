@@ -25,19 +25,17 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ConfigRecord,
-    ConfigResource,
     PartitionsRecord,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
 from sharebroker_server.leases.port import LeasesUnavailable
-from sharebroker_server.persister.batching import WriteBatcher
+from sharebroker_server.persister.default import WriteBatcher
 from sharebroker_server.persister.port import Persister
 from sharebroker_server.record_log.core.producers import Verified
 from sharebroker_server.record_log.partition_log import PartitionLog
@@ -80,7 +78,7 @@ MOST_ENDED_SESSIONS: Final = 10_000
 
 
 class Leadership:
-    """The led partitions by resource; a callback of the lease holder adds and removes them."""
+    """The led partitions by topic id and number; a callback of the lease holder adds and removes them."""
 
     def __init__(
         self, holder: LeaseHolder, store: RecordStore, persister: Persister, catalog: MetadataCache
@@ -91,7 +89,7 @@ class Leadership:
         self._store = store
         self._persister = persister
         self._catalog = catalog
-        self._led: dict[str, LedPartition] = {}
+        self._led: dict[tuple[str, int], LedPartition] = {}
         self._removals: set[asyncio.Task[None]] = set()
         self._room = 0
         self.counters = CounterRegistry(lambda: self.broker.metrics_max_share_partitions)
@@ -106,9 +104,9 @@ class Leadership:
         Raises KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
         LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
         """
-        resource = names.partition(topic_id, partition)
-        if self._holder.holds(resource) is not None and resource in self._led:
-            return self._led[resource]
+        led = self._led.get((topic_id, partition))
+        if led is not None and self._holder.holds(led.log.partition) is not None:
+            return led
         topic = await self._topic(topic_id)
         if not 0 <= partition < topic.partitions:
             raise KafkaError(
@@ -116,24 +114,24 @@ class Leadership:
                 f"Topic {topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}.",
             )
         try:
-            lease = await self._holder.acquire(resource)
+            lease = await self._holder.acquire(names.partition(topic_id, partition))
         except LeasesUnavailable as error:
             raise KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"The lease cannot be claimed: {error}", retry_after=0.5
             ) from error
-        if lease.owner != self._holder.member.owner or resource not in self._led:
+        led = self._led.get((topic_id, partition))
+        if lease.owner != self._holder.member.owner or led is None:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"Partition {partition} of {topic.name} is led by another process.",
                 metadata={"leader": lease.owner},
             )
-        return self._led[resource]
+        return led
 
     def loaded(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition | None:
         """Returns the share-partition if it is loaded; it cannot retire before the next `await`."""
-        resource = names.partition(topic_id, partition)
-        led = self._led.get(resource)
-        if led is None or self._holder.holds(resource) is None:
+        led = self._led.get((topic_id, partition))
+        if led is None or self._holder.holds(led.log.partition) is None:
             return None
         return led.ready.get(group_id)
 
@@ -237,12 +235,13 @@ class Leadership:
         """Relinquishes every partition, after its writes."""
         for task in self._removals:
             task.cancel()
-        await asyncio.gather(*self._removals, *map(self._lost, self._led), return_exceptions=True)
+        losing = [self._lost(led.log.partition) for led in self.partitions()]
+        await asyncio.gather(*self._removals, *losing, return_exceptions=True)
 
     def _named(self, partitions: Set[tuple[str, int]]) -> list[LedPartition]:
         if not partitions:
             return self.partitions()
-        named = (self._led.get(names.partition(*partition)) for partition in partitions)
+        named = map(self._led.get, partitions)
         return [led for led in named if led is not None]
 
     def _loaded_everywhere(self) -> list[ShareGroupPartition]:
@@ -251,7 +250,7 @@ class Leadership:
     # Leases
 
     async def _acquired(self, resource: str, epoch: int) -> None:
-        topic_id, _ = names.topic_partition(resource)
+        topic_id, partition = names.topic_partition(resource)
         topic = await self._topic(topic_id)
         lease = LeaseOwnership(self._holder, resource)
         log = await PartitionLog.open(resource, epoch, self._store, lease, self._log_settings(topic))
@@ -259,13 +258,13 @@ class Leadership:
         log.settings = self._log_settings(topic)
         led = LedPartition(topic, log, tokens_of(epoch))
         if self._traces is not None:
-            led.traces = self._traces.of(topic.name, led.partition, log.log_end_offset)
+            led.traces = self._traces.of(topic.name, partition, log.log_end_offset)
         log.on_append.append(led.wake)
-        self._led[resource] = led
+        self._led[topic_id, partition] = led
 
     async def _lost(self, resource: str) -> None:
         """Ends the work on a partition; on a hand-over the lease is kept until this returns."""
-        led = self._led.pop(resource, None)
+        led = self._led.pop(names.topic_partition(resource), None)
         if led is None:
             return
         loading = [*(task for task in led.groups.values() if not task.done()), *led.verifications.values()]
@@ -292,7 +291,7 @@ class Leadership:
             return
         settings = self._log_settings(topic)
         for index in range(topic.partitions):
-            led = self._led.get(names.partition(topic.topic_id, index))
+            led = self._led.get((topic.topic_id, index))
             if led is not None:
                 led.topic, led.log.settings = topic, settings
 

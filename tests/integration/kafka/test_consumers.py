@@ -7,7 +7,7 @@ import asyncio
 import confluent_kafka
 import pytest
 
-from sharebroker_server.catalog.names import STATE_TOPIC
+from sharebroker_server.catalog.topics import STATE_TOPIC
 from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.makers import CONSUMERS, Consume

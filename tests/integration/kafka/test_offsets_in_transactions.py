@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.catalog.names import OFFSETS_TOPIC
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC
 from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.producers import Writer, writer

@@ -14,7 +14,7 @@ import kafka as kafka_python
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, OFFSETS_TOPIC, OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import OFFSET_FOR_LEADER_EPOCH, fetch, fetch_topic, list_offset

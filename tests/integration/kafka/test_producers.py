@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.catalog.names import STATE_TOPIC
+from sharebroker_server.catalog.topics import STATE_TOPIC
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import fetch_one, list_offset
 from tests.integration.kafka.producers import EXPLICIT, IMPLICIT, Writer, writer

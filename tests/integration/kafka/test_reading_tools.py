@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sharebroker_server.catalog.names import OFFSETS_TOPIC, OFFSETS_TOPIC_ID, STATE_TOPIC
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_ID, STATE_TOPIC
 from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.integration.kafka.harness import Harness
 from tests.integration.kafka.logs import fetch, fetch_topic, list_offset, values

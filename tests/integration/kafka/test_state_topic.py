@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, STATE_TOPIC, STATE_TOPIC_ID
+from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, STATE_TOPIC, STATE_TOPIC_ID
 from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.integration.kafka.harness import Harness, Readable
 from tests.integration.kafka.logs import (

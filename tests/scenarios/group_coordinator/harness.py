@@ -16,9 +16,9 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.clients.log_ends import Ends as FoundEnds
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnd, Starts
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.service.catalog import CatalogServicer, make_catalog_host
+from sharebroker_server.group_coordinator.service.catalog import CatalogServicer
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
-from sharebroker_server.group_coordinator.service.shards import make_host
+from sharebroker_server.group_coordinator.service.shards import make_catalog_host, make_host
 from sharebroker_server.group_coordinator.service.share_groups import Ports
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
@@ -116,13 +116,13 @@ class Transactions:
     """
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Claim, int, int, str]] = []
+        self.requests: list[tuple[Claim, int, int, str]] = []
         self.outcomes: list[int | KafkaError] = []
         self.open = asyncio.Event()
         self.open.set()
 
     async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
-        self.asked.append((claim, producer_id, producer_epoch, partition))
+        self.requests.append((claim, producer_id, producer_epoch, partition))
         await self.open.wait()
         outcome = self.outcomes.pop(0) if self.outcomes else 7
         if isinstance(outcome, KafkaError):

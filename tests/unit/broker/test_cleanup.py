@@ -12,7 +12,8 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as p
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader_pb
 from sharebroker_server.broker import cleanup
 from sharebroker_server.broker.cleanup import Cleanup
-from sharebroker_server.catalog.records import Topic, TopicDeletedRecord, TopicRecord
+from sharebroker_server.catalog.records import TopicDeletedRecord, TopicRecord
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import Peer, Router
 from tests.testkit.waiting import eventually
@@ -95,7 +96,7 @@ async def test_state_changes_reach_leaders_that_are_not_listed(
     owners = Owners(ME)
     monkeypatch.setattr(owners, "leaders", list)
     departed = Cleanup(cast("Router", owners))
-    await departed.state_changed("g", [("t", 0), ("t", 1), ("nobody's", 0)])
+    await departed.state_changed("g", [("t", 0), ("t", 1), ("unowned", 0)])
     assert owners.released == [""]
     await departed.stop()
 

@@ -1,4 +1,4 @@
-"""Log lines that belong to a trace say so."""
+"""Log lines that belong to a trace carry its id."""
 
 from __future__ import annotations
 

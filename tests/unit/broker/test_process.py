@@ -26,10 +26,10 @@ from tests.unit.record_log.batches import stored
 
 
 def test_failed_host_lookups_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    told: list[dict[str, Any]] = []
+    contexts: list[dict[str, Any]] = []
 
     def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        told.append(context)
+        contexts.append(context)
         report(loop, context)
 
     async def giving_up() -> None:
@@ -37,10 +37,10 @@ def test_failed_host_lookups_are_not_logged(caplog: pytest.LogCaptureFixture) ->
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0):
                 await Target.parse("redis://no!name").open(asyncio.Protocol)
-        await eventually(lambda: told)
+        await eventually(lambda: contexts)
 
     uvloop.run(giving_up())
-    assert [context["message"] for context in told] == ["Future exception was never retrieved"]
+    assert [context["message"] for context in contexts] == ["Future exception was never retrieved"]
     assert not caplog.records
 
 

@@ -10,13 +10,11 @@ from sharebroker_server.catalog.machine import effective_broker
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ConfigRecord,
-    ConfigResource,
     PartitionsRecord,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 
 STATIC = BrokerConfig.parse(["node.id=1", "num.partitions=3", "log.retention.ms=77"])

@@ -7,15 +7,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.config_views import ConfigSource, describe, describe_settings
-from sharebroker_server.catalog.records import (
-    CatalogRecord,
-    ClusterRecord,
-    ConfigRecord,
-    ConfigResource,
-    ResourceType,
-    Topic,
-    TopicRecord,
-)
+from sharebroker_server.catalog.records import CatalogRecord, ClusterRecord, ConfigRecord, TopicRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS
 from sharebroker_server.config.topic import TOPIC_KEYS

@@ -19,13 +19,11 @@ from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
     ConfigRecord,
-    ConfigResource,
     PartitionsRecord,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "orders")
@@ -34,7 +32,7 @@ BROKERS = ConfigResource(ResourceType.BROKER, "")
 
 
 class Catalog:
-    """A machine that is told what to do and takes its records in at once."""
+    """A catalog machine that runs commands and applies their records at once."""
 
     def __init__(self, *settings: str) -> None:
         self.machine = CatalogMachine(BrokerConfig.parse(settings))
@@ -72,9 +70,9 @@ def test_created_topic_is_known_by_name_and_id() -> None:
     assert catalog.machine.catalog.topic("flights") == catalog.machine.catalog.topic_by_id("T9") == topic
 
 
-@pytest.mark.parametrize("asked", [0, -1])
-def test_topic_without_a_number_of_partitions_takes_the_default(asked: int) -> None:
-    _, topic = Catalog("num.partitions=7")(CreateTopic("a", "T1", asked))
+@pytest.mark.parametrize("partitions", [0, -1])
+def test_topic_without_a_number_of_partitions_takes_the_default(partitions: int) -> None:
+    _, topic = Catalog("num.partitions=7")(CreateTopic("a", "T1", partitions))
     assert isinstance(topic, Topic)
     assert topic.partitions == 7
 
@@ -87,14 +85,14 @@ def test_default_number_of_partitions_can_be_changed_for_the_cluster() -> None:
     assert topic.partitions == 9
 
 
-@pytest.mark.parametrize("asked", [1, 10_000])
-def test_legal_number_of_partitions(asked: int) -> None:
-    assert Catalog()(CreateTopic("a", "T1", asked))[0]
+@pytest.mark.parametrize("partitions", [1, 10_000])
+def test_legal_number_of_partitions(partitions: int) -> None:
+    assert Catalog()(CreateTopic("a", "T1", partitions))[0]
 
 
-@pytest.mark.parametrize("asked", [-2, 10_001])
-def test_illegal_number_of_partitions(asked: int) -> None:
-    assert Catalog().refuses(CreateTopic("a", "T1", asked)).code is ErrorCode.INVALID_PARTITIONS
+@pytest.mark.parametrize("partitions", [-2, 10_001])
+def test_illegal_number_of_partitions(partitions: int) -> None:
+    assert Catalog().refuses(CreateTopic("a", "T1", partitions)).code is ErrorCode.INVALID_PARTITIONS
 
 
 def test_partitions_of_all_topics_are_limited() -> None:

@@ -1,4 +1,4 @@
-"""Following the catalog's log: changes come in, listeners hear each once, gaps and outages are survived."""
+"""Metadata cache: changes are applied, listeners are called once per change, gaps and outages survived."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from sharebroker_server.catalog.records import (
     CatalogCodec,
     CatalogRecord,
     ConfigRecord,
-    ConfigResource,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.stream_log.port import Entry
 from tests.testkit.memory.stream_log import MemoryStreamLog

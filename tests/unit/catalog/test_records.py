@@ -11,13 +11,11 @@ from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
     ConfigRecord,
-    ConfigResource,
     PartitionsRecord,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 
 TOPIC = Topic("T1", "flights", 3)
 

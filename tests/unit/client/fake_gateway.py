@@ -1,4 +1,4 @@
-"""A gateway that says what a test tells it to, for what a real one does only on a bad day."""
+"""A gateway with scripted responses, for failures that a real gateway rarely shows."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_legal_settings_pass_and_resolve(settings: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"share.unknown": "1"}, "Unknown group config name: share.unknown"),
         ({"share.isolation.level": "serializable"}, "one of read_uncommitted, read_committed"),
@@ -84,8 +84,8 @@ def test_legal_settings_pass_and_resolve(settings: dict[str, str]) -> None:
         ({"share.auto.offset.reset": "none"}, "latest, earliest, or by_duration"),
     ],
 )
-def test_invalid_config_is_rejected_with_allowed_values(settings: dict[str, str], says: str) -> None:
-    assert says in refused(settings)
+def test_invalid_config_is_rejected_with_allowed_values(settings: dict[str, str], message: str) -> None:
+    assert message in refused(settings)
 
 
 def test_session_outlasts_heartbeat_also_against_the_brokers_value() -> None:

@@ -1,4 +1,4 @@
-"""Topic properties: Kafka's names are taken, what has no effect says so, the rest is the broker's."""
+"""Topic properties: Kafka's names are accepted, those without effect are marked, the rest is the broker's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_default_is_legal(key: Key) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"cleanup.policy": "compact"}, "expected one of delete"),
         ({"retention.ms": "-2"}, "from -1"),
@@ -42,8 +42,8 @@ def test_every_default_is_legal(key: Key) -> None:
         ({"retention": "1"}, "Unknown topic config name: retention"),
     ],
 )
-def test_invalid_config_is_rejected(settings: dict[str, str], says: str) -> None:
-    with pytest.raises(KafkaError, match=says) as caught:
+def test_invalid_config_is_rejected(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(KafkaError, match=message) as caught:
         check_topic(settings)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 

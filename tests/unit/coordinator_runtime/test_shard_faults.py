@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import MutableMapping, Sequence
+from collections.abc import MutableMapping
+from collections.abc import Sequence
 from typing import Any
-
 import pytest
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
+from sharebroker_server.leases.port import LeaseLost
+from sharebroker_server.leases.port import LeasesUnavailable
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
-from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Intending, LedgerCodec, Put, outcome
+from tests.unit.coordinator_runtime.harness import SHARD
+from tests.unit.coordinator_runtime.harness import Get
+from tests.unit.coordinator_runtime.harness import Harness
+from tests.unit.coordinator_runtime.harness import Intending
+from tests.unit.coordinator_runtime.harness import LedgerCodec
+from tests.unit.coordinator_runtime.harness import Put
+from tests.unit.coordinator_runtime.harness import outcome
+
 
 Logs = list[MutableMapping[str, Any]]
 
@@ -56,14 +64,14 @@ async def test_reads_continue_while_the_store_rejects_writes() -> None:
     behind = harness.shard.submit(Put("b", ("1",)))
     reading = harness.shard.submit(Get("a"))
     harness.memory.release()
-    assert await outcome(reading) is ErrorCode.COORDINATOR_NOT_AVAILABLE  # may be asked again at once
+    assert await outcome(reading) is ErrorCode.COORDINATOR_NOT_AVAILABLE  # may be requested again at once
     for refused in (under_way, behind):
         with pytest.raises(KafkaError, match="the store rejects writes: full on demand") as caught:
             await refused
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     await harness.active()
     with pytest.raises(KafkaError, match="the store rejects writes") as caught:
-        harness.shard.submit(Put("a", ("3",)))  # the log is not even asked
+        harness.shard.submit(Put("a", ("3",)))  # the log is not even called
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert caught.value.retry_after is not None
     assert (await harness.get("a"), await harness.get("b")) == ("1", "")
@@ -94,17 +102,17 @@ async def test_deadline_is_repeated_until_the_store_accepts_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     harness = await Harness(refusal_pause=0.001, clock=lambda: 5.0).opened()
-    asked: list[bytes] = []
+    appended: list[bytes] = []
     append = harness.memory.append
 
     async def fills_up(shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
-        asked.extend(payloads)
+        appended.extend(payloads)
         await append(shard, epoch, first_position, payloads)
         harness.memory.full = True
 
     monkeypatch.setattr(harness.memory, "append", fills_up)
     await harness.put("at", "4")
-    await eventually(lambda: asked.count(b"rung=5.0") > 3)
+    await eventually(lambda: appended.count(b"rung=5.0") > 3)
     harness.memory.full = False
     await eventually(lambda: harness.memory.full)
     assert await harness.contents() == ["at=4", "rung=5.0"]

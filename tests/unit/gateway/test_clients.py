@@ -73,7 +73,7 @@ async def test_leader_that_fails_in_a_call_has_unknown_outcome(harness: Harness)
 
     fake.answer = dies
     assert await codes(harness, produced(5_000, 0, 1)) == [0, ErrorCode.REQUEST_TIMED_OUT]
-    assert len(fake.asked) == 1
+    assert len(fake.requests) == 1
 
 
 async def test_fetch_continues_without_an_unreachable_leader(harness: Harness) -> None:
@@ -113,7 +113,7 @@ async def test_route_is_dropped_when_the_partition_moved(harness: Harness) -> No
     harness.ownership.on_forget = lambda _: harness.ownership.give(0, member(2, "127.0.0.1:2"))
     call = AcknowledgeCall("g", "m", [AckPart(*part, [AckBatch(0, 0, (1,))])])
     (result,) = await harness.gateway.leaders.acknowledge(call, Deadline(5), routes)
-    assert (result.error_code, len(other.asked)) == (ErrorCode.NONE, 1)
+    assert (result.error_code, len(other.requests)) == (ErrorCode.NONE, 1)
     assert routes[part] is not stale
 
 

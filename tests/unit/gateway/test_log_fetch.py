@@ -75,10 +75,10 @@ async def test_single_leader_does_the_long_poll(harness: Harness) -> None:
     limits = LogFetchLimits(max_wait=5.0, min_bytes=7, max_bytes=100, committed=True)
     first, second = await fetch_log(harness.gateway, parts(3, 4), limits)
     assert (first.records, second.partition, second.high_watermark) == (b"batch", 1, 9)
-    (asked,) = harness.leader.of(leader.FetchRequest)
-    assert 4000 < asked.max_wait_ms <= 5000
-    assert (asked.min_bytes, asked.max_bytes, asked.isolation_level) == (7, 100, 1)
-    assert [part.fetch_offset for part in asked.partitions] == [3, 4]
+    (request,) = harness.leader.of(leader.FetchRequest)
+    assert 4000 < request.max_wait_ms <= 5000
+    assert (request.min_bytes, request.max_bytes, request.isolation_level) == (7, 100, 1)
+    assert [part.fetch_offset for part in request.partitions] == [3, 4]
 
 
 async def test_several_leaders_are_called_without_a_wait_first(harness: Harness) -> None:
@@ -215,4 +215,4 @@ async def test_invalid_ranges_are_rejected(harness: Harness, invalid: pb.ReadRan
     with pytest.raises(KafkaError) as failure:
         await read_range(harness.gateway, invalid)
     assert failure.value.code is ErrorCode.INVALID_REQUEST
-    assert harness.leader.asked == []
+    assert harness.leader.requests == []

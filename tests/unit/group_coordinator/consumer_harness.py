@@ -31,7 +31,7 @@ SESSION, REBALANCE = 10.0, 60.0
 
 
 class ConsumerHarness(Harness):
-    """What members ask, and what they hear; `told` are answers under tickets that nobody looked at yet."""
+    """The requests of members; `replies` holds the unread replies by ticket."""
 
     def __init__(self, *settings: str) -> None:
         cluster = FakeView(*settings)
@@ -42,10 +42,10 @@ class ConsumerHarness(Harness):
     def join(  # type: ignore[override]  # consumers join in another way
         self, member: str = "", *protocols: str, fresh: str = "", instance: str | None = None, **more: object
     ) -> int:
-        """The ticket; what is answered at once lies under it too."""
+        """Returns the ticket; an immediate reply is stored under it, like a deferred one."""
         ticket = next(self._tickets)
         known = tuple((name, f"{name} of {member or fresh}".encode()) for name in protocols or ("range",))
-        asked: dict[str, object] = {
+        fields: dict[str, object] = {
             "group_id": "g",
             "session_timeout": SESSION,
             "rebalance_timeout": REBALANCE,
@@ -54,11 +54,11 @@ class ConsumerHarness(Harness):
             "instance_id": instance,
             **more,
         }
-        reply = self.request(Join(member_id=member, fresh_id=fresh, reply_id=ticket, **asked), object)  # type: ignore[arg-type, type-var]
+        reply = self.request(Join(member_id=member, fresh_id=fresh, reply_id=ticket, **fields), object)  # type: ignore[arg-type, type-var]
         return self._under(ticket, reply)
 
     def sync(self, member: str, generation: int, instance: str | None = None, **parts: str) -> int:
-        """The ticket; a leader says everybody's part."""
+        """Returns the ticket; a leader sends the assignment of every member."""
         ticket = next(self._tickets)
         given = {name: part.encode() for name, part in parts.items()}
         who = MemberIdentity("g", generation, member, instance)
@@ -101,10 +101,10 @@ class ConsumerHarness(Harness):
         return ticket not in self.replies
 
     def stable(self, *members: str) -> int:
-        """Has these members, all new ones, share the work; the generation. The first one leads."""
+        """Joins these new members into a stable group and returns its generation. The first one leads."""
         tickets = {name: self.join("", fresh=name) for name in members}
         places = {name: self.joined(ticket) for name, ticket in tickets.items() if not self.waits(ticket)}
-        for name in places:  # whoever was alone before the others came joins again with them
+        for name in places:  # a member that was alone before the others arrived joins again with them
             tickets[name] = self.join(name)
         generation = max(self.joined(ticket).generation for ticket in tickets.values())
         parts = {name: f"part of {name}" for name in members}

@@ -12,13 +12,11 @@ from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ConfigRecord,
-    ConfigResource,
     PartitionsRecord,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig, resolve_group
 from sharebroker_server.coordinator_runtime.machine import Decision, Effect

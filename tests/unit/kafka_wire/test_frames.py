@@ -57,7 +57,7 @@ def test_a_response_round_trips(version: int, tags: bytes) -> None:
 
 
 def test_the_response_header_of_api_versions_has_no_tags() -> None:
-    """A client may not know yet whether the version it asked in is there."""
+    """A client may not know yet whether the server supports its version."""
     response = ApiVersionsResponse(api_keys=[])
     frame = response_frame(1, codec_of(API_VERSIONS, 3), response)
     assert frame == b"\0\0\0\x0c" + b"\0\0\0\1" + b"\0\0" + b"\1" + bytes(4) + b"\0"

@@ -286,7 +286,7 @@ async def test_renewal_keeps_the_epoch_of_a_concurrent_reclaim(cluster: Cluster)
 
 
 async def test_late_claim_of_ours_does_not_fence_us_indefinitely(cluster: Cluster) -> None:
-    """Redis stands still, we connect and claim anew; then it reads what the first connection had sent."""
+    """Redis freezes, we reconnect and claim again; then Redis reads the command of the first connection."""
     node = cluster.node(1, resources=SHARDS[:1])
     await node.round()
     await cluster.store.claim(SHARDS[0], "1/1", TTL, force=True)

@@ -33,17 +33,17 @@ async def test_frozen_process_is_not_refused() -> None:
 
 
 async def test_unknown_host_is_not_refused() -> None:
-    assert not await PortProbe().is_refused("nobody.invalid:9090")
+    assert not await PortProbe().is_refused("unknown.invalid:9090")
 
 
 async def test_slow_host_lookup_runs_once_and_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked, answered = list[str](), Event()
+    looked_up, answered = list[str](), Event()
     known = socket.getaddrinfo("127.0.0.1", None, type=socket.SOCK_STREAM)
 
     def slow(host: str, *_: Any, **__: Any) -> Any:
-        asked.append(host)
+        looked_up.append(host)
         answered.wait(60.0)
         return known
 
@@ -51,7 +51,7 @@ async def test_slow_host_lookup_runs_once_and_times_out(
     monkeypatch.setattr(socket, "getaddrinfo", slow)
     assert not await probe.is_refused(f"slow.invalid:{port}")
     assert not await probe.is_refused(f"slow.invalid:{port}")
-    assert asked == ["slow.invalid"]
+    assert looked_up == ["slow.invalid"]
     answered.set()
     await eventually(lambda: not probe._lookups)
 

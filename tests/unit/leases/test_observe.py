@@ -1,4 +1,4 @@
-"""What a process tells of others and of its leases."""
+"""What a process reports about its peers and its leases."""
 
 from __future__ import annotations
 

@@ -57,17 +57,17 @@ async def test_partitions_of_a_topic_are_spread_evenly_as_they_grow(cluster: Clu
         await holder._refresh_members()
 
     def owners(topic: str, count: int) -> list[int]:
-        said = []
+        node_ids = []
         for index in range(count):
             [owner] = {holder._placement.owner(names.partition(topic, index)) for holder in holders}
             assert owner is not None
-            said.append(owner.node_id)
-        return said
+            node_ids.append(owner.node_id)
+        return node_ids
 
     assert sorted(Counter(owners("t", 6)).values()) == [2, 2, 2]
     sizes["t"] = 9
     assert sorted(Counter(owners("t", 9)).values()) == [3, 3, 3]
-    assert set(owners("a topic that nobody knows", 50)) == {1, 2, 3}
+    assert set(owners("an unknown topic", 50)) == {1, 2, 3}
 
 
 async def test_unregistered_kinds_are_owned_by_their_role(cluster: Cluster) -> None:

@@ -25,11 +25,11 @@ CHANGE = StateWrite(1, 2, 10, 4, (StateBatch(12, 15, 2, 1),))
 
 
 class Coordinators:
-    """One coordinator; `answer(rpc, request)` is its behaviour, `asked` what it was asked."""
+    """One coordinator: `answer(rpc, request)` is its behaviour, `requests` lists its calls."""
 
     def __init__(self, answer: Callable[[str, Any], Any]) -> None:
         self.answer = answer
-        self.asked: list[tuple[str, Any]] = []
+        self.requests: list[tuple[str, Any]] = []
         self.forgotten = 0
         self.local: Local | None = None
         self.busy = asyncio.Event()
@@ -49,7 +49,7 @@ class Coordinators:
 
     def __getattr__(self, rpc: str) -> Any:
         async def call(request: Any, *, timeout: float) -> Any:
-            self.asked.append((rpc, request))
+            self.requests.append((rpc, request))
             await self.busy.wait()
             return self.answer(rpc, request)
 
@@ -78,12 +78,12 @@ async def test_each_call_carries_its_fields() -> None:
     await persister.initialize(KEY, 7, -1)
     await persister.write(KEY, CHANGE)
     await persister.delete(KEY, 8)
-    names = [rpc for rpc, _ in coordinators.asked]
+    names = [rpc for rpc, _ in coordinators.requests]
     assert names == ["InitializeShareGroupState", "WriteShareGroupState", "DeleteShareGroupState"]
-    [initialize, write, delete] = [request.topics[0].partitions[0] for _, request in coordinators.asked]
+    [initialize, write, delete] = [request.topics[0].partitions[0] for _, request in coordinators.requests]
     assert (initialize.partition, initialize.state_epoch, initialize.start_offset) == (3, 7, -1)
     assert (write.state_epoch, write.leader_epoch, write.start_offset) == (1, 2, 10)
-    assert coordinators.asked[-1][1].state_epoch == 8
+    assert coordinators.requests[-1][1].state_epoch == 8
     assert write.delivery_complete_count == 4
     batch = write.state_batches[0]
     assert (batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count) == (
@@ -96,7 +96,7 @@ async def test_each_call_carries_its_fields() -> None:
 
 
 class Local:
-    """The share coordinator of this process: refuses as told, then takes what is written."""
+    """The share coordinator of this process: raises `refusals` first, then accepts writes."""
 
     def __init__(self, *refusals: ErrorCode) -> None:
         self.refusals = list(refusals)
@@ -121,16 +121,16 @@ async def test_writes_of_one_process_need_no_request() -> None:
     persister = DefaultPersister(coordinators, QUICK)
     coordinators.local = local
     await persister.write(KEY, CHANGE)
-    assert (local.written, coordinators.asked) == ([(KEY, CHANGE)], [])
+    assert (local.written, coordinators.requests) == ([(KEY, CHANGE)], [])
     await persister.initialize(KEY, 7, -1)
-    assert [rpc for rpc, _ in coordinators.asked] == ["InitializeShareGroupState"]
+    assert [rpc for rpc, _ in coordinators.requests] == ["InitializeShareGroupState"]
 
 
 async def test_writes_to_another_process_are_requests() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
     await persister.write(KEY, CHANGE)
-    assert (local.written, [rpc for rpc, _ in coordinators.asked]) == ([], ["WriteShareGroupState"])
+    assert (local.written, [rpc for rpc, _ in coordinators.requests]) == ([], ["WriteShareGroupState"])
 
 
 async def test_writes_of_one_process_are_tried_again_too() -> None:
@@ -148,7 +148,7 @@ async def test_a_write_begins_at_once_where_the_state_is_of_this_process() -> No
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
     assert persister.shard(KEY) == 1
-    assert persister.begin(1, [(KEY, CHANGE)]) is None  # nobody is registered
+    assert persister.begin(1, [(KEY, CHANGE)]) is None  # no local coordinator is registered
     assert persister.begin(1, [(KEY, CHANGE)]) is None  # the owner is another process, or not known
     coordinators.local = local
     local.refusals.append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -184,7 +184,7 @@ async def test_calls_gather_while_one_is_under_way() -> None:
     await asyncio.sleep(0)
     coordinators.busy.set()
     await asyncio.gather(first, *others)
-    sizes = [sum(len(topic.partitions) for topic in request.topics) for _, request in coordinators.asked]
+    sizes = [sum(len(topic.partitions) for topic in request.topics) for _, request in coordinators.requests]
     assert sizes == [1, 5]
 
 
@@ -192,7 +192,7 @@ async def test_groups_do_not_share_a_request() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
     await asyncio.gather(*(persister.write(KEY._replace(group_id=name), CHANGE) for name in "ab"))
-    assert sorted(request.group_id for _, request in coordinators.asked) == ["a", "b"]
+    assert sorted(request.group_id for _, request in coordinators.requests) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ async def test_final_refusal_is_not_tried_again(code: ErrorCode) -> None:
     coordinators = Coordinators(lambda _, request: results(request, error_code=int(code), error_message="no"))
     error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, CHANGE))
     assert (error.code, error.message) == (code, "no")
-    assert len(coordinators.asked) == 1
+    assert len(coordinators.requests) == 1
 
 
 async def test_the_last_error_is_raised_after_the_call_timeout() -> None:
@@ -230,7 +230,7 @@ async def test_the_last_error_is_raised_after_the_call_timeout() -> None:
     coordinators = Coordinators(answer)
     error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, CHANGE))
     assert error.code is lost.code
-    assert len(coordinators.asked) > 2
+    assert len(coordinators.requests) > 2
 
 
 async def test_one_refused_partition_does_not_harm_the_others() -> None:
@@ -261,7 +261,7 @@ async def test_second_question_about_a_partition_follows_the_first() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
     await asyncio.gather(persister.write(KEY, CHANGE), persister.write(KEY, CHANGE._replace(start_offset=11)))
-    starts = [request.topics[0].partitions[0].start_offset for _, request in coordinators.asked]
+    starts = [request.topics[0].partitions[0].start_offset for _, request in coordinators.requests]
     assert starts == [10, 11]
 
 
@@ -280,7 +280,7 @@ async def test_question_whose_caller_gave_up_makes_room_for_the_next() -> None:
     persister = DefaultPersister(coordinators, QUICK)
     coordinators.busy.clear()
     under_way = asyncio.create_task(persister.write(KEY._replace(partition=5), CHANGE))
-    await eventually(lambda: len(coordinators.asked) == 1)
+    await eventually(lambda: len(coordinators.requests) == 1)
     impatient = asyncio.create_task(persister.write(KEY, CHANGE._replace(start_offset=11)))
     await asyncio.sleep(0)
     impatient.cancel()
@@ -288,7 +288,7 @@ async def test_question_whose_caller_gave_up_makes_room_for_the_next() -> None:
     await asyncio.sleep(0)
     coordinators.busy.set()
     await asyncio.gather(under_way, patient)
-    starts = [request.topics[0].partitions[0].start_offset for _, request in coordinators.asked]
+    starts = [request.topics[0].partitions[0].start_offset for _, request in coordinators.requests]
     assert starts == [10, 12]
 
 
@@ -307,4 +307,4 @@ async def test_a_topic_that_stays_unknown_is_given_up_long_before_the_call_is() 
     coordinators = Coordinators(lambda _, request: results(request, error_code=int(unknown)))
     persister = DefaultPersister(coordinators, replace(QUICK, call_timeout=3600.0, metadata_lag=0.05))
     assert (await refusal(persister.write(KEY, CHANGE))).code is unknown
-    assert len(coordinators.asked) > 1
+    assert len(coordinators.requests) > 1

@@ -1,31 +1,33 @@
-"""Logs that somebody made up."""
+"""Made-up state logs."""
 
 from __future__ import annotations
 
 from sharebroker_server.pipeline.core.state_log import Entry, Kind, OffsetStatus, Run
 
-Told = tuple[int, int, int, int]
+RunValues = tuple[int, int, int, int]
 """First and last offset, state, delivery count."""
 
 AVAILABLE, ACCEPTED, ARCHIVED = 0, 2, 4
 
 
-def runs(*told: Told) -> tuple[Run, ...]:
-    return tuple(Run(first, last, OffsetStatus(count, state)) for first, last, state, count in told)
+def runs(*values: RunValues) -> tuple[Run, ...]:
+    return tuple(Run(first, last, OffsetStatus(count, state)) for first, last, state, count in values)
 
 
 def checkpoint(
-    *told: Told, at: int = 1, epoch: int = 1, start: int = 100, leader: int = 5, state: int = 2
+    *values: RunValues, at: int = 1, epoch: int = 1, start: int = 100, leader: int = 5, state: int = 2
 ) -> Entry:
-    return Entry(at, "checkpoint", epoch, state, leader, start, at * 1000, runs(*told))
+    return Entry(at, "checkpoint", epoch, state, leader, start, at * 1000, runs(*values))
 
 
-def delta(*told: Told, at: int, epoch: int = 1, start: int | None = None, leader: int | None = None) -> Entry:
-    return Entry(at, "delta", epoch, None, leader, start, at * 1000, runs(*told))
+def delta(
+    *values: RunValues, at: int, epoch: int = 1, start: int | None = None, leader: int | None = None
+) -> Entry:
+    return Entry(at, "delta", epoch, None, leader, start, at * 1000, runs(*values))
 
 
-def answer(*told: Told, start: int = 100, leader: int = 5, state: int = 2) -> Entry:
-    return Entry(1, "answer", 1, state, leader, start, 0, runs(*told))
+def answer(*values: RunValues, start: int = 100, leader: int = 5, state: int = 2) -> Entry:
+    return Entry(1, "answer", 1, state, leader, start, 0, runs(*values))
 
 
 def bare(kind: Kind, at: int = 9) -> Entry:

@@ -125,7 +125,7 @@ def test_unknown_name_cannot_be_set() -> None:
 
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("transformations/*.py")), ids=lambda file: file.stem)
 def test_tables_of_the_pipeline_are_read_in_sql(file: Path) -> None:
-    """A frame's `table` would be the one that an earlier run left, and wait for nobody."""
+    """A frame's `table` would be that of an earlier run, without a dependency on this one."""
     read = [
         node.func.value.attr
         for node in ast.walk(ast.parse(file.read_text()))

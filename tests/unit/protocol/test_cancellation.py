@@ -20,7 +20,7 @@ async def test_task_that_swallows_cancellation_is_cancelled_again(
     monkeypatch.setattr(cancellation, "_AGAIN", 0.001)
     swallowed = 0
 
-    async def tries_for_ever() -> None:
+    async def retry_indefinitely() -> None:
         nonlocal swallowed
         while swallowed < 2:
             try:
@@ -29,7 +29,7 @@ async def test_task_that_swallows_cancellation_is_cancelled_again(
                 swallowed += 1
         await asyncio.sleep(60)
 
-    task = asyncio.create_task(tries_for_ever())
+    task = asyncio.create_task(retry_indefinitely())
     await asyncio.sleep(0)
     await end([task])
     assert task.cancelled()

@@ -159,7 +159,7 @@ def beat_then_fence(member: Membership) -> None:
     fence(member)
 
 
-def say_goodbye(member: Membership) -> None:
+def finish_leaving(member: Membership) -> None:
     request = member.heartbeat(5.0)
     assert request is not None
     assert request.member_epoch == -1
@@ -226,11 +226,11 @@ ARROWS: list[Arrow] = [
         _S.UNJOINED,
     ),
     ("RELEASING_ASSIGNMENT ---> FATAL", _S.RELEASING_ASSIGNMENT, fail_elsewhere, _S.FATAL),
-    # Ours, see membership/states.py
+    # Ours, see sharebroker_protocol/membership.py
     ("RECONCILING ---> RELEASING_ASSIGNMENT", _S.RECONCILING, fence, _S.RELEASING_ASSIGNMENT_COMPLETE),
     ("STABLE ---> LEAVING", _S.STABLE, Membership.leave, _S.LEAVING),
     ("RELEASING_ASSIGNMENT ---> LEFT", _S.RELEASING_ASSIGNMENT, Membership.leave, _S.LEFT),
-    ("LEAVING ---> LEFT", _S.LEAVING, say_goodbye, _S.LEFT),
+    ("LEAVING ---> LEFT", _S.LEAVING, finish_leaving, _S.LEFT),
     ("LEFT ---> UNJOINED", _S.LEFT, lambda member: member.subscribe(TOPICS), _S.UNJOINED),
 ]
 

@@ -2,7 +2,7 @@
 
 Rows 14 and 15 are blank in the seed; they are read as the counterparts of rows 7 and 8. The second row 9 has
 the "(how?)" of the seed answered: a heartbeat sent after the revocation was answered. Rows 13, 14 and 19 at
-the table's end are blank too and say nothing.
+the table's end are blank too and mean nothing.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ async def test_leader_with_an_expired_lease_cannot_read(harness: Harness) -> Non
         harness.lease.held = False
         return await read(partition, offset, max_bytes)
 
-    harness.store.read = slowly  # type: ignore[method-assign]  # the lease ends while the store is asked
+    harness.store.read = slowly  # type: ignore[method-assign]  # the lease ends during the read
     assert await code_of(log.read(0, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 

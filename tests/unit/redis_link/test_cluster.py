@@ -1,4 +1,4 @@
-"""Where a cluster keeps a key, and what its nodes say about it."""
+"""Redis Cluster: slots of keys, slot ranges and URLs with several hosts."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_logins_of_sentinels_and_primary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("redis+sentinel://a:26379", "has to end with the name"),
         ("redis+sentinel://a:26379/", "has to end with the name"),
@@ -48,8 +48,8 @@ def test_logins_of_sentinels_and_primary() -> None:
         ("redis+sentinel://:hush@a..b/m", "HOST or HOST:PORT"),
     ],
 )
-def test_urls_that_lead_nowhere(url: str, said: str) -> None:
-    with pytest.raises(RedisUrlInvalid, match=said) as refused:
+def test_urls_that_lead_nowhere(url: str, message: str) -> None:
+    with pytest.raises(RedisUrlInvalid, match=message) as refused:
         addresses(url)
     assert "hu" not in str(refused.value)
 

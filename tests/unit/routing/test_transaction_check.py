@@ -26,7 +26,7 @@ class Coordinator:
     def __init__(self, *refusals: ErrorCode, outcome: ErrorCode = ErrorCode.NONE) -> None:
         self.refusals = list(refusals)
         self.outcome = outcome
-        self.asked: list[pb.AddPartitionsToTxnRequest] = []
+        self.requests: list[pb.AddPartitionsToTxnRequest] = []
         self.forgotten = 0
 
     async def transaction_coordinator(self, transactional_id: str) -> Any:
@@ -39,7 +39,7 @@ class Coordinator:
     async def AddPartitionsToTxn(
         self, request: pb.AddPartitionsToTxnRequest, _context: object
     ) -> pb.AddPartitionsToTxnResponse:
-        self.asked.append(request)
+        self.requests.append(request)
         if self.refusals:
             raise KafkaError(self.refusals.pop(0))
         return pb.AddPartitionsToTxnResponse(
@@ -59,16 +59,16 @@ async def confirm(coordinator: Coordinator, claim: Claim, *settings: str) -> int
 async def test_confirm_sends_producer_and_partition(claim: Claim) -> None:
     coordinator = Coordinator()
     assert await confirm(coordinator, claim) == 12
-    (asked,) = coordinator.asked
-    assert (asked.transactional_id, asked.producer_id, asked.producer_epoch) == ("x", 7, 3)
-    assert asked.verify_only is not claim.adds
-    assert [(part.topic_id, part.partition) for part in asked.partitions] == [("t", 4)]
+    (request,) = coordinator.requests
+    assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("x", 7, 3)
+    assert request.verify_only is not claim.adds
+    assert [(part.topic_id, part.partition) for part in request.partitions] == [("t", 4)]
 
 
 async def test_moved_or_busy_coordinator_is_retried() -> None:
     coordinator = Coordinator(ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS)
     await confirm(coordinator, ADDING)
-    assert (len(coordinator.asked), coordinator.forgotten) == (3, 2)
+    assert (len(coordinator.requests), coordinator.forgotten) == (3, 2)
 
 
 async def test_partition_outside_the_transaction_is_rejected() -> None:
@@ -100,6 +100,6 @@ async def test_verification_can_be_disabled_but_adding_cannot() -> None:
     coordinator = Coordinator()
     off = "transaction.partition.verification.enable=false"
     assert await confirm(coordinator, VERIFYING, off) == -1
-    assert not coordinator.asked
+    assert not coordinator.requests
     await confirm(coordinator, ADDING, off)
-    assert coordinator.asked
+    assert coordinator.requests

@@ -14,15 +14,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.records import (
-    CatalogCodec,
-    CatalogRecord,
-    ConfigRecord,
-    ConfigResource,
-    ResourceType,
-    Topic,
-    TopicRecord,
-)
+from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord, ConfigRecord, TopicRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
@@ -137,13 +130,13 @@ class Transactions(TransactionCheck):
     """Stands for the transaction coordinator: confirms, unless there is something in `refusals`."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Claim, int, int, str]] = []
+        self.requests: list[tuple[Claim, int, int, str]] = []
         self.refusals: list[KafkaError] = []
         self.open = asyncio.Event()
         self.open.set()
 
     async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
-        self.asked.append((claim, producer_id, producer_epoch, partition))
+        self.requests.append((claim, producer_id, producer_epoch, partition))
         await self.open.wait()
         if self.refusals:
             raise self.refusals.pop(0)

@@ -17,7 +17,7 @@ Offset = tuple[int, int]
 
 
 class Stream:
-    """Reads as fast as it can unless told otherwise; its lists grow as messages come."""
+    """Reads at once while `reading` is set; its lists grow as messages arrive."""
 
     def __init__(self, harness: Harness, opening: pb.DeliverRequest) -> None:
         self._harness = harness
@@ -61,12 +61,12 @@ class Stream:
         self.send(pb.DeliverRequest(partitions=_partitions(partitions)))
 
     def acknowledge(self, *acknowledgements: delivery.Acknowledgement) -> list[int]:
-        """Acknowledges in one message; the ids."""
-        for said in acknowledgements:
+        """Acknowledges in one message and returns the ids."""
+        for acknowledgement in acknowledgements:
             self._ids += 1
-            said.id = self._ids
+            acknowledgement.id = self._ids
         self.send(pb.DeliverRequest(acknowledgements=acknowledgements))
-        return [said.id for said in acknowledgements]
+        return [acknowledgement.id for acknowledgement in acknowledgements]
 
     def finish(self) -> None:
         """Half-closes."""

@@ -16,13 +16,11 @@ from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
     ConfigRecord,
-    ConfigResource,
     PartitionsRecord,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
@@ -127,8 +125,8 @@ async def test_a_groups_state_is_read_once_for_many_callers(harness: Harness) ->
 
 async def test_a_failed_load_fails_all_waiters_and_is_retried(harness: Harness) -> None:
     harness.persister.on_read.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    told = await asyncio.gather(*(harness.share_partition() for _ in range(3)), return_exceptions=True)
-    assert [type(error) for error in told] == [KafkaError] * 3
+    errors = await asyncio.gather(*(harness.share_partition() for _ in range(3)), return_exceptions=True)
+    assert [type(error) for error in errors] == [KafkaError] * 3
     await harness.share_partition()
 
 
@@ -292,9 +290,9 @@ async def test_unused_groups_are_dropped_over_time(harness: Harness) -> None:
 
 
 async def test_a_load_stores_a_start_offset_that_moved(harness: Harness) -> None:
-    """The accept of 0 was stored but not heard of; then those of 1 to 3 came with the start as it had been.
+    """The accept of 0 was stored but its reply lost; those of 1 to 3 then carried the old start offset.
 
-    The state is finished, and its count of finished records is 0: the lag would be 3 for ever.
+    The state is finished, and its count of finished records is 0: the lag would stay 3.
     """
     await harness.publish(4)
     epoch = (await harness.leadership.led(TOPIC, 0)).log.epoch
@@ -352,16 +350,16 @@ async def test_a_log_whose_owner_is_not_known_is_tried_again(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.publish(3)
-    owner_of, asked = harness.holder.owner_of, []
+    owner_of, lookups = harness.holder.owner_of, []
 
     async def unknown_at_first(resource: str) -> Member | None:
-        asked.append(resource)
-        return None if len(asked) < 3 else await owner_of(resource)
+        lookups.append(resource)
+        return None if len(lookups) < 3 else await owner_of(resource)
 
     monkeypatch.setattr(harness.holder, "owner_of", unknown_at_first)
     await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 1))
     await eventually(lambda: RESOURCE not in harness.records._partitions)
-    assert asked == [RESOURCE] * 3
+    assert lookups == [RESOURCE] * 3
 
 
 async def test_a_log_that_another_leads_is_for_that_one_to_remove(harness: Harness) -> None:

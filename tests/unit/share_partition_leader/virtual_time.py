@@ -1,4 +1,4 @@
-"""An event loop on which waiting takes no time: when nothing can run, the clock goes on to the next timer."""
+"""An event loop whose waits take no time: when nothing can run, the clock jumps to the next timer."""
 
 from __future__ import annotations
 

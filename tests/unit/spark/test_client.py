@@ -119,9 +119,9 @@ def metadata(request: admin.MetadataRequest) -> admin.MetadataResponse:
 def offsets(request: leader.ListOffsetsRequest) -> leader.ListOffsetsResponse:
     """Every log begins at its partition number and has ten records."""
     response = leader.ListOffsetsResponse()
-    for asked in reversed(request.partitions):
-        offset = asked.partition + (0 if asked.timestamp == EARLIEST else 10)
-        response.partitions.add(topic_id=asked.topic_id, partition=asked.partition, offset=offset)
+    for part in reversed(request.partitions):
+        offset = part.partition + (0 if part.timestamp == EARLIEST else 10)
+        response.partitions.add(topic_id=part.topic_id, partition=part.partition, offset=offset)
     return response
 
 

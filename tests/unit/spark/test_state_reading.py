@@ -29,9 +29,9 @@ def listed(request: groups.ListGroupsRequest) -> groups.ListGroupsResponse:
 
 def described(request: groups.DescribeShareGroupOffsetsRequest) -> Response:
     response = Response()
-    for asked in request.groups:
-        group = response.groups.add(group_id=asked.group_id)
-        for name, partitions in STATE.get(asked.group_id, {}).items():
+    for requested in request.groups:
+        group = response.groups.add(group_id=requested.group_id)
+        for name, partitions in STATE.get(requested.group_id, {}).items():
             topic = group.topics.add(topic_name=name, topic_id=name.upper())
             for partition in range(partitions):
                 topic.partitions.add(partition=partition)

@@ -79,15 +79,15 @@ async def test_content_length_matches_the_body(port: int) -> None:
 
 
 async def test_a_page_that_fails_fails_alone(port: int) -> None:
-    with capture_logs() as said:
+    with capture_logs() as logs:
         assert b" 500 " in await ask(port, b"GET /broken HTTP/1.1\r\n\r\n")
-    assert [entry["event"] for entry in said] == ["page failed"]
+    assert [entry["event"] for entry in logs] == ["page failed"]
     assert b" 200 " in await ask(port, b"GET /page HTTP/1.1\r\n\r\n")
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time alone cuts nobody off, however long this process stands still."""
+    """Disables the connection timeout, so that a slow machine closes no connection."""
     monkeypatch.setattr(module, "CONNECTION_TIMEOUT", 600.0)
 
 

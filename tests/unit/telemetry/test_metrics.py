@@ -38,22 +38,22 @@ def read(*families: Family) -> dict[tuple[str, tuple[tuple[str, str], ...]], flo
 
 
 def test_a_label_may_hold_anything() -> None:
-    said = 'a "quoted" \\ back\nslash, {brace}='
-    assert read(gauge("some", 'with \\ and\nline "end"', [(("group", said), 2)])) == {
-        ("some", (("group", said),)): 2
+    label = 'a "quoted" \\ back\nslash, {brace}='
+    assert read(gauge("some", 'with \\ and\nline "end"', [(("group", label), 2)])) == {
+        ("some", (("group", label),)): 2
     }
 
 
 def test_numbers_are_exported_unchanged() -> None:
-    told = read(gauge("one", "", [((), 1.5)]), counter("two_total", "", [((), 10**15)]))
-    assert told == {("one", ()): 1.5, ("two_total", ()): 10**15}
+    exported = read(gauge("one", "", [((), 1.5)]), counter("two_total", "", [((), 10**15)]))
+    assert exported == {("one", ()): 1.5, ("two_total", ()): 10**15}
 
 
 @pytest.mark.parametrize(
-    ("value", "told"), [(math.inf, "+Inf"), (-math.inf, "-Inf"), (3.0, "3"), (0.000128, "0.000128")]
+    ("value", "text"), [(math.inf, "+Inf"), (-math.inf, "-Inf"), (3.0, "3"), (0.000128, "0.000128")]
 )
-def test_a_number_s_text(value: float, told: str) -> None:
-    assert number(value) == told
+def test_a_number_s_text(value: float, text: str) -> None:
+    assert number(value) == text
 
 
 def test_a_histogram_counts_by_powers_of_two() -> None:
@@ -75,8 +75,8 @@ def test_durations_are_exported_in_seconds() -> None:
     histogram = Histogram()
     histogram.add_seconds(0.0005)
     histogram.add_seconds(-1.0)  # a clock that went back
-    told = read(seconds_of("took_seconds", "help", "log", {"a": histogram}, low=9, high=9))
-    assert told == {
+    exported = read(seconds_of("took_seconds", "help", "log", {"a": histogram}, low=9, high=9))
+    assert exported == {
         ("took_seconds_bucket", (("log", "a"), ("le", "0.000512"))): 2,
         ("took_seconds_bucket", (("log", "a"), ("le", "+Inf"))): 2,
         ("took_seconds_sum", (("log", "a"),)): pytest.approx(500 * MICROSECOND),
@@ -177,12 +177,12 @@ async def test_a_refresh_that_fails_is_logged_and_nothing_else(numbers: Numbers)
     metrics.add(numbers.families)
 
     async def fails() -> None:
-        raise RuntimeError("nobody answers")
+        raise RuntimeError("no response")
 
     metrics.refreshes.append(fails)
-    with capture_logs() as said:
+    with capture_logs() as logs:
         assert b"number" in await Exposition(metrics).text()
-    assert [entry["event"] for entry in said] == ["metrics refresh failed"]
+    assert [entry["event"] for entry in logs] == ["metrics refresh failed"]
 
 
 async def test_a_refresh_that_takes_long_is_not_begun_twice(

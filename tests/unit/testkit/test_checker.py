@@ -58,7 +58,7 @@ def delivered(
     return Delivered(at, SHARE, offset, value, member, token, count, at + LIMITS.lock_duration)
 
 
-def asked(verdict: Verdict, token: int, at: float = 2.0, offset: int = 0, ask: int = 0) -> Requested:
+def requested(verdict: Verdict, token: int, at: float = 2.0, offset: int = 0, ask: int = 0) -> Requested:
     return Requested(at, ask, SHARE, offset, token, verdict)
 
 
@@ -75,7 +75,7 @@ def change(*runs: Run, start: int = -1, leader_epoch: int = -1) -> Stored:
 
 
 def logs_read(start: int = 1, log_start: int = 0, missing: tuple[Span, ...] = ()) -> LogsRead:
-    """A checkpoint that starts at 1, what its keeper says, and a record log of four."""
+    """A checkpoint that starts at 1, its coordinator's state, and a record log of four."""
     checkpoint = LogRecord(kind="checkpoint", start_offset=1, state_epoch=1)
     live = LogRecord(kind="checkpoint", start_offset=start, state_epoch=1)
     stored = InspectShareGroupStateResponse(records=[checkpoint], live=live)
@@ -85,7 +85,7 @@ def logs_read(start: int = 1, log_start: int = 0, missing: tuple[Span, ...] = ()
 ACCEPTED_AND_STORED = [
     whole(start=0),
     delivered(1, offset=1),
-    asked(Verdict.ACCEPT, 1, offset=1),
+    requested(Verdict.ACCEPT, 1, offset=1),
     change(Run(1, 1, ACKNOWLEDGED, 1)),
     applied(),
 ]
@@ -95,7 +95,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.NEVER_LOST,
         [published(value="a"), delivered(1, value="b")],
     ),
-    "two producers are told of one place": (
+    "two producers receive one offset": (
         Invariant.NEVER_LOST,
         [published(value="a"), published(value="b")],
     ),
@@ -104,7 +104,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         [Appended(0.0, "log", 1, 0, 4), Appended(1.0, "log", 1, 4, 5)],
     ),
     "a published record never comes": (Invariant.NEVER_LOST, [published(), Ended(100.0)]),
-    "the start passes what nobody finished": (
+    "the start passes an unfinished record": (
         Invariant.NEVER_LOST,
         [whole(start=0), delivered(1), change(start=1)],
     ),
@@ -120,7 +120,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.ONE_HOLDER,
         [delivered(1, at=1.0), delivered(2, at=9.0, member="bob", count=2)],
     ),
-    "another had what is locked, as its late answer tells": (
+    "another had what is locked, as its late answer shows": (
         Invariant.ONE_HOLDER,
         [delivered(2, at=9.0, member="bob", count=2), delivered(1, at=1.0)],
     ),
@@ -128,7 +128,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.ONE_HOLDER,
         [
             delivered(1, at=1.0),
-            asked(Verdict.RENEW, 1, at=10.0),
+            requested(Verdict.RENEW, 1, at=10.0),
             applied(10.0, deadline=20.0),
             delivered(2, at=12.0, member="bob", count=2),
         ],
@@ -138,7 +138,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.FORMER_HOLDER_REFUSED,
         [
             delivered(1, at=1.0),
-            asked(Verdict.ACCEPT, 1, at=11.5),
+            requested(Verdict.ACCEPT, 1, at=11.5),
             delivered(2, at=12.0, member="bob", count=2),
             applied(13.0),
         ],
@@ -148,23 +148,23 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         [
             delivered(1, at=1.0),
             delivered(2, at=12.0, member="bob", count=2),
-            asked(Verdict.RELEASE, 1, at=12.5),
+            requested(Verdict.RELEASE, 1, at=12.5),
             applied(13.0),
         ],
     ),
     "what was accepted comes again": (
         Invariant.FINISHED_STAYS,
-        [delivered(1), asked(Verdict.ACCEPT, 1), applied(), delivered(2, at=20.0, count=2)],
+        [delivered(1), requested(Verdict.ACCEPT, 1), applied(), delivered(2, at=20.0, count=2)],
     ),
     "what was accepted comes from the next leader": (
         Invariant.FINISHED_STAYS,
-        [delivered(EPOCH), asked(Verdict.ACCEPT, EPOCH), applied(), delivered(2 * EPOCH, at=4.0)],
+        [delivered(EPOCH), requested(Verdict.ACCEPT, EPOCH), applied(), delivered(2 * EPOCH, at=4.0)],
     ),
     "what was accepted comes from a leader of the past": (
         Invariant.FINISHED_STAYS,
         [
             delivered(2 * EPOCH),
-            asked(Verdict.ACCEPT, 2 * EPOCH),
+            requested(Verdict.ACCEPT, 2 * EPOCH),
             applied(3.0),
             delivered(EPOCH, at=3.6),
         ],
@@ -173,7 +173,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.FINISHED_STAYS,
         [
             delivered(EPOCH, count=3),
-            asked(Verdict.RELEASE, EPOCH),
+            requested(Verdict.RELEASE, EPOCH),
             applied(),
             delivered(2 * EPOCH, at=4.0, count=1),
         ],
@@ -192,11 +192,11 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     ),
     "an answer comes before the log has it": (
         Invariant.DURABLE_BEFORE_ANSWERED,
-        [whole(start=0), delivered(1), asked(Verdict.ACCEPT, 1), applied()],
+        [whole(start=0), delivered(1), requested(Verdict.ACCEPT, 1), applied()],
     ),
     "the count stays": (
         Invariant.COUNT_RISES,
-        [delivered(1), asked(Verdict.RELEASE, 1), applied(), delivered(2, at=4.0, count=1)],
+        [delivered(1), requested(Verdict.RELEASE, 1), applied(), delivered(2, at=4.0, count=1)],
     ),
     "the count that is in the log stays": (
         Invariant.COUNT_RISES,
@@ -209,13 +209,13 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     ),
     "the count jumps": (
         Invariant.COUNT_RISES,
-        [delivered(1), asked(Verdict.RELEASE, 1), applied(), delivered(2, at=4.0, count=3)],
+        [delivered(1), requested(Verdict.RELEASE, 1), applied(), delivered(2, at=4.0, count=3)],
     ),
     "the count that was stored is forgotten by the next leader": (
         Invariant.COUNT_RISES,
         [
             delivered(EPOCH, count=2),
-            asked(Verdict.RELEASE, EPOCH),
+            requested(Verdict.RELEASE, EPOCH),
             applied(),
             delivered(2 * EPOCH, at=4.0, count=2),
         ],
@@ -241,7 +241,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.START_NEVER_BACK,
         [whole(start=5), Reset(1.0, SHARE), change(start=3)],
     ),
-    "an administrator is told that it is done, and it is not in the log": (
+    "an administrator receives success, and it is not in the log": (
         Invariant.DURABLE_BEFORE_ANSWERED,
         [whole(start=5), Reset(1.0, SHARE), Moved(2.0, SHARE, 7)],
     ),
@@ -329,7 +329,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "a group does not drain": (Invariant.DRAINS, [published(), delivered(1), Ended(100.0)]),
     "what is in the log does not drain": (
         Invariant.DRAINS,
-        [published(), whole(start=0), delivered(1), asked(Verdict.ACCEPT, 1), Ended(100.0)],
+        [published(), whole(start=0), delivered(1), requested(Verdict.ACCEPT, 1), Ended(100.0)],
     ),
     "a call is late": (
         Invariant.CALLS_END,
@@ -340,11 +340,11 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
 }
 
 SOUND: dict[str, Sequence[Event]] = {
-    "accepted once": [published(), delivered(1), asked(Verdict.ACCEPT, 1), applied(), Ended(100.0)],
-    "accepted, and the answer lost": [published(), delivered(1), asked(Verdict.ACCEPT, 1), Ended(100.0)],
+    "accepted once": [published(), delivered(1), requested(Verdict.ACCEPT, 1), applied(), Ended(100.0)],
+    "accepted, and the answer lost": [published(), delivered(1), requested(Verdict.ACCEPT, 1), Ended(100.0)],
     "the story is not judged": [Happened(0.0, "a process is killed")],
     "the lock runs out": [delivered(1, at=1.0), delivered(2, at=11.0, member="bob", count=2)],
-    "the leader tells that it did": [
+    "the leader reports the lost lock": [
         delivered(1, at=1.0),
         LockLost(4.0, SHARE, 0, 1),
         delivered(2, at=5.0, count=2),
@@ -355,10 +355,10 @@ SOUND: dict[str, Sequence[Event]] = {
         MemberLeft(4.0, "g", "bob"),
         delivered(2, at=11.0, count=2),
     ],
-    "two deliveries that nobody was told of": [delivered(1, at=1.0), delivered(4, at=31.0, count=3)],
+    "two deliveries whose replies are lost": [delivered(1, at=1.0), delivered(4, at=31.0, count=3)],
     "given back unseen": [
         delivered(1),
-        asked(Verdict.UNSEEN, 1),
+        requested(Verdict.UNSEEN, 1),
         applied(),
         delivered(2, at=4.0, count=1),
     ],
@@ -366,7 +366,7 @@ SOUND: dict[str, Sequence[Event]] = {
         delivered(EPOCH, count=1),
         delivered(2 * EPOCH, at=2.0, member="bob", count=1),
     ],
-    "a leader loads its state anew, as its epoch was raised": [
+    "a leader loads its state again, as its epoch was raised": [
         whole(state_epoch=1, leader_epoch=1),
         delivered(EPOCH, count=2),
         whole(state_epoch=2, leader_epoch=1),
@@ -374,7 +374,7 @@ SOUND: dict[str, Sequence[Event]] = {
     ],
     "what was accepted in the log, and not answered, is undone": [
         whole(start=0),
-        asked(Verdict.ACCEPT, 1, offset=1),
+        requested(Verdict.ACCEPT, 1, offset=1),
         change(Run(1, 1, ACKNOWLEDGED, 1)),
         change(Run(1, 1, AVAILABLE, 2)),
     ],
@@ -386,13 +386,13 @@ SOUND: dict[str, Sequence[Event]] = {
     "a former holder's renewal is refused": [
         delivered(1, at=1.0),
         delivered(2, at=12.0, member="bob", count=2),
-        asked(Verdict.RENEW, 1, at=13.0),
+        requested(Verdict.RENEW, 1, at=13.0),
     ],
     "finished in the log before it is answered": [
         published(),
         whole(start=0),
         delivered(1),
-        asked(Verdict.ACCEPT, 1),
+        requested(Verdict.ACCEPT, 1),
         change(Run(0, 0, ACKNOWLEDGED, 1)),
         applied(),
         change(start=1),
@@ -400,14 +400,14 @@ SOUND: dict[str, Sequence[Event]] = {
         LagReported(9.0, SHARE, 1, 0),
         Ended(100.0),
     ],
-    "a last delivery of which nobody heard": [
+    "a last delivery whose reply is lost": [
         whole(start=0),
         change(Run(0, 0, AVAILABLE, 2)),
         change(start=1),
     ],
     "an administrator goes back": [
         delivered(EPOCH),
-        asked(Verdict.ACCEPT, EPOCH),
+        requested(Verdict.ACCEPT, EPOCH),
         applied(),
         whole(start=5),
         Reset(4.0, SHARE),
@@ -422,9 +422,9 @@ SOUND: dict[str, Sequence[Event]] = {
     ],
     "a write of a leader of the past is refused": [whole(leader_epoch=3), WriteBegan(1.0, 7, SHARE, 1, 2)],
     "verify finds nothing, or has a remark": [logs_read(), logs_read(log_start=2)],
-    "a group begins anew": [
+    "a group begins again": [
         delivered(EPOCH),
-        asked(Verdict.ACCEPT, EPOCH),
+        requested(Verdict.ACCEPT, EPOCH),
         whole(start=0),
         change(start=1),
         applied(),
@@ -443,7 +443,7 @@ SOUND: dict[str, Sequence[Event]] = {
         Moved(2.0, SHARE, 3),
         delivered(1, offset=2),
     ],
-    "of what a change says of an offset the greater counts": [
+    "the greater of two entries of an offset counts": [
         whole(start=0),
         change(Run(0, 3, AVAILABLE, 2), Run(2, 2, AVAILABLE, 1)),
         change(Run(3, 3, AVAILABLE, 1)),
@@ -486,6 +486,6 @@ def test_sound_history_passes(name: str) -> None:
 
 def test_unfinished_records_are_counted_per_group() -> None:
     checker = Checker(LIMITS, ["g", "h"])
-    for event in (published(0), published(1), delivered(1), asked(Verdict.ACCEPT, 1), applied()):
+    for event in (published(0), published(1), delivered(1), requested(Verdict.ACCEPT, 1), applied()):
         checker.feed(event)
     assert checker.unfinished() == 3

@@ -1,4 +1,4 @@
-"""The simulated loop: time jumps, one seed gives one order, nothing waits for ever unnoticed."""
+"""The simulated loop: time jumps, one seed gives one order, an endless wait is detected."""
 
 from __future__ import annotations
 

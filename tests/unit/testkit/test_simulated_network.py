@@ -22,14 +22,14 @@ ADDRESS = "server:1"
 
 
 class Echo:
-    """Answers with what it was asked; `asked` counts."""
+    """Echoes requests; `requests` counts them."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
         self.ended = False
 
     async def Say(self, request: bytes, context: Any) -> bytes:
-        self.asked += 1
+        self.requests += 1
         if request == b"refuse":
             raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
         if request == b"wait":
@@ -97,7 +97,7 @@ async def code_of(call: Awaitable[Any]) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def said(*words: bytes) -> AsyncIterator[bytes]:
+async def stream_of(*words: bytes) -> AsyncIterator[bytes]:
     for word in words:
         yield word
 
@@ -111,13 +111,13 @@ def test_responses_and_errors_are_delivered() -> None:
     bench(story)
 
 
-def test_who_is_not_there_was_not_asked() -> None:
+def test_absent_server_receives_no_request() -> None:
     async def story(there: Bench) -> None:
         there.network.break_off(there.node)
         with pytest.raises(KafkaError) as refused:
             await there.stub.Say(b"hello", timeout=1.0)
         assert refused.value.metadata[NOT_SENT] == "true"
-        assert there.echo.asked == 0
+        assert there.echo.requests == 0
 
     bench(story)
 
@@ -147,12 +147,12 @@ def test_frozen_server_answers_late() -> None:
 def test_messages_are_lost_and_doubled() -> None:
     async def lost(there: Bench) -> None:
         assert await code_of(there.stub.Say(b"hello", timeout=60.0)) is not ErrorCode.NONE
-        assert there.echo.asked == 0
+        assert there.echo.requests == 0
 
     async def twice(there: Bench) -> None:
         assert await there.stub.Say(b"hello", timeout=60.0) == b"hello"
         await asyncio.sleep(1.0)
-        assert there.echo.asked == 2
+        assert there.echo.requests == 2
 
     bench(lost, Rates(lost=1.0, twice=0.0))
     bench(twice, Rates(lost=0.0, twice=1.0, slow=0.0))
@@ -163,15 +163,15 @@ def test_second_copy_is_late_and_does_not_outlast_the_trouble() -> None:
 
     async def late(there: Bench) -> None:
         await there.stub.Say(b"go", timeout=60.0)
-        assert there.echo.asked == 1
+        assert there.echo.requests == 1
         await asyncio.sleep(6.0)
-        assert there.echo.asked == 2
+        assert there.echo.requests == 2
 
     async def healed(there: Bench) -> None:
         await there.stub.Say(b"go", timeout=60.0)
         there.faults.heal()
         await asyncio.sleep(6.0)
-        assert there.echo.asked == 1
+        assert there.echo.requests == 1
 
     bench(late, rates)
     bench(healed, rates)
@@ -191,7 +191,7 @@ def test_streams_keep_their_order_and_end() -> None:
     words = [b"%d" % number for number in range(50)]
 
     async def story(there: Bench) -> None:
-        assert [answer async for answer in there.stub.Chat(said(*words))] == words
+        assert [answer async for answer in there.stub.Chat(stream_of(*words))] == words
         assert there.echo.ended
 
     bench(story, Rates(lost=0.0, twice=0.0, slow=0.5))

@@ -1,4 +1,4 @@
-"""The simulated store does what was asked, and what it answers depends on chance."""
+"""The simulated store executes commands; whether a reply arrives depends on chance."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Seen:
 
 
 class Fated(Faults):
-    """Commands fare as a test says."""
+    """A test sets the outcome of each command."""
 
     def __init__(self, *fates: CommandOutcome) -> None:
         super().__init__(Random(0), NO_RATES)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
-from sharebroker_server.catalog.names import check_topic_name
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic, check_topic_name
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import refused
@@ -80,7 +78,7 @@ async def _topic(
     )
 
 
-async def _partitions(gateway: Gateway, topic: Topic) -> Iterable[pb.MetadataResponse.Partition]:
+async def _partitions(gateway: Gateway, topic: Topic) -> list[pb.MetadataResponse.Partition]:
     resources = [names.partition(topic.topic_id, index) for index in range(topic.partitions)]
     owners = await asyncio.gather(*map(gateway.router.owner_of, resources))
     return [

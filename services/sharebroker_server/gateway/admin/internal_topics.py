@@ -1,6 +1,6 @@
 """Internal topics for Kafka clients: each partition is a shard of the share or the group coordinator.
 
-They are read-only. `sharebroker_server.catalog.names` has their names and ids. Every gateway serves
+They are read-only. `sharebroker_server.catalog.topics` has their names and ids. Every gateway serves
 all partitions.
 """
 
@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, OFFSETS_TOPIC_ID, internal_topic
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, OFFSETS_TOPIC_ID, Topic, internal_topic
 from sharebroker_server.gateway.clients import MOVED_COORDINATOR
 from sharebroker_server.gateway.context import Gateway
 

@@ -13,8 +13,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.config_views import describe
-from sharebroker_server.catalog.names import check_not_internal
-from sharebroker_server.catalog.records import ConfigResource, ResourceType, Topic
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, check_not_internal
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.rpc.errors import wire

@@ -10,7 +10,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import TopicPartitions
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import Tasks
-from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.consume.leader_fan_in import LeaderFanIn
 from sharebroker_server.gateway.consume.membership import Identity, StreamMember
 from sharebroker_server.gateway.context import Gateway

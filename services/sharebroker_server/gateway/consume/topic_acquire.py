@@ -15,7 +15,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.membership import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatRequest
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Backoff, error_of
 from sharebroker_server.gateway.consume.membership import Identity, heartbeat, temporary_member
 from sharebroker_server.gateway.context import Gateway

@@ -7,7 +7,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquireMode
-from sharebroker_server.catalog.names import check_topic_name
+from sharebroker_server.catalog.topics import check_topic_name
 
 MAX_WAIT: Final = 60.0
 """Limit of the wait for records in one unary call."""

@@ -14,7 +14,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.keda import externalscaler_pb2 as pb
 from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerServicer
-from sharebroker_server.catalog.names import check_group_id, check_topic_name
+from sharebroker_server.catalog.topics import check_group_id, check_topic_name
 from sharebroker_server.gateway.admin.groups import group_lag
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway, deadline_of

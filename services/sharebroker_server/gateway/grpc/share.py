@@ -12,7 +12,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceServicer
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
-from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.consume.stream import consume
 from sharebroker_server.gateway.consume.unary import UnaryConsumer

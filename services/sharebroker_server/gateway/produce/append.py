@@ -10,8 +10,7 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.aio import Tasks
-from sharebroker_server.catalog.names import check_not_internal, check_topic_name
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic, check_not_internal, check_topic_name
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway

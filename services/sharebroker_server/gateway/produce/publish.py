@@ -9,7 +9,7 @@ from typing import Final
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
-from sharebroker_server.catalog.names import check_topic_name
+from sharebroker_server.catalog.topics import check_topic_name
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import refused

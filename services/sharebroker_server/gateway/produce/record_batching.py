@@ -17,7 +17,7 @@ from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuilder, Header
 from sharebroker_protocol.records.partitioner import Partitioner
 from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.leader_calls.values import AppendResult
 

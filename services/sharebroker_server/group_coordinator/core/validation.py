@@ -6,7 +6,7 @@ from collections.abc import Sized
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_server.catalog import names
+from sharebroker_server.catalog import topics
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.core.share_groups.commands import LEAVE, Heartbeat
 from sharebroker_server.group_coordinator.core.share_groups.group import Member, ShareGroup
@@ -20,7 +20,7 @@ def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Share groups are switched off (group.share.enable).")
     if not 1 <= len(heartbeat.member_id) <= MEMBER_ID_LENGTH:
         raise _invalid("member_id", f"The member id has 1 to {MEMBER_ID_LENGTH} characters.")
-    names.check_group_id(heartbeat.group_id)
+    topics.check_group_id(heartbeat.group_id)
     for field, name, value in (
         ("group_id", "GroupId", heartbeat.group_id),
         ("member_id", "MemberId", heartbeat.member_id),
@@ -36,7 +36,7 @@ def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
 
 def check_group_id(group_id: str) -> None:
     """Raises INVALID_GROUP_ID for an empty or overlong group id."""
-    names.check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
+    topics.check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
 
 
 def check_group_count(group_id: str, groups: int, broker: BrokerConfig, kind: str = "share") -> None:

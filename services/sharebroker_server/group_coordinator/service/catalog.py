@@ -12,10 +12,8 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceServicer
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.machine import (
-    SHARD,
     AlterConfigs,
     CatalogCommand,
-    CatalogMachine,
     CatalogReply,
     CreatePartitions,
     CreateTopic,
@@ -24,20 +22,10 @@ from sharebroker_server.catalog.machine import (
     NameCluster,
 )
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.names import new_topic_id
-from sharebroker_server.catalog.records import (
-    CatalogCodec,
-    CatalogRecord,
-    ConfigResource,
-    ResourceType,
-    Topic,
-)
-from sharebroker_server.coordinator_runtime.host import ShardHost
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, new_topic_id
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
+from sharebroker_server.group_coordinator.service.shards import CatalogHost
 from sharebroker_server.rpc.errors import refusal
-from sharebroker_server.stream_log.port import StreamLog
-
-CatalogHost = ShardHost[CatalogCommand, CatalogRecord, CatalogReply]
 
 _log = structlog.get_logger()
 _NAMING_PAUSE: Final = 0.1
@@ -55,13 +43,6 @@ _CALL_ERRORS: Final = frozenset(
     }
 )
 """Errors of the call as a whole; other errors are about one topic or resource."""
-
-
-def make_catalog_host(log: StreamLog, config: GroupCoordinatorConfig, follower: MetadataCache) -> CatalogHost:
-    """Returns the catalog's only shard; start it with the lease holder."""
-    return ShardHost(
-        SHARD, None, log, lambda _: CatalogMachine(follower.static), CatalogCodec(), config.runtime
-    )
 
 
 class CatalogServicer(ClusterServiceServicer):

@@ -1,6 +1,7 @@
-"""The shards of groups and of transactional ids in this process.
+"""The shards of groups, of transactional ids and of the catalog in this process.
 
-Start each host with the lease holder and with `perform` of its servicer.
+Start each host with the lease holder; those of groups and transactional ids also with `perform` of their
+servicer.
 """
 
 from __future__ import annotations
@@ -9,14 +10,23 @@ from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core import machine as groups
 from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
-from sharebroker_server.group_coordinator.core.transactions import commands, machine, model
+from sharebroker_server.group_coordinator.core.transactions import commands
+from sharebroker_server.group_coordinator.core.transactions import machine
+from sharebroker_server.group_coordinator.core.transactions import model
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
 from sharebroker_server.leases import names
 from sharebroker_server.stream_log.port import StreamLog
+from sharebroker_server.catalog import machine as catalog
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.records import CatalogCodec
+from sharebroker_server.catalog.records import CatalogRecord
+from sharebroker_server.group_coordinator.core.view import ClusterView
+
 
 Host = ShardHost[groups.Command, groups.Record, groups.Reply]
 TransactionHost = ShardHost[commands.Command, model.Record, commands.Reply]
+CatalogHost = ShardHost[catalog.CatalogCommand, CatalogRecord, catalog.CatalogReply]
 
 
 def make_host(log: StreamLog, config: GroupCoordinatorConfig, view: MetadataImage) -> Host:
@@ -42,5 +52,17 @@ def make_transaction_host(
         log,
         lambda index: machine.TransactionMachine(model.ProducerIds(index, shards), view),
         TransactionCodec(),
+        config.runtime,
+    )
+
+
+def make_catalog_host(log: StreamLog, config: GroupCoordinatorConfig, follower: MetadataCache) -> CatalogHost:
+    """Returns the catalog's only shard; start it with the lease holder."""
+    return ShardHost(
+        catalog.SHARD,
+        None,
+        log,
+        lambda _: catalog.CatalogMachine(follower.static),
+        CatalogCodec(),
         config.runtime,
     )

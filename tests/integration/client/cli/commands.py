@@ -15,7 +15,7 @@ MAIN = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
 def taken(
     sharebroker: Command, topic: str, group: str, most: int, answer: str = "--accept"
 ) -> list[dict[str, object]]:
-    """The next records of a group, `most` of them."""
+    """Returns the next records of a group, at most `most`."""
     options = ("--max", str(most), "--timeout", "20", "--from-beginning", "--json", answer)
     ran = sharebroker("consume", topic, "-g", group, *options)
     assert ran.code == 0, ran
@@ -25,5 +25,5 @@ def taken(
 
 
 def lag(sharebroker: Command, group: str) -> int:
-    """Records a group has not finished, where it began."""
+    """Returns how many records the group has not finished."""
     return sum(row["lag"] or 0 for row in sharebroker("groups", "offsets", group, "--json").data)

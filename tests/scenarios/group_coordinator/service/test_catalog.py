@@ -10,7 +10,7 @@ import pytest
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.records import ConfigResource, ResourceType
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, code
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 from sharebroker_server.coordinator_runtime.host import shard_of
 from sharebroker_server.leases import names
 from sharebroker_server.routing.transaction_check import Claim
@@ -166,7 +166,7 @@ async def test_a_transaction_is_confirmed_once(cluster: Cluster, broker: Broker,
     assert await commit(broker, 5, version=version) is ErrorCode.NONE
     assert await commit(broker, 6, version=version) is ErrorCode.NONE
     partition = names.partition(OFFSETS_TOPIC_ID, SHARD)
-    assert cluster.transactions.asked == [(Claim("x", adds=version == 2), 7, 3, partition)]
+    assert cluster.transactions.requests == [(Claim("x", adds=version == 2), 7, 3, partition)]
     assert await fetch(broker) == [(-1, UNSTABLE)]
     assert await fetch(broker, require_stable=False) == []
     await end(broker)
@@ -201,20 +201,20 @@ async def test_transaction_ended_during_confirmation_is_confirmed_again(
     cluster.transactions.open.clear()
     cluster.transactions.outcomes = [7, KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)]
     late = asyncio.create_task(commit(broker, 5))
-    await eventually(lambda: cluster.transactions.asked)
+    await eventually(lambda: cluster.transactions.requests)
     await end(broker)
     cluster.transactions.open.set()
     with pytest.raises(KafkaError) as fenced:
         await late
     assert fenced.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert len(cluster.transactions.asked) == 2
+    assert len(cluster.transactions.requests) == 2
     assert await fetch(broker) == [], "no producer would ever end it"
 
 
 async def test_concurrent_confirmations_of_one_transaction(cluster: Cluster, broker: Broker) -> None:
     cluster.transactions.open.clear()
     both = [asyncio.create_task(commit(broker, offset)) for offset in (5, 6)]
-    await eventually(lambda: len(cluster.transactions.asked) == 2)
+    await eventually(lambda: len(cluster.transactions.requests) == 2)
     cluster.transactions.open.set()
     assert await asyncio.gather(*both) == [ErrorCode.NONE] * 2
     await end(broker)
@@ -255,4 +255,4 @@ async def test_unconfirmed_transaction_is_rejected(
 async def test_unreachable_transaction_coordinator_is_retriable(cluster: Cluster, broker: Broker) -> None:
     cluster.transactions.outcomes = [KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)]
     assert await commit(broker, 5) is ErrorCode.NONE  # `until` retries after COORDINATOR_NOT_AVAILABLE
-    assert len(cluster.transactions.asked) == 2
+    assert len(cluster.transactions.requests) == 2

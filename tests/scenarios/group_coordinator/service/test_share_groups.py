@@ -219,7 +219,7 @@ async def test_altered_offsets_are_initialised_at_a_higher_epoch(cluster: Cluste
 
 
 async def test_log_lists_only_partitions_that_were_changed(cluster: Cluster, broker: Broker) -> None:
-    """Some was refused, some failed."""
+    """Some partitions were rejected, some failed."""
     topic_id = await broker.create("a", 2)
     await broker.create("b", 1)
     await broker.create("c", 1)

@@ -27,7 +27,7 @@ class Changing:
 
     def __init__(self, **answers: list[InspectShareGroupStateResponse | ErrorCode]) -> None:
         self._answers = answers
-        self.asked: list[TopicPartition] = []
+        self.inspected: list[TopicPartition] = []
 
     async def describe_group(self, group: str) -> GroupDescription:
         return GroupDescription(group, "Stable", 4, 4, "simple", ())
@@ -39,7 +39,7 @@ class Changing:
         return [ConfigValue("share.delivery.count.limit", "5", True, "")]
 
     async def inspect_state(self, _: str, place: TopicPartition) -> InspectShareGroupStateResponse:
-        self.asked.append(place)
+        self.inspected.append(place)
         answers = self._answers.get(f"{place.topic}{place.partition}", [WELL])
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, ErrorCode):
@@ -47,9 +47,9 @@ class Changing:
         return answer
 
     async def inspect_records(
-        self, _: str, asked: Mapping[TopicPartition, int]
+        self, _: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, InspectRecordsResponse.Partition]:
-        return {place: InspectRecordsResponse.Partition(log_end_offset=8, next_offset=8) for place in asked}
+        return {place: InspectRecordsResponse.Partition(log_end_offset=8, next_offset=8) for place in offsets}
 
 
 async def _kinds(system: Changing, topics: Iterable[str] = ()) -> dict[TopicPartition, list[Kind]]:
@@ -63,14 +63,14 @@ async def _kinds(system: Changing, topics: Iterable[str] = ()) -> dict[TopicPart
 async def test_transient_finding_is_dropped() -> None:
     system = Changing(orders1=[ODD, WELL])
     assert await _kinds(system) == {place: [] for place in PLACES}
-    assert system.asked == [*PLACES, PLACES[1]]
+    assert system.inspected == [*PLACES, PLACES[1]]
 
 
 async def test_persistent_finding_is_reported() -> None:
     system = Changing(orders0=[ODD], orders1=[ErrorCode.CORRUPT_MESSAGE])
     found = await _kinds(system, ["orders"])
     assert found == {PLACES[0]: [Kind.NOT_THE_REPLAY], PLACES[1]: [Kind.UNREADABLE]}
-    assert len(system.asked) == 3 * 2
+    assert len(system.inspected) == 3 * 2
 
 
 async def test_failed_request_is_not_a_finding() -> None:

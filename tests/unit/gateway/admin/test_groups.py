@@ -10,7 +10,8 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, ResourceType
+from sharebroker_server.catalog.records import ConfigRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.gateway.admin.groups import alter_offsets, delete_groups, delete_offsets, group_lag
 from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.conftest import Harness

@@ -13,7 +13,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.admin.internal_topics import Fetched, FetchPartition, Found
 from tests.testkit.waiting import eventually
@@ -21,34 +21,34 @@ from tests.unit.gateway.conftest import Harness
 
 
 class Shards:
-    """A coordinator: `records` of each shard, told when there are any or the wait is over."""
+    """A coordinator with `records` per shard; it replies when a shard has records or the wait ends."""
 
     def __init__(self) -> None:
         self.records: dict[int, bytes] = {}
-        self._news: dict[int, asyncio.Event] = {}
-        self.asked: list[Any] = []
+        self._appended: dict[int, asyncio.Event] = {}
+        self.requests: list[Any] = []
         self.waiting = 0
         self.fail: Callable[[int], None] = lambda _: None
 
-    def tell(self, shard: int, records: bytes) -> None:
+    def append(self, shard: int, records: bytes) -> None:
         self.records[shard] = records
-        self._news[shard].set()
+        self._appended[shard].set()
 
     async def FetchShareGroupState(self, request: pb.FetchShareGroupStateRequest, _: Any) -> Fetched:
-        self.asked.append(request)
+        self.requests.append(request)
         self.fail(request.shard)
         if request.max_wait_ms and request.shard not in self.records:
             self.waiting += 1
             try:
                 with suppress(TimeoutError):
-                    news = self._news.setdefault(request.shard, asyncio.Event())
-                    await asyncio.wait_for(news.wait(), request.max_wait_ms / 1000)
+                    appended = self._appended.setdefault(request.shard, asyncio.Event())
+                    await asyncio.wait_for(appended.wait(), request.max_wait_ms / 1000)
             finally:
                 self.waiting -= 1
         return Fetched(record_batches=self.records.get(request.shard, b""), high_watermark=request.shard)
 
     async def FindShareGroupStateOffset(self, request: pb.FindShareGroupStateOffsetRequest, _: Any) -> Found:
-        self.asked.append(request)
+        self.requests.append(request)
         self.fail(request.shard)
         return Found(offset=request.shard, timestamp=request.timestamp)
 
@@ -77,7 +77,7 @@ async def fetch(harness: Harness, *partitions: int, max_wait: float = 0.0) -> li
 async def test_requests_are_sent_to_the_shard_of_each_partition(harness: Harness, shards: Shards) -> None:
     shards.records = {7: b"seven"}
     assert await fetch(harness, 3, 7, max_wait=60.0) == [b"", b"seven"]
-    assert [(asked.shard, asked.max_bytes, asked.max_wait_ms) for asked in shards.asked] == [
+    assert [(request.shard, request.max_bytes, request.max_wait_ms) for request in shards.requests] == [
         (3, 1000, 0),
         (7, 1000, 0),
     ]
@@ -86,7 +86,7 @@ async def test_requests_are_sent_to_the_shard_of_each_partition(harness: Harness
 async def test_a_long_poll_returns_the_first_records(harness: Harness, shards: Shards) -> None:
     fetching = asyncio.create_task(fetch(harness, 3, 7, max_wait=60.0))
     await eventually(lambda: shards.waiting == 2)
-    shards.tell(7, b"seven")
+    shards.append(7, b"seven")
     assert await fetching == [b"", b"seven"]
     await eventually(lambda: shards.waiting == 0)
 

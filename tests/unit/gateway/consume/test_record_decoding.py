@@ -35,7 +35,7 @@ async def test_decoded_records(harness: Harness) -> None:
             1,
         )
         assert [(header.key, header.value) for header in record.headers] == [("carrier", b"UA")]
-        # The gateway decides on the gap itself, and the client never hears of it.
+        # The gateway acknowledges the gap itself; the client receives nothing about it.
         await eventually(lambda: stream.acknowledged and stream.credit == 5)
         (gap,) = stream.requests[-2].acknowledgements
         assert (gap.first_offset, gap.last_offset, gap.type) == (3, 3, delivery.ACKNOWLEDGE_TYPE_GAP)

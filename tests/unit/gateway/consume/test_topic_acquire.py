@@ -20,9 +20,9 @@ from tests.unit.gateway.fakes import refusing
 async def test_each_call_begins_with_another_partition(harness: Harness) -> None:
     for _ in range(3):
         await harness.share.Acquire(request(member_id="me", max_records=3))
-    asked = harness.leader.of(leader.AcquireRecordsRequest)
-    assert [[part.partition for part in one.partitions] for one in asked] == [[0, 1], [1, 0], [0, 1]]
-    assert {(one.member_id, one.max_records, one.acquire_mode) for one in asked} == {("me", 3, 1)}
+    requests = harness.leader.of(leader.AcquireRecordsRequest)
+    assert [[part.partition for part in one.partitions] for one in requests] == [[0, 1], [1, 0], [0, 1]]
+    assert {(one.member_id, one.max_records, one.acquire_mode) for one in requests} == {("me", 3, 1)}
 
 
 @pytest.mark.parametrize("code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
@@ -41,18 +41,18 @@ async def test_state_that_may_be_missing_is_initialised_again(harness: Harness, 
 
 
 async def test_other_errors_do_not_initialise_the_state_again(harness: Harness) -> None:
-    """A group whose members come and go without need has its partitions assigned anew each time."""
+    """Each needless join or leave would assign the partitions of the group again."""
     harness.leader.answer = one_record
     await harness.share.Acquire(request())
     await eventually(lambda: harness.coordinator.epochs() == [0, -1])
     harness.leader.answer = refusing(ErrorCode.OFFSET_NOT_AVAILABLE)
-    before = len(harness.leader.asked)
+    before = len(harness.leader.requests)
 
-    async def asked_again() -> None:
-        await eventually(lambda: len(harness.leader.asked) > before + 1)
+    async def succeed_on_retry() -> None:
+        await eventually(lambda: len(harness.leader.requests) > before + 1)
         harness.leader.answer = one_record
 
-    got, _ = await asyncio.gather(harness.share.Acquire(request(max_wait_ms=5_000)), asked_again())
+    got, _ = await asyncio.gather(harness.share.Acquire(request(max_wait_ms=5_000)), succeed_on_retry())
     assert [record.value for record in got.records] == [b"value"]
     assert harness.coordinator.epochs() == [0, -1]
 
@@ -78,7 +78,7 @@ async def test_ensure_waits_until_the_state_exists(harness: Harness) -> None:
     harness.coordinator.partitions = []
     call = asyncio.ensure_future(harness.share.Acquire(request()))
     await eventually(lambda: len(harness.coordinator.heartbeats) > 2)
-    assert not harness.leader.asked
+    assert not harness.leader.requests
     harness.coordinator.partitions = [0]
     assert not (await call).records
     await eventually(lambda: harness.coordinator.epochs()[-1] == -1)
@@ -92,7 +92,7 @@ async def test_ensure_waits_until_the_deadline_of_each_caller(harness: Harness) 
     await asyncio.wait([hasty])
     seen = len(harness.coordinator.heartbeats)
     await eventually(lambda: len(harness.coordinator.heartbeats) > seen)
-    assert not [asked for asked in harness.leader.of(leader.AcquireRecordsRequest) if asked.member_id == "me"]
+    assert not [one for one in harness.leader.of(leader.AcquireRecordsRequest) if one.member_id == "me"]
     harness.coordinator.partitions = [0]
     assert not (await patient).records
     assert harness.coordinator.epochs().count(0) == 1

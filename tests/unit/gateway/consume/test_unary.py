@@ -1,4 +1,4 @@
-"""Unary consumers: how share state comes to exist for them, and what leaders are asked."""
+"""Unary consumers: when their share state is initialised, and their requests to leaders."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ async def test_each_acknowledgement_has_its_own_result(harness: Harness) -> None
         pb.AcknowledgeRequest.Decision(topic="flights", offset=offset, lock_token=7, type=ACCEPT)
         for offset in (3, 4)
     ]
-    asked = pb.AcknowledgeRequest(group_id="group", member_id="me", acknowledgements=decisions)
-    assert [result.offset for result in (await harness.share.Acknowledge(asked)).results] == [3, 4]
+    acknowledge = pb.AcknowledgeRequest(group_id="group", member_id="me", acknowledgements=decisions)
+    assert [result.offset for result in (await harness.share.Acknowledge(acknowledge)).results] == [3, 4]
     (applied,) = harness.leader.of(leader.AcknowledgeRecordsRequest)
     assert [[b.first_offset for b in part.batches] for part in applied.partitions] == [[3], [4]]
 

@@ -65,7 +65,7 @@ def test_next_epoch(epoch: int, following: int) -> None:
 
 def test_partitions_are_added_and_forgotten() -> None:
     cache = opened(A, B)
-    assert fetch(cache, 1, C, A).partitions == [B, C, A]  # in turn: the epoch says who comes first
+    assert fetch(cache, 1, C, A).partitions == [B, C, A]  # in turn: the epoch determines the first
     assert fetch(cache, 2, A, forgotten=(A, B)).partitions == [C]
     assert fetch(cache, 3, forgotten=(C,)).partitions == []
 
@@ -119,7 +119,7 @@ def test_disconnect_removes_the_sessions_of_the_connection() -> None:
     keys = [SessionKey("group", name) for name in ("a", "b", "c")]
     for key, connection in zip(keys, ("one", "one", "two"), strict=True):
         cache.open(key, connection, (), 0.0)
-    cache.open(keys[1], "two", (), 0.0)  # opened anew elsewhere: the first connection owns it no more
+    cache.open(keys[1], "two", (), 0.0)  # opened again on another connection, which now owns it
     assert [session.key for session in cache.disconnect("one")] == [keys[0]]
     assert [session.key for session in cache.disconnect("two")] == keys[1:]
     assert cache.disconnect("two") == []

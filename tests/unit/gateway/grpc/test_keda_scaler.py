@@ -12,19 +12,19 @@ def test_only_the_group_is_needed() -> None:
     assert trigger_of({"group": "g", "scalerAddress": "gateway:9090"}) == Trigger("g", "", 100, 0)
 
 
-def test_what_is_said_to_keda_itself_is_passed_over() -> None:
+def test_metadata_for_keda_itself_is_ignored() -> None:
     tls = ("enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
     kedas = dict.fromkeys((*tls, "caCertFromEnv", "scalerAddress"), "true")
     assert trigger_of({"group": "g"} | kedas) == Trigger("g", "", 100, 0)
 
 
-def test_all_that_can_be_said() -> None:
-    said = {"group": "g", "topic": "t", "lagPerWorker": "5", "activationLag": "7"}
-    assert trigger_of(said) == Trigger("g", "t", 5, 7)
+def test_every_metadata_field_is_read() -> None:
+    metadata = {"group": "g", "topic": "t", "lagPerWorker": "5", "activationLag": "7"}
+    assert trigger_of(metadata) == Trigger("g", "t", 5, 7)
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("metadata", "field"),
     [
         ({}, "group"),
         ({"group": ""}, "group"),
@@ -39,9 +39,9 @@ def test_all_that_can_be_said() -> None:
         ({"group": "g", "activationLag": "٣"}, "activationLag"),
     ],
 )
-def test_what_is_wrong_is_told_by_its_name(said: dict[str, str], field: str) -> None:
+def test_invalid_metadata_is_rejected_by_field(metadata: dict[str, str], field: str) -> None:
     with pytest.raises(KafkaError) as refused:
-        trigger_of(said)
+        trigger_of(metadata)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert [violation.field for violation in refused.value.violations] == [f"scalerMetadata.{field}"]
 

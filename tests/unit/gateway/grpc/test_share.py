@@ -50,9 +50,9 @@ def test_acknowledge_names_session_and_acknowledgements() -> None:
     )
     batch = pb.AcknowledgementBatch(first_offset=5, last_offset=7, acknowledge_types=[1])
     request.topics.add(topic_id="t").partitions.add(partition_index=0, acknowledgement_batches=[batch])
-    asked = share_messages.acknowledge_of(request, "peer")
-    assert (asked.caller.connection, asked.key, asked.epoch) == ("peer", SessionKey("g", "m"), 3)
-    assert (asked.acks, asked.renews) == ({T0: [AckBatch(5, 7, (1,))]}, True)
+    converted = share_messages.acknowledge_of(request, "peer")
+    assert (converted.caller.connection, converted.key, converted.epoch) == ("peer", SessionKey("g", "m"), 3)
+    assert (converted.acks, converted.renews) == ({T0: [AckBatch(5, 7, (1,))]}, True)
 
 
 @pytest.mark.parametrize(

@@ -152,8 +152,8 @@ async def test_a_client_that_reads_nothing_is_stalled() -> None:
     assert buffer.stalled(161.1, 30.0)
 
 
-class Asker:
-    """Someone who wants room; `has` what was granted."""
+class Requester:
+    """A requester of memory; `has` is true once its reservation is granted."""
 
     def __init__(self, budget: MemoryBudget, size: int) -> None:
         self._budget = budget
@@ -173,7 +173,7 @@ class Asker:
 
 def test_reservations_are_granted_in_order() -> None:
     budget = MemoryBudget(10)
-    first, second, third = Asker(budget, 6), Asker(budget, 6), Asker(budget, 1)
+    first, second, third = Requester(budget, 6), Requester(budget, 6), Requester(budget, 1)
     assert [first.has, second.has, third.has] == [True, False, False]
     assert (budget.used, len(budget._waiting)) == (6, 2)
     first.leave()
@@ -183,7 +183,7 @@ def test_reservations_are_granted_in_order() -> None:
 
 def test_a_request_larger_than_the_limit_is_admitted_alone() -> None:
     budget = MemoryBudget(10)
-    small, giant, next_one = Asker(budget, 1), Asker(budget, 99), Asker(budget, 1)
+    small, giant, next_one = Requester(budget, 1), Requester(budget, 99), Requester(budget, 1)
     assert not giant.has
     small.leave()
     assert giant.has
@@ -194,7 +194,7 @@ def test_a_request_larger_than_the_limit_is_admitted_alone() -> None:
 
 def test_a_withdrawn_reservation_admits_the_next() -> None:
     budget = MemoryBudget(10)
-    holder, large, small = Asker(budget, 5), Asker(budget, 6), Asker(budget, 5)
+    holder, large, small = Requester(budget, 5), Requester(budget, 6), Requester(budget, 5)
     large.leave()
     assert small.has
     holder.leave()
@@ -210,17 +210,17 @@ def test_a_withdrawn_reservation_admits_the_next() -> None:
 def test_every_reservation_is_granted_or_withdrawn(
     limit: int, sizes: list[int], leaving: Callable[[], float]
 ) -> None:
-    """Whoever leaves when, all are let in, in their order, and never more than there is room for."""
+    """In any order of departure, all are admitted in order and never above the limit."""
     budget = MemoryBudget(limit)
-    askers = [Asker(budget, size) for size in sizes]
-    while askers:
-        held = [asker for asker in askers if asker.has]
-        assert sum(asker.size for asker in held) == budget.used
+    requesters = [Requester(budget, size) for size in sizes]
+    while requesters:
+        held = [requester for requester in requesters if requester.has]
+        assert sum(requester.size for requester in held) == budget.used
         assert budget.used <= limit or len(held) == 1
-        assert held == askers[: len(held)], "in their order"
-        leaver = leaving.choice(held if leaving.random() < 0.8 else askers)  # type: ignore[attr-defined]  # Random
+        assert held == requesters[: len(held)], "granted in order"
+        leaver = leaving.choice(held if leaving.random() < 0.8 else requesters)  # type: ignore[attr-defined]  # Random
         leaver.leave()
-        askers.remove(leaver)
+        requesters.remove(leaver)
     assert (budget.used, len(budget._waiting)) == (0, 0)
 
 

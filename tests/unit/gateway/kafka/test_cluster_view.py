@@ -10,7 +10,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.kafka import cluster_view
 from sharebroker_server.gateway.kafka.cluster_view import Broker as Address
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers
@@ -24,7 +24,7 @@ from tests.unit.gateway.kafka.api.harness import LOCAL, PEER
 
 
 class Clock:
-    """Moves when it is told to."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -34,7 +34,7 @@ class Clock:
 
 
 class Broker:
-    """One of the processes, with what it knows of the others."""
+    """One of the brokers, with its view of its peers."""
 
     def __init__(self, number: int, store: MemoryLeaseStore, clock: Clock) -> None:
         roles = frozenset({GATEWAY})
@@ -64,7 +64,7 @@ async def test_it_rises_with_every_change_and_only_then() -> None:
     assert [await one.epoch(), await one.epoch()] == [2, 2]
 
 
-async def test_brokers_that_heard_of_each_other_in_any_order_agree_in_the_end() -> None:
+async def test_brokers_converge_in_any_order_of_discovery() -> None:
     clock, _, [one, two, three] = started(3)
     everybody = [one.member, two.member, three.member]
     three.members = everybody
@@ -106,7 +106,7 @@ async def test_it_stays_while_the_store_is_away() -> None:
     assert (view.epoch, [*view.brokers]) == (2, [1, 2])
 
 
-async def test_who_leaves_sends_clients_away_when_the_others_have_heard_of_it() -> None:
+async def test_leaving_broker_redirects_clients_once_its_peers_saw_it_leave() -> None:
     clock, _, [one, two, three] = started(3)
     everybody = [one.member, two.member, three.member]
     for broker in (one, two, three):
@@ -120,7 +120,7 @@ async def test_who_leaves_sends_clients_away_when_the_others_have_heard_of_it() 
     two.members = three.members = left
     assert [await two.epoch(), await three.epoch()] == [2, 2]
     clock.time += 0.3
-    assert await one.epoch() == 1  # it asks for no number: it would be one for the brokers of before
+    assert await one.epoch() == 1  # it requests no epoch: that would be one for the former brokers
     clock.time += 0.2
     assert not one.brokers.unchanged(view)
     view = await one.brokers.view()
@@ -164,7 +164,7 @@ async def test_who_died_leads_nothing_before_others_know() -> None:
     one.members = three.members = [one.member, two.member, three.member]
     assert [(await one.brokers.checked()).epoch for _ in range(2)] == [1, 1]
     one.dead.add(two.member.address)
-    assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]  # its machine was asked a moment ago
+    assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]  # its address was probed a moment ago
     clock.time += 0.2
     view = await one.brokers.checked()
     assert (view.epoch, [*view.brokers], sorted(view.listed)) == (2, [1, 3], [1, 2, 3])
@@ -190,7 +190,7 @@ async def test_who_only_seems_to_have_died_is_doubted_once() -> None:
         assert [*(await one.brokers.checked()).brokers] == [1, 2]
 
 
-async def test_a_machine_that_does_not_answer_keeps_nobody_waiting_for_long() -> None:
+async def test_unresponsive_broker_delays_the_view_only_briefly() -> None:
     _, _, [one, two] = started(2)
     one.members = [one.member, two.member]
     silence = asyncio.Event()
@@ -237,7 +237,7 @@ def view_of(me: int, *nodes: int, partitions: int = 60) -> ClusterView:
     return ClusterView(tuple(members), me, 7, lambda group: len(group) % 50, lambda _: partitions)
 
 
-def test_partitions_and_groups_are_spread_and_every_broker_says_the_same() -> None:
+def test_partitions_and_groups_are_spread_equally_on_every_broker() -> None:
     views = [view_of(me, 1, 2, 3) for me in (1, 2, 3)]
     leaders = [[view.leader("t" * 22, partition) for partition in range(60)] for view in views]
     assert leaders[0] == leaders[1] == leaders[2]
@@ -326,7 +326,7 @@ def test_groups_of_others_are_refused() -> None:
             assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
-def test_what_clients_make_up_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_of_unknown_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_view, "_CACHED_TOPICS", 10)
     view = view_of(1, 1, 2)
     first = [view.leader(f"made up {number}", 0) for number in range(35)]
@@ -334,7 +334,7 @@ def test_what_clients_make_up_is_not_remembered_for_ever(monkeypatch: pytest.Mon
     assert [view.leader(f"made up {number}", 0) for number in range(35)] == first
 
 
-def test_an_address_of_ipv6_is_told_without_brackets() -> None:
+def test_ipv6_address_is_returned_without_brackets() -> None:
     member = Member("1/1", 1, frozenset({GATEWAY}), "", "[::1]:9092")
     assert ClusterView((member,), 1, 1, hash, lambda _: 1).brokers == {1: Address(1, "::1", 9092)}
 

@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.records import ConfigResource, ResourceType
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.gateway.kafka.call import Call, Refusal
 from sharebroker_server.gateway.kafka.configs import Change, alter_resources, changes, config_resource
 from sharebroker_server.kafka_wire.messages import (

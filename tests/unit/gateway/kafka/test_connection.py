@@ -7,29 +7,29 @@ import socket
 import struct
 from dataclasses import replace
 from typing import Any
-
 import pytest
 import structlog
 from structlog.typing import EventDict
-
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
-from sharebroker_server.gateway.kafka.connection import MAX_COALESCED, REQUESTS_PER_TURN
+from sharebroker_server.gateway.kafka.cluster_view import Brokers
+from sharebroker_server.gateway.kafka.cluster_view import ClusterView
+from sharebroker_server.gateway.kafka.connection import MAX_COALESCED
+from sharebroker_server.gateway.kafka.connection import REQUESTS_PER_TURN
 from sharebroker_server.kafka_wire.frames import codec_of
 from tests.support.kafka_client import connected
 from tests.support.kafka_frames import read_response
 from tests.testkit.waiting import eventually
-from tests.unit.gateway.kafka.harness import (
-    EXECUTE,
-    JOIN,
-    WAIT,
-    Caller,
-    Harness,
-    calling,
-    large_frame,
-    order_frame,
-)
+from tests.unit.gateway.kafka.harness import EXECUTE
+from tests.unit.gateway.kafka.harness import JOIN
+from tests.unit.gateway.kafka.harness import WAIT
+from tests.unit.gateway.kafka.harness import Caller
+from tests.unit.gateway.kafka.harness import Harness
+from tests.unit.gateway.kafka.harness import calling
+from tests.unit.gateway.kafka.harness import large_frame
+from tests.unit.gateway.kafka.harness import order_frame
+from sharebroker_server.gateway.kafka.connection import FAIRNESS
+
 
 STALL_TIMEOUT = 30.0
 
@@ -180,8 +180,8 @@ async def test_a_handler_may_close_the_connection(harness: Harness) -> None:
 async def test_a_disabled_api_is_rejected_and_not_listed(harness: Harness) -> None:
     harness.apis[EXECUTE] = replace(harness.apis[EXECUTE], feature="share.version")
     async with calling(harness) as caller:
-        told: Any = await caller.raw.ask(18, 0)
-        assert {key.api_key for key in told.api_keys} == {JOIN, WAIT, 18}
+        versions: Any = await caller.raw.ask(18, 0)
+        assert {key.api_key for key in versions.api_keys} == {JOIN, WAIT, 18}
         assert (await caller.execute("now")).startswith("UNSUPPORTED_VERSION")
     assert harness.begun == []
 
@@ -224,8 +224,8 @@ async def test_invalid_bytes_close_the_connection(harness: Harness, kind: str) -
             await caller.raw.write(order_frame("first") + data + order_frame("never"))
             assert await caller.receive() == "first"
             assert await caller.raw.is_closed()
-        (told,) = close_reasons(log)
-        assert told.startswith(reason)
+        (reported,) = close_reasons(log)
+        assert reported.startswith(reason)
         assert await other.execute("mine") == "mine"
     assert "never" not in harness.begun
 
@@ -247,7 +247,7 @@ async def test_responses_are_sent_after_the_clients_end_of_file(harness: Harness
     await harness.open_count(0)
 
 
-@pytest.mark.parametrize("how", ["closes", "crashes", "says no more"])
+@pytest.mark.parametrize("how", ["closes", "crashes", "half-closes"])
 async def test_a_wait_ends_when_its_client_disconnects(harness: Harness, how: str) -> None:
     async with calling(harness) as caller:
         await caller.execute("first")
@@ -335,7 +335,7 @@ async def test_an_incomplete_length_times_out(harness: Harness) -> None:
 
 
 class SlowReader:
-    """A client with a small window that reads when it is told to."""
+    """A client with a small window that reads only on demand."""
 
     def __init__(self, harness: Harness) -> None:
         self._socket = socket.socket()
@@ -515,7 +515,7 @@ async def test_stop_finishes_running_requests(harness: Harness) -> None:
 
 
 class Line(asyncio.Transport):
-    """To a client whose connection was made before the loop told of it."""
+    """The transport of a client that connected before the loop reported it."""
 
     closed = False
 

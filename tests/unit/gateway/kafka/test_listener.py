@@ -53,14 +53,14 @@ NO_LIMIT = resource.RLIM_INFINITY
 def test_connections_are_bounded_by_file_descriptors(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, may: bool, room: int
 ) -> None:
-    asked: list[tuple[int, int]] = []
+    limits_set: list[tuple[int, int]] = []
 
     def ask(_: int, limits: tuple[int, int]) -> None:
-        asked.append(limits)
+        limits_set.append(limits)
         if not may:
             raise ValueError("not allowed to raise maximum limit")
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", ask)
     assert listener._available_files() == room
-    assert asked == ([] if soft == hard else [(hard, hard)])
+    assert limits_set == ([] if soft == hard else [(hard, hard)])

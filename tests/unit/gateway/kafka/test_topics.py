@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.names import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.topics import (
     ON_CLUSTER,

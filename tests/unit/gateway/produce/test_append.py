@@ -7,7 +7,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.catalog.records import Topic, TopicRecord
+from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.produce.append import IN_FLIGHT_BYTES
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
@@ -21,8 +22,8 @@ async def test_produce_does_not_change_batches(harness: Harness, topic: dict[str
     (response,) = (await harness.produce.Produce(produced(1, b"\x00\xff", **topic))).responses
     assert (response.name, response.topic_id) == (TOPIC.name, TOPIC.topic_id)
     assert (response.partition_responses[0].index, response.partition_responses[0].base_offset) == (1, 100)
-    (asked,) = harness.leader.of(leader.ProduceRequest)
-    assert asked.partitions[0].record_batches == b"\x00\xff"
+    (sent,) = harness.leader.of(leader.ProduceRequest)
+    assert sent.partitions[0].record_batches == b"\x00\xff"
 
 
 UNKNOWN = [
@@ -40,7 +41,7 @@ async def test_produce_errors_per_partition(
 ) -> None:
     (response,) = (await harness.produce.Produce(request_)).responses
     assert [(part.error_code, part.base_offset) for part in response.partition_responses] == [(code, -1)]
-    assert harness.leader.asked == []
+    assert harness.leader.requests == []
 
 
 async def test_produce_retries_at_the_new_leader(harness: Harness) -> None:
@@ -72,9 +73,9 @@ async def test_stream_answers_all_requests_before_it_ends(harness: Harness) -> N
     await call.done_writing()
     answers = [answer async for answer in call]
     assert sorted(answer.id for answer in answers) == list(range(50))
-    asked = harness.leader.of(leader.ProduceRequest)
+    requests = harness.leader.of(leader.ProduceRequest)
     for index in (0, 1):  # each partition got its batches in the order they were sent
-        sent = [int(p.record_batches) for r in asked for p in r.partitions if p.partition == index]
+        sent = [int(p.record_batches) for r in requests for p in r.partitions if p.partition == index]
         assert sent == list(range(index, 50, 2))
 
 
@@ -92,8 +93,8 @@ async def test_stream_keeps_the_order_of_a_partition(harness: Harness) -> None:
         await call.write(pb.ProduceStreamRequest(id=number, produce=request))
     await call.done_writing()
     assert len([answer async for answer in call]) == 6
-    asked = harness.leader.of(leader.ProduceRequest)
-    assert [int(p.record_batches) for r in asked for p in r.partitions if p.partition == 7] == [*range(6)]
+    requests = harness.leader.of(leader.ProduceRequest)
+    assert [int(p.record_batches) for r in requests for p in r.partitions if p.partition == 7] == [*range(6)]
 
 
 async def test_stream_does_not_overtake_a_retried_batch(harness: Harness) -> None:
@@ -108,8 +109,8 @@ async def test_stream_does_not_overtake_a_retried_batch(harness: Harness) -> Non
         request = produced(0, str(number).encode(), name="flights")
         await call.write(pb.ProduceStreamRequest(id=number, produce=request))
     assert [(await call.read()).id for _ in range(2)] == [0, 1]
-    asked = harness.leader.of(leader.ProduceRequest)
-    assert [int(part.record_batches) for request in asked for part in request.partitions] == [0, 0, 1]
+    requests = harness.leader.of(leader.ProduceRequest)
+    assert [int(part.record_batches) for request in requests for part in request.partitions] == [0, 0, 1]
     call.cancel()
 
 

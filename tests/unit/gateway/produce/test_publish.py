@@ -52,7 +52,7 @@ async def test_publish_rejects_invalid_records(
     error = await refused(harness.produce.Publish(pb.PublishRequest(topic="flights", records=some)))
     assert error.code is code
     assert [violation.field for violation in error.violations] == [field]
-    assert harness.leader.asked == []
+    assert harness.leader.requests == []
 
 
 async def test_publish_failure_reports_the_published_records(harness: Harness) -> None:

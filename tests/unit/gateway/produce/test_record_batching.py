@@ -14,7 +14,7 @@ from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.produce.requests import refused
-from tests.unit.protocol.tracing.test_tracer import Told
+from tests.unit.protocol.tracing.test_tracer import TracedProcess
 
 
 def test_records_keep_the_order_of_the_request() -> None:
@@ -39,14 +39,14 @@ def test_records_with_equal_keys_share_a_partition() -> None:
 async def test_spans_of_a_cancelled_publish_end_with_an_error(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its trace goes on where it is appended, below the span that made it."""
-    reported = Told(1.0)
-    monkeypatch.setattr(tracing, "on", reported.tracer)
+    """The trace continues where the record is appended, below the span that created it."""
+    process = TracedProcess(1.0)
+    monkeypatch.setattr(tracing, "on", process.tracer)
     harness.leader.answer = lambda _: asyncio.Event().wait()
     some = [pb.PublishRecord(value=b"x", partition=index) for index in (0, 1)]
     call = harness.produce.Publish(pb.PublishRequest(topic="flights", records=some))
     waiting = asyncio.ensure_future(refused(call))
-    await eventually(lambda: harness.leader.asked)
+    await eventually(lambda: harness.leader.requests)
     waiting.cancel()
-    await eventually(lambda: reported.spans["create flights"] == 2)
-    assert reported.spans["send flights"] == 2
+    await eventually(lambda: process.spans["create flights"] == 2)
+    assert process.spans["send flights"] == 2

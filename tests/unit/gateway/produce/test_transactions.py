@@ -24,10 +24,10 @@ class Coordinator:
         self.refusals: list[KafkaError] = []
         self.moved: list[ErrorCode] = []
         self.shards = list(range(50))
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     def _ask(self, request: Any) -> None:
-        self.asked.append(request)
+        self.requests.append(request)
         if self.refusals:
             raise self.refusals.pop(0)
 
@@ -78,7 +78,7 @@ async def test_calls_are_retried_at_the_new_coordinator(
     coordinator.refusals += [MOVED] * 3
     request = pb.InitProducerIdRequest(transactional_id=name)
     made = await transactions.init_producer_id(harness.gateway, request, Deadline(5))
-    assert (made.producer_id, len(coordinator.asked)) == (7, 4)
+    assert (made.producer_id, len(coordinator.requests)) == (7, 4)
     assert all(resource.startswith("transaction-coordinator:") for resource in harness.ownership.forgotten)
     added = pb.AddPartitionsToTxnRequest(transactional_id="x")
     await transactions.add_partitions_to_txn(harness.gateway, added, Deadline(5))

@@ -33,9 +33,9 @@ async def test_session_end_releases_only_its_own_records(harness: Harness) -> No
     await harness.share.ShareFetch(fetch(0, 0))
     await harness.share.ShareFetch(fetch(-1))
     await eventually(lambda: harness.leader.of(leader.ReleaseMemberRequest))
-    first, second = (asked.session_id for asked in harness.leader.of(leader.AcquireRecordsRequest))
+    first, second = (request.session_id for request in harness.leader.of(leader.AcquireRecordsRequest))
     assert first != second
-    assert [asked.session_id for asked in harness.leader.of(leader.ReleaseMemberRequest)] == [second]
+    assert [request.session_id for request in harness.leader.of(leader.ReleaseMemberRequest)] == [second]
 
 
 async def test_session_replaced_during_its_close_continues(harness: Harness) -> None:
@@ -98,7 +98,7 @@ async def test_invalid_ack_batches_fail_their_partition_only(
 async def test_leaving_broker_forwards_acknowledgements(
     harness: Harness, leaving: bool, code: ErrorCode | None
 ) -> None:
-    """For what was fetched there; nobody else would take them."""
+    """For records that were fetched there: no other broker would accept them."""
     part = TopicIdPartition(TOPIC.topic_id, 0)
     await harness.share.ShareFetch(fetch(0, 0))
     caller = Caller("connection", lambda *_: False, leaving=leaving)

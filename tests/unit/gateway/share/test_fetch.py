@@ -41,9 +41,9 @@ async def test_share_session_from_open_to_close(harness: Harness) -> None:
     assert first.acquisition_lock_timeout_ms == 30_000
     assert (parts[0].records, parts[1].records) == (b"", b"batch")
     assert [(run.first_offset, run.last_offset) for run in parts[1].acquired_records] == [(0, 9)]
-    (asked,) = harness.leader.of(leader.AcquireRecordsRequest)
-    assert (asked.group_id, asked.member_id, asked.max_records, asked.batch_size) == ("group", "me", 500, 100)
-    assert [part.partition for part in asked.partitions] == [0, 1]
+    (call,) = harness.leader.of(leader.AcquireRecordsRequest)
+    assert (call.group_id, call.member_id, call.max_records, call.batch_size) == ("group", "me", 500, 100)
+    assert [part.partition for part in call.partitions] == [0, 1]
 
     second = await harness.share.ShareFetch(fetch(1, 1, acks={1: [(0, 9, [ACCEPT])]}))
     assert list(answered(second)) == [1]
@@ -64,8 +64,8 @@ async def test_forgotten_partition_is_not_fetched(harness: Harness) -> None:
     await harness.share.ShareFetch(fetch(0, 0, 1))
     forgotten = pb.ShareFetchRequest.ForgottenTopic(topic_id=TOPIC.topic_id, partitions=[0])
     await harness.share.ShareFetch(fetch(1, forgotten_topics_data=[forgotten]))
-    asked = harness.leader.of(leader.AcquireRecordsRequest)
-    assert [[part.partition for part in request.partitions] for request in asked] == [[0, 1], [1]]
+    requests = harness.leader.of(leader.AcquireRecordsRequest)
+    assert [[part.partition for part in request.partitions] for request in requests] == [[0, 1], [1]]
 
 
 async def test_session_beyond_the_limit_is_rejected_until_one_closes(harness: Harness) -> None:
@@ -130,32 +130,32 @@ async def test_wait_is_short_if_another_broker_leads_a_partition(harness: Harnes
     caller = Caller("connection", lambda _, index: index == 0)
 
     async def fetched(epoch: int, *partitions: int) -> list[tuple[int, ErrorCode]]:
-        asked: dict[TopicIdPartition, Sequence[AckBatch]] = {
+        parts: dict[TopicIdPartition, Sequence[AckBatch]] = {
             TopicIdPartition(TOPIC.topic_id, index): [] for index in partitions
         }
         key = SessionKey("group", "me")
-        request = ShareFetch(caller, key, epoch, asked, (), 60_000, 1, 1_000_000, 500)
+        request = ShareFetch(caller, key, epoch, parts, (), 60_000, 1, 1_000_000, 500)
         answer = await share_fetch(harness.gateway, request, Deadline(90))
         return [(one.partition.partition, one.error) for one in answer]
 
     moved = (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert moved in await fetched(0, 0, 1)
     assert await fetched(1) == [moved]
-    asked = harness.leader.of(leader.AcquireRecordsRequest)
-    assert asked[0].max_wait_ms == 0
-    assert all(request.max_wait_ms <= MOVED_WAIT * 1000 for request in asked)
+    requests = harness.leader.of(leader.AcquireRecordsRequest)
+    assert requests[0].max_wait_ms == 0
+    assert all(request.max_wait_ms <= MOVED_WAIT * 1000 for request in requests)
 
 
-@pytest.mark.parametrize(("first_loaded", "least", "asked"), [(True, 1, 1), (False, 1, 0), (False, 2, 2)])
+@pytest.mark.parametrize(("first_loaded", "least", "min_bytes"), [(True, 1, 1), (False, 1, 0), (False, 2, 2)])
 async def test_first_loaded_partition_completes_only_librdkafka_fetches(
-    harness: Harness, first_loaded: bool, least: int, asked: int
+    harness: Harness, first_loaded: bool, least: int, min_bytes: int
 ) -> None:
     parts: dict[TopicIdPartition, Sequence[AckBatch]] = {TopicIdPartition(TOPIC.topic_id, 0): []}
     key, caller = SessionKey("group", "me"), Caller("connection")
     request = ShareFetch(caller, key, 0, parts, (), 0, least, 1_000_000, 500, first_loaded=first_loaded)
     await share_fetch(harness.gateway, request, Deadline(90))
     (call,) = harness.leader.of(leader.AcquireRecordsRequest)
-    assert call.min_bytes == asked
+    assert call.min_bytes == min_bytes
 
 
 async def test_unexpected_error_codes_become_offset_not_available(harness: Harness) -> None:
@@ -165,7 +165,7 @@ async def test_unexpected_error_codes_become_offset_not_available(harness: Harne
 
 
 class Calls:
-    """A leader of this process: has nothing, and a watch that tells what a test says."""
+    """A leader of this process that has no records; its watches report what a test sets."""
 
     def __init__(self) -> None:
         self.fetches: list[AcquireCall] = []
@@ -285,13 +285,13 @@ async def test_partitions_of_several_leaders_are_watched_at_each(harness: Harnes
     await harness.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
     await harness.share.ShareFetch(fetch(1, max_wait_ms=1))
     await eventually(lambda: other.watching)
-    fetches, asked = len(calls.fetches), len(other.asked)
+    fetches, requests = len(calls.fetches), len(other.requests)
     assert answered(await harness.share.ShareFetch(fetch(2, max_wait_ms=5))) == {}
-    assert (len(calls.fetches), len(other.asked)) == (fetches, asked)
+    assert (len(calls.fetches), len(other.requests)) == (fetches, requests)
     calls.watches[-1].end()
     await eventually(lambda: not other.watching)
     await harness.share.ShareFetch(fetch(3, max_wait_ms=1))
-    assert len(other.asked) > asked
+    assert len(other.requests) > requests
 
 
 async def test_no_watch_if_one_of_several_leaders_has_records(harness: Harness, calls: Calls) -> None:
@@ -335,13 +335,13 @@ async def test_several_leaders_fill_one_response_up_to_its_limit(harness: Harnes
     harness.leader.answer = other.answer = records_of(0, 1)
     parts = answered(await harness.share.ShareFetch(fetch(0, 0, 1, max_records=15)))
     assert {index: bool(part.records) for index, part in parts.items()} == {0: True, 1: True}
-    assert [asked.max_records for asked in (*harness.leader.asked, *other.asked)] == [15, 5]
+    assert [request.max_records for request in (*harness.leader.requests, *other.requests)] == [15, 5]
 
-    harness.leader.asked.clear()
-    other.asked.clear()
+    harness.leader.requests.clear()
+    other.requests.clear()
     parts = answered(await harness.share.ShareFetch(fetch(1, max_records=10)))
     assert list(parts) == [1]  # its turn to be first, and that is enough
-    assert harness.leader.asked == []
+    assert harness.leader.requests == []
 
 
 async def test_fetch_from_several_leaders_waits_for_a_notification(harness: Harness) -> None:
@@ -349,10 +349,10 @@ async def test_fetch_from_several_leaders_waits_for_a_notification(harness: Harn
     task = asyncio.ensure_future(harness.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=20_000)))
     await eventually(lambda: harness.leader.watching and other.watching)
     other.comes.set()  # but nothing can be had of it yet
-    await eventually(lambda: len(other.asked) > 2)
+    await eventually(lambda: len(other.requests) > 2)
     other.answer = records_of(1)
     assert answered(await task)[1].records == b"batch"
-    assert all(asked.max_wait_ms == 0 for asked in harness.leader.asked)
+    assert all(request.max_wait_ms == 0 for request in harness.leader.requests)
     await eventually(lambda: not harness.leader.watching)
 
 
@@ -361,4 +361,4 @@ async def test_several_leaders_without_records_are_called_once(harness: Harness)
     task = asyncio.ensure_future(harness.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=300)))
     await eventually(lambda: harness.leader.watching and other.watching)
     assert answered(await task).keys() == {0, 1}
-    assert (len(harness.leader.asked), len(other.asked)) == (2, 2)  # as it came, and when its time was up
+    assert (len(harness.leader.requests), len(other.requests)) == (2, 2)  # on arrival and at its deadline

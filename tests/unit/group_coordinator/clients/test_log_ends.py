@@ -1,4 +1,4 @@
-"""Ends of logs: each partition's leader is asked, its refusal or absence is the partition's own."""
+"""Log ends: each partition's leader is queried; its error or absence concerns that partition alone."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from sharebroker_server.routing.router import Peer
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.rpc.stubs import LocalStub
 
-HERE, ELSEWHERE, NOBODY = TopicIdPartition("t", 0), TopicIdPartition("t", 1), TopicIdPartition("t", 2)
+HERE, ELSEWHERE, LEADERLESS = TopicIdPartition("t", 0), TopicIdPartition("t", 1), TopicIdPartition("t", 2)
 
 
 class Leader:
     """Leads partition 0 only."""
 
     async def ListOffsets(self, request: pb.ListOffsetsRequest, _context: object) -> pb.ListOffsetsResponse:
-        (asked,) = request.partitions
-        offset = {-1: 42, -2: 7}[asked.timestamp]
+        (part,) = request.partitions
+        offset = {-1: 42, -2: 7}[part.timestamp]
         answer = pb.ListOffsetsResponse.Partition(
-            topic_id=asked.topic_id, partition=asked.partition, offset=offset
+            topic_id=part.topic_id, partition=part.partition, offset=offset
         )
-        if asked.HasField("made_at_offset"):
-            answer.made_at = 1000 + asked.made_at_offset
-        if asked.partition:
+        if part.HasField("made_at_offset"):
+            answer.made_at = 1000 + part.made_at_offset
+        if part.partition:
             answer.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return pb.ListOffsetsResponse(partitions=[answer])
 
@@ -37,7 +37,7 @@ class Leaders:
         self.forgotten: list[tuple[str, int]] = []
 
     async def leader(self, topic_id: str, partition: int) -> Peer[Any]:
-        if partition == NOBODY.partition:
+        if partition == LEADERLESS.partition:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         return Peer(Member("1/1", 1, frozenset(), ""), cast("Any", LocalStub(Leader())))
 
@@ -47,14 +47,14 @@ class Leaders:
 
 async def test_each_partition_has_its_own_result() -> None:
     leaders = Leaders()
-    ends = await LeaderLogEnds(leaders).of({HERE: 5, ELSEWHERE: 0, NOBODY: 0})
+    ends = await LeaderLogEnds(leaders).of({HERE: 5, ELSEWHERE: 0, LEADERLESS: 0})
     assert ends[HERE] == LogEnd(42, 1005)
     assert await LeaderLogEnds(Leaders()).starts([HERE]) == {HERE: 7}
     assert {where: end.code for where, end in ends.items() if isinstance(end, KafkaError)} == {
         ELSEWHERE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        NOBODY: ErrorCode.LEADER_NOT_AVAILABLE,
+        LEADERLESS: ErrorCode.LEADER_NOT_AVAILABLE,
     }
-    assert leaders.forgotten == [ELSEWHERE, NOBODY]
+    assert leaders.forgotten == [ELSEWHERE, LEADERLESS]
 
 
 async def test_no_partitions_no_calls() -> None:

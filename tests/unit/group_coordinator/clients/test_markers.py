@@ -10,7 +10,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.clients.markers import RoutedMarkers
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction, TransactionState
 from sharebroker_server.leases.port import Member
@@ -19,7 +19,7 @@ from sharebroker_server.rpc.errors import wire
 from sharebroker_server.rpc.stubs import LocalStub
 from tests.unit.group_coordinator.harness import FakeView
 
-HERE, THERE, NOBODY, GONE = (TopicIdPartition("ta", n) for n in (0, 1, 2, 3))
+HERE, THERE, LEADERLESS, GONE = (TopicIdPartition("ta", n) for n in (0, 1, 2, 3))
 NONE = ErrorCode.NONE
 
 
@@ -29,12 +29,12 @@ class Leader:
     def __init__(self) -> None:
         self.outcomes: dict[int, ErrorCode] = {}
         self.refusal: KafkaError | None = None
-        self.asked: list[list[pb.WriteTxnMarkersRequest.Marker]] = []
+        self.requests: list[list[pb.WriteTxnMarkersRequest.Marker]] = []
 
     async def WriteTxnMarkers(
         self, request: pb.WriteTxnMarkersRequest, _context: object
     ) -> pb.WriteTxnMarkersResponse:
-        self.asked.append(list(request.markers))
+        self.requests.append(list(request.markers))
         if self.refusal is not None:
             raise self.refusal
         answers = [
@@ -56,7 +56,7 @@ class Leaders:
         self.forgotten: list[int] = []
 
     async def leader(self, topic_id: str, partition: int) -> Peer[Any]:
-        if partition == NOBODY.partition:
+        if partition == LEADERLESS.partition:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         node, fake = (2, self.there) if partition == THERE.partition else (1, self.here)
         return Peer(Member(f"{node}/1", node, frozenset(), ""), cast("Any", LocalStub(fake)))
@@ -112,7 +112,7 @@ async def left(leaders: Brokers, *partitions: TopicIdPartition, exists: bool = T
 
 async def test_each_leader_gets_one_call(leaders: Brokers) -> None:
     assert await left(leaders, HERE, THERE, GONE) == set()
-    (both,), (other,) = leaders.here.asked, leaders.there.asked
+    (both,), (other,) = leaders.here.requests, leaders.there.requests
     assert [marker.partition for marker in both] == [0, 3]
     (marker,) = other
     assert (marker.topic_id, marker.partition, marker.coordinator_epoch) == ("ta", 1, 12)
@@ -145,7 +145,7 @@ async def test_unresponsive_leader_is_looked_up_again(leaders: Brokers) -> None:
 
 
 async def test_a_partition_without_a_leader_waits(leaders: Brokers) -> None:
-    assert await left(leaders, HERE, NOBODY) == {2}
+    assert await left(leaders, HERE, LEADERLESS) == {2}
 
 
 async def test_higher_coordinator_epoch_stops_the_markers(leaders: Brokers) -> None:
@@ -169,10 +169,10 @@ def shards(*numbers: int) -> list[TopicIdPartition]:
 async def test_each_shard_gets_one_call() -> None:
     coordinators = Brokers()
     assert await RoutedMarkers(coordinators, FakeView()).write(ending(), shards(4, 9), 12) == []
-    assert [asked.shard for asked in coordinators.requests] == [4, 9]
-    asked = coordinators.requests[0]
-    assert (asked.producer_id, asked.producer_epoch, asked.coordinator_epoch) == (7, 3, 12)
-    assert asked.transaction_result
+    assert [request.shard for request in coordinators.requests] == [4, 9]
+    request = coordinators.requests[0]
+    assert (request.producer_id, request.producer_epoch, request.coordinator_epoch) == (7, 3, 12)
+    assert request.transaction_result
 
 
 async def test_unreachable_shard_remains_unmarked() -> None:

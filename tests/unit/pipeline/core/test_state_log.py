@@ -19,7 +19,7 @@ from tests.unit.pipeline.logs import (
     ACCEPTED,
     ARCHIVED,
     AVAILABLE,
-    Told,
+    RunValues,
     answer,
     bare,
     checkpoint,
@@ -51,13 +51,13 @@ ACKNOWLEDGED_110 = delta((110, 110, ACCEPTED, 2), at=136, start=111)
 ACKNOWLEDGED_111 = delta((111, 112, ACCEPTED, 2), at=137, start=120)
 
 
-ANEW = checkpoint(at=137, epoch=2, start=120)
+LATER_CHECKPOINT = checkpoint(at=137, epoch=2, start=120)
 
 
 LATE = delta((115, 116, AVAILABLE, 1), (118, 122, ACCEPTED, 3), at=138)
 
 
-STEPS: dict[str, tuple[Entry, int, list[Told]]] = {
+STEPS: dict[str, tuple[Entry, int, list[RunValues]]] = {
     "start": (START, 100, []),
     "acknowledge 100-109": (BATCHED, 110, []),
     "release 110": (RELEASED, 110, [(110, 110, AVAILABLE, 1)]),
@@ -85,15 +85,17 @@ STEPS: dict[str, tuple[Entry, int, list[Told]]] = {
 @pytest.mark.parametrize("step", range(1, len(STEPS) + 1), ids=list(STEPS))
 def test_the_drafts_examples(step: int) -> None:
     taken = list(STEPS.values())[:step]
-    _, start, told = taken[-1]
-    assert replay(reversed([entry for entry, _, _ in taken])) == State(2, 5, start, runs(*told))
+    _, start, values = taken[-1]
+    assert replay(reversed([entry for entry, _, _ in taken])) == State(2, 5, start, runs(*values))
 
 
 def test_checkpoint_replaces_earlier_records() -> None:
     before = [START, RELEASED, ACKNOWLEDGED_119]
-    assert replay([*before, ANEW]) == State(2, 5, 120, ())
-    assert current_entries([*before, ANEW, delta((1, 2, 0, 1), at=138), delta(at=139, epoch=2)]) == [
-        ANEW,
+    assert replay([*before, LATER_CHECKPOINT]) == State(2, 5, 120, ())
+    assert current_entries(
+        [*before, LATER_CHECKPOINT, delta((1, 2, 0, 1), at=138), delta(at=139, epoch=2)]
+    ) == [
+        LATER_CHECKPOINT,
         delta(at=139, epoch=2),
     ]
 
@@ -104,7 +106,7 @@ def test_a_delta_may_raise_the_leader_epoch() -> None:
 
 def test_deleted_state_is_absent_until_initialised() -> None:
     assert replay([START, bare("tombstone", 131), delta(at=132)]) is None
-    assert replay([START, bare("tombstone", 131), ANEW]) == State(2, 5, 120, ())
+    assert replay([START, bare("tombstone", 131), LATER_CHECKPOINT]) == State(2, 5, 120, ())
     assert replay([]) is None
 
 
@@ -200,7 +202,7 @@ def test_differences(case: str) -> None:
 
 OUTCOMES: dict[str, tuple[list[Entry], list[tuple[int, int, str, int | None, int | None]]]] = {
     "nothing": ([checkpoint()], []),
-    "before the checkpoint: ended, nobody knows when": (
+    "before the checkpoint: ended, the time is unknown": (
         [checkpoint((100, 100, AVAILABLE, 1), (101, 102, ACCEPTED, 1), (103, 103, ARCHIVED, 5))],
         [(100, 100, "available", 1, None), (101, 102, "accepted", 1, None), (103, 103, "archived", 5, None)],
     ),
@@ -208,7 +210,7 @@ OUTCOMES: dict[str, tuple[list[Entry], list[tuple[int, int, str, int | None, int
         [
             checkpoint((100, 109, AVAILABLE, 1)),
             delta((101, 102, ACCEPTED, 2), (104, 104, 3, 1), at=7),
-            answer((101, 102, ACCEPTED, 2)),  # which tells nothing of when
+            answer((101, 102, ACCEPTED, 2)),  # which carries no time
         ],
         [
             (100, 100, "available", 1, None),
@@ -218,7 +220,7 @@ OUTCOMES: dict[str, tuple[list[Entry], list[tuple[int, int, str, int | None, int
             (105, 109, "available", 1, None),
         ],
     ),
-    "passed: ended, nobody knows how": (
+    "passed: ended, the outcome is unknown": (
         [
             checkpoint((101, 101, AVAILABLE, 1), (103, 103, ACCEPTED, 1)),
             delta((104, 104, ACCEPTED, 2), at=5),

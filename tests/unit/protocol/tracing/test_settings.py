@@ -86,8 +86,11 @@ def test_http_endpoints_are_complete_urls() -> None:
     ],
 )
 def test_samplers(sampler: str, ratio: str | None, found: Sampling) -> None:
-    asked = {**HERE, "OTEL_TRACES_SAMPLER": sampler}
-    assert parse(asked if ratio is None else asked | {"OTEL_TRACES_SAMPLER_ARG": ratio}).sampling == found
+    variables = {**HERE, "OTEL_TRACES_SAMPLER": sampler}
+    assert (
+        parse(variables if ratio is None else variables | {"OTEL_TRACES_SAMPLER_ARG": ratio}).sampling
+        == found
+    )
 
 
 def test_queue_settings() -> None:
@@ -123,9 +126,9 @@ def test_queue_settings() -> None:
     ],
 )
 def test_invalid_variables_are_rejected_by_name(name: str, value: str) -> None:
-    asked = {**HERE, "OTEL_TRACES_SAMPLER": "traceidratio", name: value}
+    variables = {**HERE, "OTEL_TRACES_SAMPLER": "traceidratio", name: value}
     with pytest.raises(KafkaError) as refused:
-        parse(asked)
+        parse(variables)
     assert refused.value.code is ErrorCode.INVALID_CONFIG
     assert refused.value.message.startswith(f"{name} is {value!r}; it may be ")
 

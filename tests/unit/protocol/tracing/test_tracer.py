@@ -136,8 +136,8 @@ def test_ratio_and_random_number_give_the_traces_to_skip(
 REQUESTS, RECORDS = 50, 200
 
 
-class Told:
-    """A process that traces a ratio of what begins there, and what it made."""
+class TracedProcess:
+    """A process that samples a ratio of its new traces, with the spans it created."""
 
     def __init__(self, ratio: float, spans: int = 1 << 30) -> None:
         self._exporter = InMemorySpanExporter()
@@ -161,19 +161,19 @@ class Told:
         return Counter(span.name for span in self.finished)
 
 
-def publish(told: Told, requests: int) -> None:
-    """Each of them `RECORDS` records of one partition."""
+def publish(process: TracedProcess, requests: int) -> None:
+    """Publishes `requests` requests, each with `RECORDS` records of one partition."""
     for _ in range(requests):
-        traces = PublishTraces("orders", RecordTraces(told.tracer))
+        traces = PublishTraces("orders", RecordTraces(process.tracer))
         for index in range(RECORDS):
             traces.begin(PublishRecord(value=b"x"), 0, index)
         traces.completed([AppendResult("t", 0)])
 
 
 def test_record_spans_link_to_send_span() -> None:
-    told = Told(1.0)
-    publish(told, 1)
-    sent, first, *others = told.finished
+    process = TracedProcess(1.0)
+    publish(process, 1)
+    sent, first, *others = process.finished
     assert [link.context.span_id for link in sent.links] == [span_id(other) for other in others[:128]]
     assert sent.parent is not None
     assert sent.parent.span_id == span_id(first)
@@ -188,30 +188,30 @@ def span_id(span: ReadableSpan) -> int:
 
 @pytest.mark.parametrize("ratio", [1.0, 0.1, 0.01])
 def test_ratio_reduces_record_spans(ratio: float) -> None:
-    told = Told(ratio)
-    publish(told, REQUESTS)
-    begun, sent = told.spans["create orders"], told.spans["send orders"]
+    process = TracedProcess(ratio)
+    publish(process, REQUESTS)
+    begun, sent = process.spans["create orders"], process.spans["send orders"]
     assert begun == pytest.approx(ratio * REQUESTS * RECORDS, rel=0.25)
     assert sent <= min(begun, REQUESTS)
-    assert told.spans.total() == begun + sent
+    assert process.spans.total() == begun + sent
 
 
 def test_ratio_zero_creates_no_spans() -> None:
-    told = Told(0.0)
-    publish(told, 1)
-    assert not told.spans
+    process = TracedProcess(0.0)
+    publish(process, 1)
+    assert not process.spans
 
 
 def test_current_span_is_continued_at_any_ratio() -> None:
-    told = Told(0.0)
-    shift = told.tracer.start("shift", None, SpanKind.INTERNAL, {})
-    with told.tracer.within(shift):
-        publish(told, 1)
-    assert told.spans == {"create orders": RECORDS, "send orders": 1}
+    process = TracedProcess(0.0)
+    shift = process.tracer.start("shift", None, SpanKind.INTERNAL, {})
+    with process.tracer.within(shift):
+        publish(process, 1)
+    assert process.spans == {"create orders": RECORDS, "send orders": 1}
 
 
 def test_new_traces_are_limited_to_complete_ones() -> None:
-    few, all_ = Told(0.99, spans=800), Told(1.0, spans=800)
+    few, all_ = TracedProcess(0.99, spans=800), TracedProcess(1.0, spans=800)
     publish(few, 1)
     publish(all_, 1)
     assert few.spans == {"create orders": 100, "send orders": 1}
@@ -219,7 +219,7 @@ def test_new_traces_are_limited_to_complete_ones() -> None:
 
 
 def test_reached_limit_suspends_tracing_for_a_moment() -> None:
-    traces = RecordTraces(Told(1.0, spans=8).tracer)
+    traces = RecordTraces(TracedProcess(1.0, spans=8).tracer)
     assert traces.begin("orders", (), 5.0) is not None
     assert traces.full_until == 0.0
     assert traces.begin("orders", (), 5.0) is None
@@ -229,24 +229,24 @@ def test_reached_limit_suspends_tracing_for_a_moment() -> None:
 async def test_record_near_size_limit_is_not_traced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = Told(1.0)
-    monkeypatch.setattr(tracing, "on", told.tracer)
+    process = TracedProcess(1.0)
+    monkeypatch.setattr(tracing, "on", process.tracer)
     config = ProducerConfig(max_request_size=1000)
     async with FakeGateway() as gateway, Producer(gateway.address, config) as producer:
         for size, header in ((950, 0), (200, 0), (200, 750)):
             await producer.publish("orders", b"x" * size, partition=0, headers=[("h", b"x" * header)])
-    assert told.spans["create orders"] == 1
+    assert process.spans["create orders"] == 1
 
 
 @pytest.mark.parametrize(("ratio", "spans"), [(1.0, 1 << 30), (0.1, 1 << 30), (1.0, 20), (0.0, 1 << 30)])
 async def test_producer_adds_trace_headers(ratio: float, spans: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = Told(ratio, spans)
-    monkeypatch.setattr(tracing, "on", told.tracer)
+    process = TracedProcess(ratio, spans)
+    monkeypatch.setattr(tracing, "on", process.tracer)
     async with FakeGateway() as gateway, Producer(gateway.address) as producer:
         for _ in range(RECORDS):
             await producer.send("orders", b"x", partition=0)
         await producer.flush()
         marked = sum(data.count(b"traceparent") for _, data in gateway.produced)
-    room = spans - 7  # as long as there is enough for a story
-    assert marked == told.spans["create orders"]
+    room = spans - 7  # a trace starts only if enough spans remain
+    assert marked == process.spans["create orders"]
     assert marked == pytest.approx(min(ratio * RECORDS, room), rel=0.4)

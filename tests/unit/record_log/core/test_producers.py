@@ -39,11 +39,11 @@ def sent(*batches: BatchHeader, state: ProducerState | None = None) -> ProducerS
     return state
 
 
-def code(state: ProducerState | None, asked: BatchHeader, verified: Verified | None = None) -> ErrorCode:
-    if find_repeated(state, asked) is not None:
+def code(state: ProducerState | None, batch: BatchHeader, verified: Verified | None = None) -> ErrorCode:
+    if find_repeated(state, batch) is not None:
         return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     try:
-        check_batch(state, asked, verified)
+        check_batch(state, batch, verified)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE
@@ -54,7 +54,7 @@ FINE, FENCED = ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH
 
 SEQUENCES = [
     ("the first", None, header(0), FINE),
-    ("any first of one nobody remembers", None, header(40), FINE),
+    ("any first batch of an unknown producer", None, header(40), FINE),
     ("the next", sent(header(0, 3)), header(3), FINE),
     ("a gap", sent(header(0, 3)), header(4), GAP),
     ("the same again with fewer records", sent(header(0, 3)), header(0, 2), GAP),
@@ -72,10 +72,10 @@ SEQUENCES = [
 
 
 @pytest.mark.parametrize(
-    ("state", "asked", "outcome"), [case[1:] for case in SEQUENCES], ids=[c[0] for c in SEQUENCES]
+    ("state", "batch", "outcome"), [case[1:] for case in SEQUENCES], ids=[c[0] for c in SEQUENCES]
 )
-def test_sequences(state: ProducerState | None, asked: BatchHeader, outcome: ErrorCode) -> None:
-    assert code(state, asked) is outcome
+def test_sequences(state: ProducerState | None, batch: BatchHeader, outcome: ErrorCode) -> None:
+    assert code(state, batch) is outcome
 
 
 def test_each_of_the_last_batches_is_known_again_with_its_offsets() -> None:
@@ -105,7 +105,7 @@ ENDED = after_marker(TXN, Marker(P, 0, 9, commit=True), 2, 2000)
 UNVERIFIED = ErrorCode.INVALID_TXN_STATE
 
 TRANSACTIONS = [
-    ("a first batch nobody verified", None, header(0, transactional=True), None, UNVERIFIED),
+    ("an unverified first batch", None, header(0, transactional=True), None, UNVERIFIED),
     ("a verified first batch", None, header(0, transactional=True), FRESH, FINE),
     ("the next of an open transaction", TXN, header(2, transactional=True), None, FINE),
     ("one outside, while it is open", TXN, header(2), None, UNVERIFIED),
@@ -120,15 +120,15 @@ TRANSACTIONS = [
 
 
 @pytest.mark.parametrize(
-    ("state", "asked", "verified", "outcome"), [c[1:] for c in TRANSACTIONS], ids=[c[0] for c in TRANSACTIONS]
+    ("state", "batch", "verified", "outcome"), [c[1:] for c in TRANSACTIONS], ids=[c[0] for c in TRANSACTIONS]
 )
 def test_transactional_batches(
-    state: ProducerState | None, asked: BatchHeader, verified: Verified | None, outcome: ErrorCode
+    state: ProducerState | None, batch: BatchHeader, verified: Verified | None, outcome: ErrorCode
 ) -> None:
-    assert code(state, asked, verified) is outcome
+    assert code(state, batch, verified) is outcome
 
 
-def test_what_only_wants_verifying_can_be_told() -> None:
+def test_missing_verification_raises_its_own_error() -> None:
     with pytest.raises(UnverifiedError):
         check_batch(None, header(0, transactional=True), None)
 

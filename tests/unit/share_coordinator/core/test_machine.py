@@ -89,7 +89,7 @@ def test_a_quiet_key_gets_a_cold_checkpoint_once() -> None:
 
 
 def test_cold_keys_are_checkpointed_while_one_is_warm() -> None:
-    """Else the first cold key would hold up trimming for ever."""
+    """Otherwise the first cold key would block trimming indefinitely."""
     shard = Shard(CheckpointRules(cold_after=300))
     for key in KEYS:
         shard.run(Initialize(key, 1, 0))
@@ -355,17 +355,17 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
 @pytest.mark.parametrize(
     ("again", "wiped"),
     [
-        (Initialize(KEY, 1, -1), False),  # asked again after a lost answer: what was written stays
+        (Initialize(KEY, 1, -1), False),  # requested again after a lost reply: written state stays
         (Initialize(KEY, 1, 110), False),
         (Initialize(KEY, 1, 50), True),  # Kafka: another start, at whatever epoch
         (
             Initialize(KEY, 1, 50, start_has_epoch=True),
             False,
-        ),  # asked for before; the start went on from there
+        ),  # requested before; the start has moved since
         (Initialize(KEY, 2, 110, start_has_epoch=True), True),
-        (Initialize(KEY, 2, -1), False),  # asked again by the next coordinator, at a higher epoch
+        (Initialize(KEY, 2, -1), False),  # requested again by the next coordinator, at a higher epoch
         (Initialize(KEY, 2, 110), True),
-        # a partition that was added starts at 0, asked again its state stays all the same
+        # an added partition starts at 0; its state stays when requested again
         (Initialize(KEY, 1, 0, keep_existing=True), False),
         (Initialize(KEY, 2, 0, keep_existing=True), False),
         # what was deleted, and came back by a late request

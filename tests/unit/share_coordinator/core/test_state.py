@@ -117,7 +117,7 @@ CASES: list[tuple[str, Batches, Batches, int, Batches]] = [
         [(100, 119, 0, 2)],
     ),
     (
-        "same first, longer and weaker: goes on behind",
+        "same first, longer and weaker: continues behind",
         [(100, 104, 2, 2)],
         [(100, 119, 0, 1)],
         -1,

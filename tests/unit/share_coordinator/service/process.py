@@ -20,7 +20,7 @@ from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 
 Initialized = pb.InitializeShareGroupStateRequest
 Wrote = pb.WriteShareGroupStateRequest
-Asked = pb.ReadShareGroupStateRequest
+Read = pb.ReadShareGroupStateRequest
 GROUP = "orders:eu"
 
 
@@ -50,16 +50,16 @@ class Process:
     async def initialize(
         self, *partitions: int, topic: str = TOPIC, state_epoch: int = 1, start: int = 0
     ) -> list[int]:
-        asked = [
+        partition_data = [
             Initialized.PartitionData(partition=p, state_epoch=state_epoch, start_offset=start)
             for p in partitions
         ]
-        topics = [Initialized.TopicData(topic_id=topic, partitions=asked)]
+        topics = [Initialized.TopicData(topic_id=topic, partitions=partition_data)]
         response = await self.stub.InitializeShareGroupState(Initialized(group_id=GROUP, topics=topics))
         return [result.error_code for result in response.results[0].partitions]
 
     async def write(self, *batches: tuple[int, int, int, int], partition: int = 0, start: int = -1) -> int:
-        asked = Wrote.PartitionData(
+        partition_data = Wrote.PartitionData(
             partition=partition,
             state_epoch=1,
             leader_epoch=1,
@@ -70,16 +70,16 @@ class Process:
                 for f, e, s, c in batches
             ],
         )
-        topics = [Wrote.TopicData(topic_id=TOPIC, partitions=[asked])]
+        topics = [Wrote.TopicData(topic_id=TOPIC, partitions=[partition_data])]
         response = await self.stub.WriteShareGroupState(Wrote(group_id=GROUP, topics=topics))
         return int(response.results[0].partitions[0].error_code)
 
     async def read(
         self, *partitions: int, leader_epoch: int = 1
     ) -> list[pb.ReadShareGroupStateResponse.PartitionData]:
-        asked = [Asked.PartitionData(partition=p, leader_epoch=leader_epoch) for p in partitions]
-        topics = [Asked.TopicData(topic_id=TOPIC, partitions=asked)]
-        response = await self.stub.ReadShareGroupState(Asked(group_id=GROUP, topics=topics))
+        partition_data = [Read.PartitionData(partition=p, leader_epoch=leader_epoch) for p in partitions]
+        topics = [Read.TopicData(topic_id=TOPIC, partitions=partition_data)]
+        response = await self.stub.ReadShareGroupState(Read(group_id=GROUP, topics=topics))
         return list(response.results[0].partitions)
 
     async def inspect(self, partition: int = 0, topic: str = TOPIC) -> pb.InspectShareGroupStateResponse:

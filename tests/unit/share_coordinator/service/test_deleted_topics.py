@@ -1,4 +1,4 @@
-"""State of topics that were deleted while nobody could tell."""
+"""Cleanup of state whose topics were deleted without a notification."""
 
 from __future__ import annotations
 

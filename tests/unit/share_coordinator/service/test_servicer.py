@@ -79,7 +79,7 @@ async def test_an_illegal_topic_id(process: Process, topic: str) -> None:
     assert await process.initialize(0, topic=topic) == [ErrorCode.INVALID_REQUEST]
 
 
-async def test_nothing_asked_nothing_answered(process: Process) -> None:
+async def test_empty_request_returns_an_empty_response(process: Process) -> None:
     topic = Wrote.TopicData(topic_id=TOPIC, partitions=[Wrote.PartitionData()])
     for request, results in (
         (Wrote(), 0),

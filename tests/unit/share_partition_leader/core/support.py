@@ -146,7 +146,7 @@ def _span(first: int, last: int) -> str:
 
 
 def check(share: SteppedPartition) -> None:
-    """Every invariant of the window; the one place that knows what must always hold."""
+    """Checks every invariant of the window."""
     in_flight = share.in_flight
     runs = in_flight.runs
     assert in_flight.firsts == [run.first for run in runs]

@@ -1,4 +1,4 @@
-"""Releases with a delay: nobody gets the records before it has passed."""
+"""Delayed release: no member acquires the records before the delay has passed."""
 
 from __future__ import annotations
 

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 import pytest
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.leader_calls.values import UnreconciledReason
 from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
-from tests.unit.share_partition_leader.core.support import (
-    ACCEPT,
-    GAP,
-    LIMITED,
-    REJECT,
-    RELEASE,
-    RENEW,
-    ack,
-    acks,
-    check,
-    done,
-    fetch,
-    log_of,
-    opened,
-    picture,
-    ranges,
-    show,
-)
+from tests.unit.share_partition_leader.core.support import ACCEPT
+from tests.unit.share_partition_leader.core.support import GAP
+from tests.unit.share_partition_leader.core.support import LIMITED
+from tests.unit.share_partition_leader.core.support import REJECT
+from tests.unit.share_partition_leader.core.support import RELEASE
+from tests.unit.share_partition_leader.core.support import RENEW
+from tests.unit.share_partition_leader.core.support import ack
+from tests.unit.share_partition_leader.core.support import acks
+from tests.unit.share_partition_leader.core.support import check
+from tests.unit.share_partition_leader.core.support import done
+from tests.unit.share_partition_leader.core.support import fetch
+from tests.unit.share_partition_leader.core.support import log_of
+from tests.unit.share_partition_leader.core.support import opened
+from tests.unit.share_partition_leader.core.support import picture
+from tests.unit.share_partition_leader.core.support import ranges
+from tests.unit.share_partition_leader.core.support import show
+from sharebroker_server.leader_calls.values import LeftReason
 
 
 def settle(
@@ -84,7 +82,7 @@ def test_available_records_are_acquired_and_reconciled_in_one_step() -> None:
          "0-1 available 0, 2-3 acknowledged 1, 4 available 0, 5-9 acknowledged 1"),
     ],
 )  # fmt: skip
-def test_a_new_leader_knows_of_no_locks(stored: str, named: str, written: str, window: str) -> None:
+def test_a_new_leader_has_no_locks(stored: str, named: str, written: str, window: str) -> None:
     share = opened(0, stored)
     assert settle(share, named) == (written, "")
     assert picture(share) == window
@@ -186,7 +184,7 @@ def test_all_of_a_member_is_renewed() -> None:
     fetch(share, "0-4")
     fetch(share, "5-9", "m2")
     share.renew_all("m1", 4)
-    share.renew_all("nobody", 5)
+    share.renew_all("unknown", 5)
     assert {run.deadline for run in share.in_flight.held_by("m1")} == {14}
     assert {run.deadline for run in share.in_flight.held_by("m2")} == {10}
     lose(share, 10)

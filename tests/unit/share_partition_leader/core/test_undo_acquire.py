@@ -1,4 +1,4 @@
-"""Records given back that nobody looked at: as if they had not been delivered."""
+"""Undo of an acquisition: the records count as not delivered."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def test_all_that_a_member_holds() -> None:
     assert picture(share, members=True) == "0-2 acquired 1 m1, 3-9 available 0, 10-14 acquired 1 m2"
     done(share, answered)
     assert share.start_offset == 3
-    share.undo_all("nobody")
+    share.undo_all("unknown")
     assert picture(share) == "3-9 available 0, 10-14 acquired 1"

@@ -67,20 +67,20 @@ async def mark(harness: Harness, *, epoch: int = 0) -> None:
 async def test_only_the_first_batch_of_a_transaction_is_verified(harness: Harness, adds: bool) -> None:
     offsets = [(await produce(harness, sent(n), adds=adds)).base_offset for n in range(3)]
     assert offsets == [0, 1, 2]
-    assert harness.transactions.asked == [(Claim("x", adds), P, 0, names.partition(TOPIC, 0))]
+    assert harness.transactions.requests == [(Claim("x", adds), P, 0, names.partition(TOPIC, 0))]
     await mark(harness)
     assert (await produce(harness, sent(3), adds=adds)).base_offset == 4
-    assert len(harness.transactions.asked) == 2
+    assert len(harness.transactions.requests) == 2
 
 
 async def test_batches_that_wait_for_the_same_go_on_in_order(harness: Harness) -> None:
     harness.transactions.open.clear()
     waiting = [asyncio.create_task(produce(harness, sent(n), adds=True)) for n in range(5)]
-    await eventually(lambda: harness.transactions.asked)
+    await eventually(lambda: harness.transactions.requests)
     await asyncio.sleep(0)
     harness.transactions.open.set()
     assert [(await one).base_offset for one in waiting] == [0, 1, 2, 3, 4]
-    assert len(harness.transactions.asked) == 1
+    assert len(harness.transactions.requests) == 1
     assert not (await harness.leadership.led(TOPIC, 0)).verifications
 
 
@@ -95,11 +95,11 @@ async def test_a_marker_during_verification_repeats_it(harness: Harness) -> None
     await harness.publish(1)
     harness.transactions.open.clear()
     waiting = asyncio.create_task(produce(harness, sent(0)))
-    await eventually(lambda: harness.transactions.asked)
+    await eventually(lambda: harness.transactions.requests)
     await mark(harness)
     harness.transactions.open.set()
     assert (await waiting).base_offset == 2
-    assert len(harness.transactions.asked) == 2
+    assert len(harness.transactions.requests) == 2
 
 
 async def test_an_append_overtaken_repeatedly_is_rejected(
@@ -115,7 +115,7 @@ async def test_an_append_overtaken_repeatedly_is_rejected(
 async def test_a_caller_that_leaves_does_not_disturb_the_others(harness: Harness) -> None:
     harness.transactions.open.clear()
     first = asyncio.create_task(produce(harness, sent(0)))
-    await eventually(lambda: harness.transactions.asked)
+    await eventually(lambda: harness.transactions.requests)
     second = asyncio.create_task(produce(harness, sent(0)))
     await asyncio.sleep(0)
     first.cancel()
@@ -126,7 +126,7 @@ async def test_a_caller_that_leaves_does_not_disturb_the_others(harness: Harness
 async def test_a_relinquished_partition_stops_verifying(harness: Harness) -> None:
     harness.transactions.open.clear()
     waiting = asyncio.create_task(produce(harness, sent(0)))
-    await eventually(lambda: harness.transactions.asked)
+    await eventually(lambda: harness.transactions.requests)
     await harness.hand_over()
     assert code(await waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -139,4 +139,4 @@ async def test_a_batch_of_a_transaction_needs_its_name(harness: Harness) -> None
 @pytest.mark.parametrize("data", [batch(3), sent(0, transactional=False), b"junk"])
 async def test_other_batches_are_nobodys_business(harness: Harness, data: bytes) -> None:
     await produce(harness, data)
-    assert not harness.transactions.asked
+    assert not harness.transactions.requests

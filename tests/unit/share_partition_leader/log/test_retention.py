@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
-from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, ResourceType
+from sharebroker_server.catalog.records import ConfigRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.record_log.core.log_state import Retention
 from sharebroker_server.routing.router import Peer, Router
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask, consumed_offsets
@@ -152,12 +153,12 @@ class Coordinator:
         self, request: group.DescribeShareGroupOffsetsRequest, *, timeout: float
     ) -> group.DescribeShareGroupOffsetsResponse:
         response = group.DescribeShareGroupOffsetsResponse()
-        for asked in request.groups:
-            assert asked.all_topics
-            answer = response.groups.add(group_id=asked.group_id)
+        for requested in request.groups:
+            assert requested.all_topics
+            answer = response.groups.add(group_id=requested.group_id)
             if self.refused:
                 answer.error_code = int(self.refused)  # type: ignore[assignment]  # the enum's numbers are Kafka's
-            for (topic_id, partition), offset in self.groups[asked.group_id].items():
+            for (topic_id, partition), offset in self.groups[requested.group_id].items():
                 topic = answer.topics.add(topic_id=topic_id)
                 topic.partitions.add(partition=partition, start_offset=offset)
         return response

@@ -397,12 +397,12 @@ async def test_invalid_delays_are_rejected(harness: Harness, kind: int, delay_ms
 
 @pytest.mark.parametrize("kind", [0, -1, 6])
 async def test_ack_without_type_keeps_the_lock(harness: Harness, kind: int) -> None:
-    """Kafka's 0 would end it; over gRPC a type that nobody set is 0."""
+    """Kafka's type 0 would end the lock; over gRPC an unset type is 0."""
     await harness.publish(4)
     async with stream(harness, credit=4) as consumer:
         await consumer.got_offsets(*range(4))
-        told = await consumer.acknowledge_all(ack(0, 1, kind), ack(2), ack(3, kind=kind))
-        assert set(told) == {(0, 1, REQUEST), (2, 2, OK), (3, 3, REQUEST)}
+        results = await consumer.acknowledge_all(ack(0, 1, kind), ack(2), ack(3, kind=kind))
+        assert set(results) == {(0, 1, REQUEST), (2, 2, OK), (3, 3, REQUEST)}
         assert await consumer.acknowledge_all(ack(0, 1), ack(3)) == [(0, 1, OK), (3, 3, OK)]
 
 
@@ -430,7 +430,7 @@ async def test_reject_reason_is_logged_and_truncated(harness: Harness) -> None:
     assert len(entry["reason"]) == 500
 
 
-# --- records that nobody looked at
+# --- unseen records
 
 
 async def test_unseen_records_are_undone_at_once(harness: Harness) -> None:

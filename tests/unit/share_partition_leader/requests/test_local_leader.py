@@ -499,15 +499,15 @@ async def test_no_watch_with_records_or_without_state(harness: Harness) -> None:
 async def test_observers_are_called_once(harness: Harness) -> None:
     await harness.share_partition()
     watch = watched(harness)
-    told: list[str] = []
-    listeners = {name: partial(told.append, name) for name in "abc"}
+    called: list[str] = []
+    listeners = {name: partial(called.append, name) for name in "abc"}
     for listener in listeners.values():
         watch.add_observer(listener)
     watch.remove_observer(listeners["b"])
     watch.remove_observer(listeners["b"])
     watch.end()
     watch.end()
-    assert sorted(told) == ["a", "c"]
+    assert sorted(called) == ["a", "c"]
 
 
 def awaiting(harness: Harness, max_wait_ms: int) -> asyncio.Task[pb.AwaitRecordsResponse]:

@@ -1,4 +1,4 @@
-"""SettleRecords: each partition by itself, answered when durable, with what is held then."""
+"""SettleRecords: each partition alone, answered once durable, with the records then held."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ async def settle(
     partition: int = 0,
 ) -> Answer:
     """Settle (first, last, type) of one partition."""
-    asked = pb.SettleRecordsRequest.Partition(topic_id=TOPIC, partition=partition)
+    part = pb.SettleRecordsRequest.Partition(topic_id=TOPIC, partition=partition)
     for first, last, kind in ranges:
-        asked.ranges.add(first_offset=first, last_offset=last, type=delivery.AcknowledgeType.ValueType(kind))
-    request = pb.SettleRecordsRequest(group_id="g", member_id=member, partitions=[asked], renew_held=renew)
+        part.ranges.add(first_offset=first, last_offset=last, type=delivery.AcknowledgeType.ValueType(kind))
+    request = pb.SettleRecordsRequest(group_id="g", member_id=member, partitions=[part], renew_held=renew)
     (answer,) = (await harness.stub.SettleRecords(request)).partitions
     return cast("Answer", answer)
 

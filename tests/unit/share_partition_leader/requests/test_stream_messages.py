@@ -81,7 +81,7 @@ def _ack(first: int, last: int | None, kind: int, token: int, **fields: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("asked", "batches"),
+    ("ranges", "batches"),
     [
         pytest.param("5", "5-5", id="one"),
         pytest.param("5 6 7", "5-7", id="side by side"),
@@ -95,11 +95,13 @@ def _ack(first: int, last: int | None, kind: int, token: int, **fields: int) -> 
         pytest.param("5-3 4 5", "5-3 4-5", id="the first range ends before it begins"),
     ],
 )
-def test_neighbours_with_equal_type_and_token_are_one_batch(asked: str, batches: str) -> None:
-    assert [_text(batch) for batch in coalesce([_asked(text) for text in asked.split()])] == batches.split()
+def test_neighbours_with_equal_type_and_token_are_one_batch(ranges: str, batches: str) -> None:
+    assert [
+        _text(batch) for batch in coalesce([_request(text) for text in ranges.split()])
+    ] == batches.split()
 
 
-def _asked(text: str) -> AckRequest:
+def _request(text: str) -> AckRequest:
     first, _, last = text.rstrip("r+").partition("-")
     return AckRequest(int(first), int(last or first), 2 if "r" in text else 1, 8 if "+" in text else 7, 0)
 
@@ -113,22 +115,22 @@ def test_a_token_of_0_is_none() -> None:
 
 
 def test_ack_types_become_kafkas_numbers_and_unknown_ones_are_invalid() -> None:
-    said = [_ack(offset, None, kind, 7) for offset, kind in enumerate([-1, 0, 1, 2, 3, 4, 5, 6])]
-    kinds = [one.type for asked in group_acks(said).values() for one in asked]
+    acks = [_ack(offset, None, kind, 7) for offset, kind in enumerate([-1, 0, 1, 2, 3, 4, 5, 6])]
+    kinds = [one.type for requests in group_acks(acks).values() for one in requests]
     assert sorted(kinds) == [-1, -1, -1, 0, 1, 2, 3, 4]
     (gap,) = group_acks([_ack(0, None, delivery.ACKNOWLEDGE_TYPE_GAP, 7)]).values()
     assert gap[0].type == 0
 
 
 def test_groups_go_by_partition_delay_and_renewal() -> None:
-    said = [
+    acks = [
         _ack(1, None, 1, 7, id=1),
         _ack(2, None, 4, 7, id=2),
         _ack(3, None, 2, 7, id=3, delay_ms=100),
         _ack(4, None, 2, 7, id=4),
         _ack(5, None, 1, 7, id=5, partition=1),
     ]
-    assert {group: [one.id for one in asked] for group, asked in group_acks(said).items()} == {
+    assert {group: [one.id for one in requests] for group, requests in group_acks(acks).items()} == {
         AckGroup("t", 0, False, 0): [1, 4],
         AckGroup("t", 0, True, 0): [2],
         AckGroup("t", 0, False, 100): [3],
@@ -137,14 +139,14 @@ def test_groups_go_by_partition_delay_and_renewal() -> None:
 
 
 def test_repeated_acks_of_a_record_keep_their_order() -> None:
-    said = [_ack(5, None, kind, 7, id=index) for index, kind in enumerate((2, 1, 3))]
-    (asked,) = group_acks([*said, _ack(4, None, 1, 7, id=9)]).values()
-    assert [one.id for one in asked] == [9, 0, 1, 2]
+    acks = [_ack(5, None, kind, 7, id=index) for index, kind in enumerate((2, 1, 3))]
+    (requests,) = group_acks([*acks, _ack(4, None, 1, 7, id=9)]).values()
+    assert [one.id for one in requests] == [9, 0, 1, 2]
 
 
 def test_without_a_last_offset_it_is_one_record_even_at_0() -> None:
-    (asked,) = group_acks([_ack(0, None, 1, 7), _ack(3, 0, 1, 7)]).values()
-    assert [(one.first, one.last) for one in asked] == [(0, 0), (3, 0)]
+    (requests,) = group_acks([_ack(0, None, 1, 7), _ack(3, 0, 1, 7)]).values()
+    assert [(one.first, one.last) for one in requests] == [(0, 0), (3, 0)]
 
 
 @given(
@@ -160,13 +162,13 @@ def test_without_a_last_offset_it_is_one_record_even_at_0() -> None:
         min_size=1,
     )
 )
-def test_coalesced_batches_cover_the_same_acks(asked: list[AckRequest]) -> None:
-    asked.sort(key=lambda one: one.first)
+def test_coalesced_batches_cover_the_same_acks(requests: list[AckRequest]) -> None:
+    requests.sort(key=lambda one: one.first)
 
     def spelt(first: int, last: int, kind: int, token: int) -> list[tuple[int, ...]]:
         return [(x, kind, token) for x in range(first, last + 1)] or [(first, last, kind, token)]
 
-    batches = coalesce(asked)
+    batches = coalesce(requests)
     assert [x for b in batches for x in spelt(b.first, b.last, b.types[0], b.token or 0)] == [
-        x for one in asked for x in spelt(*one[:4])
+        x for one in requests for x in spelt(*one[:4])
     ]

@@ -116,7 +116,7 @@ async def test_the_start_offset_is_stored_after_the_last_acknowledgement(harness
     assert await harness.start_offset() == 2
 
 
-async def test_nothing_is_written_for_a_marker_while_other_writes_will_tell(harness: Harness) -> None:
+async def test_marker_is_not_written_while_a_later_write_will_cover_it(harness: Harness) -> None:
     await transact(harness, True)
     await harness.publish(1)
     assert await acquired(harness) == [(0, 0), (2, 2)]
@@ -200,7 +200,7 @@ async def test_a_changed_isolation_level_wakes_waiting_members(harness: Harness)
     assert await waiting == [(0, 0)]
 
 
-async def test_a_write_that_fails_is_not_tried_for_ever(harness: Harness) -> None:
+async def test_failed_write_is_not_retried_indefinitely(harness: Harness) -> None:
     await isolate(harness)
     await transact(harness, False)
     harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))

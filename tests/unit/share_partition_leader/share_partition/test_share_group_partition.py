@@ -35,7 +35,7 @@ RESOURCE = f"partition:{TOPIC}:0"
 
 
 class Listener:
-    """A consumer that writes down what it is told."""
+    """A consumer that records its notifications."""
 
     def __init__(self, member: str = "m1") -> None:
         self.holder = new_stream_holder(member)
@@ -71,16 +71,16 @@ def spans(found: Fetched | NotFetched) -> list[tuple[int, int]]:
 
 
 class Outcome:
-    """What `done` was told."""
+    """Records the calls of `done`."""
 
     def __init__(self) -> None:
-        self.told: list[ErrorCode] = []
+        self.codes: list[ErrorCode] = []
 
     def __call__(self, error: KafkaError | None) -> None:
-        self.told.append(ErrorCode.NONE if error is None else error.code)
+        self.codes.append(ErrorCode.NONE if error is None else error.code)
 
 
-def say(
+def acknowledge(
     share_partition: ShareGroupPartition, who: Listener, first: int, last: int, kind: int = ACCEPT
 ) -> Outcome:
     outcome = Outcome()
@@ -102,8 +102,8 @@ async def held(harness: Harness, who: Listener, records: int = 10) -> ShareGroup
 
 async def test_changes_of_one_turn_go_out_in_one_write(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
-    outcomes = [say(share_partition, me, offset, offset) for offset in range(4)]
-    await eventually(lambda: all(outcome.told for outcome in outcomes))
+    outcomes = [acknowledge(share_partition, me, offset, offset) for offset in range(4)]
+    await eventually(lambda: all(outcome.codes for outcome in outcomes))
     (write,) = harness.persister.writes
     assert write.start_offset == 4
 
@@ -113,24 +113,24 @@ async def test_changes_that_come_during_a_write_go_out_together_after_it(
 ) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
-    first = say(share_partition, me, 5, 5)
+    first = acknowledge(share_partition, me, 5, 5)
     await settle()
-    later = [say(share_partition, me, offset, offset) for offset in (6, 0, 1)]
+    later = [acknowledge(share_partition, me, offset, offset) for offset in (6, 0, 1)]
     await settle()
     assert len(harness.persister.writes) == 1
-    assert not first.told
+    assert not first.codes
     harness.persister.open.set()
-    await eventually(lambda: all(outcome.told for outcome in later))
+    await eventually(lambda: all(outcome.codes for outcome in later))
     assert [(w.start_offset, [b[:2] for b in w.batches]) for w in harness.persister.writes] == [
         (0, [(5, 5)]),
         (2, [(6, 6)]),
     ]
-    assert first.told == later[0].told == [ErrorCode.NONE]
+    assert first.codes == later[0].codes == [ErrorCode.NONE]
 
 
 async def test_an_acknowledgement_without_a_write_replies_at_once(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
-    assert say(share_partition, me, 0, 9, RENEW).told == [ErrorCode.NONE]
+    assert acknowledge(share_partition, me, 0, 9, RENEW).codes == [ErrorCode.NONE]
     assert not harness.persister.writes
 
 
@@ -140,11 +140,11 @@ async def test_a_rejected_acknowledgement_raises_and_does_not_reply(harness: Har
     with pytest.raises(KafkaError, match="INVALID_RECORD_STATE"):
         share_partition.handle(Acknowledge("another", [AckBatch(0, 0, (ACCEPT,))], outcome))
     await settle()
-    assert (outcome.told, harness.persister.writes) == ([], [])
+    assert (outcome.codes, harness.persister.writes) == ([], [])
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "expected"),
     [
         (KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE), ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), ErrorCode.REQUEST_TIMED_OUT),
@@ -152,25 +152,25 @@ async def test_a_rejected_acknowledgement_raises_and_does_not_reply(harness: Har
     ],
 )
 @pytest.mark.parametrize("applied", [False, True])
-async def test_after_a_failed_write_the_records_are_still_held_and_life_goes_on(
-    harness: Harness, me: Listener, failure: Exception, told: ErrorCode, applied: bool
+async def test_after_a_failed_write_the_records_stay_held_and_acknowledgeable(
+    harness: Harness, me: Listener, failure: Exception, expected: ErrorCode, applied: bool
 ) -> None:
     share_partition = await held(harness, me)
     (harness.persister.after if applied else harness.persister.before).append(failure)
     with capture_logs():
-        outcome = say(share_partition, me, 0, 4)
-        await eventually(lambda: outcome.told)
-    assert outcome.told == [told]
+        outcome = acknowledge(share_partition, me, 0, 4)
+        await eventually(lambda: outcome.codes)
+    assert outcome.codes == [expected]
     assert not share_partition.retired
     assert acquire(share_partition, Listener()) is NotFetched.NO_RECORDS
-    again = say(share_partition, me, 0, 9)
-    await eventually(lambda: again.told)
-    assert again.told == [ErrorCode.NONE]
+    again = acknowledge(share_partition, me, 0, 9)
+    await eventually(lambda: again.codes)
+    assert again.codes == [ErrorCode.NONE]
     assert await harness.start_offset() == 10
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "expected"),
     [
         (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -179,13 +179,13 @@ async def test_after_a_failed_write_the_records_are_still_held_and_life_goes_on(
     ],
 )
 async def test_a_fenced_write_retires_it(
-    harness: Harness, me: Listener, refusal: ErrorCode, told: ErrorCode
+    harness: Harness, me: Listener, refusal: ErrorCode, expected: ErrorCode
 ) -> None:
     share_partition = await held(harness, me)
     harness.persister.before.append(KafkaError(refusal))
-    outcome = say(share_partition, me, 0, 4)
-    await eventually(lambda: outcome.told)
-    assert outcome.told == [told]
+    outcome = acknowledge(share_partition, me, 0, 4)
+    await eventually(lambda: outcome.codes)
+    assert outcome.codes == [expected]
     assert (share_partition.retired, me.retirements, me.lost) == (True, 1, [(0, 9)])
     assert await harness.share_partition() is not share_partition
 
@@ -194,13 +194,13 @@ async def test_changes_behind_a_fenced_write_are_rejected(harness: Harness, me: 
     share_partition = await held(harness, me)
     harness.persister.open.clear()
     harness.persister.before.append(KafkaError(ErrorCode.FENCED_STATE_EPOCH))
-    outcomes = [say(share_partition, me, 0, 0)]
+    outcomes = [acknowledge(share_partition, me, 0, 0)]
     await settle()
-    outcomes.append(say(share_partition, me, 1, 1))
+    outcomes.append(acknowledge(share_partition, me, 1, 1))
     share_partition.release_member("m1")
     harness.persister.open.set()
-    await eventually(lambda: all(outcome.told for outcome in outcomes))
-    assert [outcome.told for outcome in outcomes] == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]] * 2
+    await eventually(lambda: all(outcome.codes for outcome in outcomes))
+    assert [outcome.codes for outcome in outcomes] == [[ErrorCode.NOT_LEADER_OR_FOLLOWER]] * 2
     await settle()
     assert len(harness.persister.writes) == 1
 
@@ -221,7 +221,7 @@ async def test_a_release_notifies_listeners(harness: Harness, me: Listener) -> N
     share_partition = await held(harness, me)
     other = Listener("m2")
     share_partition.add_listener(other)
-    say(share_partition, me, 3, 3, RELEASE)
+    acknowledge(share_partition, me, 3, 3, RELEASE)
     await eventually(lambda: other.woken)
     assert acquire(share_partition, other) == [(3, 3)]
 
@@ -233,7 +233,7 @@ async def test_room_in_a_full_window_notifies_listeners(harness: Harness, me: Li
     other = Listener("m2")
     assert acquire(share_partition, other) is NotFetched.NO_RECORDS
     share_partition.add_listener(other)
-    say(share_partition, me, 0, 9)
+    acknowledge(share_partition, me, 0, 9)
     await eventually(lambda: other.woken)
     assert acquire(share_partition, other) == [(100, 109)]
 
@@ -311,20 +311,20 @@ async def test_a_late_acknowledgement_waits_for_the_start_offset(harness: Harnes
     """Without a token, as Kafka's clients: its last delivery was over, and it is archived in memory alone."""
     await harness.configure("share.delivery.count.limit", "2")
     share_partition = await held(harness, me)
-    released = say(share_partition, me, 0, 9, RELEASE)
-    await eventually(lambda: released.told)
+    released = acknowledge(share_partition, me, 0, 9, RELEASE)
+    await eventually(lambda: released.codes)
     assert acquire(share_partition, me) == [(0, 9)]
     harness.persister.open.clear()
     await eventually(lambda: me.lost, timeout=60)
     assert share_partition.core.start_offset == 10
-    outcome = say(share_partition, me, 0, 9)
+    outcome = acknowledge(share_partition, me, 0, 9)
     await settle()
-    assert not outcome.told
+    assert not outcome.codes
     harness.persister.open.set()
-    await eventually(lambda: outcome.told == [ErrorCode.NONE])
+    await eventually(lambda: outcome.codes == [ErrorCode.NONE])
     assert harness.persister.writes[-1].start_offset == 10
     writes = len(harness.persister.writes)
-    assert say(share_partition, me, 0, 9).told == [ErrorCode.NONE], "now it is durable"
+    assert acknowledge(share_partition, me, 0, 9).codes == [ErrorCode.NONE], "now it is durable"
     assert len(harness.persister.writes) == writes
 
 
@@ -344,7 +344,7 @@ async def test_a_renewed_lock_lives_on(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     start = now()
     await asyncio.sleep(20)
-    say(share_partition, me, 0, 4, RENEW)
+    acknowledge(share_partition, me, 0, 4, RENEW)
     await eventually(lambda: len(me.lost) == 1, timeout=60)
     assert me.lost == [(5, 9)]
     await eventually(lambda: len(me.lost) == 2, timeout=60)
@@ -357,15 +357,17 @@ async def test_a_lock_that_runs_out_during_a_failing_write_ends_after_it(
     share_partition = await held(harness, me)
     harness.persister.open.clear()
     harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    outcome = say(share_partition, me, 0, 9)
+    outcome = acknowledge(share_partition, me, 0, 9)
     await asyncio.sleep(40)
     assert not me.lost
     harness.persister.open.set()
     await eventually(lambda: me.lost == [(0, 9)])
-    assert outcome.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert outcome.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
-async def test_the_lock_of_a_fetch_runs_out_without_anybody_to_tell(harness: Harness, me: Listener) -> None:
+async def test_lock_timeout_of_a_plain_fetch_has_no_listener_to_notify(
+    harness: Harness, me: Listener
+) -> None:
     await harness.publish(3)
     await harness.acquire()
     share_partition = await harness.share_partition()
@@ -424,8 +426,8 @@ async def test_a_gap_in_the_log_is_passed_over(harness: Harness, me: Listener) -
     for offset in (5, 6):
         await harness.publish(1, size=600_000)
         assert acquire(share_partition, other) == [(offset, offset)]
-    say(share_partition, me, 0, 4, RELEASE)
-    say(share_partition, other, 6, 6, RELEASE)
+    acknowledge(share_partition, me, 0, 4, RELEASE)
+    acknowledge(share_partition, other, 6, 6, RELEASE)
     await eventually(lambda: harness.persister.written)
     cache = share_partition._log._state.hot_cache
     cache.drop_before(5)
@@ -438,7 +440,7 @@ async def test_a_gap_in_the_store_is_passed_over(harness: Harness, me: Listener)
     share_partition = await held(harness, me, 5)
     await harness.publish(5)
     assert acquire(share_partition, me) == [(5, 9)]
-    say(share_partition, me, 0, 4, RELEASE)
+    acknowledge(share_partition, me, 0, 4, RELEASE)
     await eventually(lambda: harness.persister.written)
     del harness.records._partitions[RESOURCE].batches[0]
     await harness.evict_hot_cache()
@@ -467,7 +469,7 @@ async def test_only_batches_with_an_acquired_record_are_sent(harness: Harness, m
     share_partition = await harness.share_partition()
     assert acquire(share_partition, me) == [(0, 9)]
     for first, last in ((0, 0), (5, 5), (9, 9)):
-        say(share_partition, me, first, last, RELEASE)
+        acknowledge(share_partition, me, first, last, RELEASE)
     await eventually(lambda: harness.persister.written)
     found = share_partition.acquire(AcquireRequest(me.holder, 500, 500))
     assert spans(found) == [(0, 0), (5, 5), (9, 9)]
@@ -582,7 +584,7 @@ async def test_once_retired_it_refuses_everything(harness: Harness, me: Listener
     assert me.retirements == 1
     for refused in (
         lambda: share_partition.acquire(AcquireRequest(me.holder, 1, 1)),
-        lambda: say(share_partition, me, 0, 0),
+        lambda: acknowledge(share_partition, me, 0, 0),
     ):
         with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
             refused()
@@ -611,32 +613,32 @@ async def test_a_write_under_way_at_the_end_is_answered_as_it_turns_out(
 ) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
-    under_way = say(share_partition, me, 0, 0)
+    under_way = acknowledge(share_partition, me, 0, 0)
     await settle()
-    waiting = say(share_partition, me, 1, 1)
+    waiting = acknowledge(share_partition, me, 1, 1)
     share_partition.release_member("m1")
     share_partition.retire()
-    assert (under_way.told, waiting.told) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
+    assert (under_way.codes, waiting.codes) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
     harness.persister.open.set()
-    await eventually(lambda: under_way.told == [ErrorCode.NONE])
+    await eventually(lambda: under_way.codes == [ErrorCode.NONE])
     assert len(harness.persister.writes) == 1
 
 
 async def test_it_stops_once_accepted_changes_are_durable(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
-    outcomes = [say(share_partition, me, 0, 0)]
+    outcomes = [acknowledge(share_partition, me, 0, 0)]
     await settle()
-    outcomes.append(say(share_partition, me, 1, 1))
+    outcomes.append(acknowledge(share_partition, me, 1, 1))
     stopping = asyncio.create_task(share_partition.stop())
     await settle()
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
-        say(share_partition, me, 2, 2)
+        acknowledge(share_partition, me, 2, 2)
     assert not share_partition.retired
     harness.persister.open.set()
     await stopping
     assert share_partition.retired
-    assert [outcome.told for outcome in outcomes] == [[ErrorCode.NONE]] * 2
+    assert [outcome.codes for outcome in outcomes] == [[ErrorCode.NONE]] * 2
     assert await harness.start_offset() == 2
 
 
@@ -645,15 +647,15 @@ async def test_it_stops_in_time_also_when_the_coordinator_does_not_answer(
 ) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
-    under_way = say(share_partition, me, 0, 0)
+    under_way = acknowledge(share_partition, me, 0, 0)
     await settle()
-    waiting = say(share_partition, me, 1, 1)
+    waiting = acknowledge(share_partition, me, 1, 1)
     start = now()
     await share_partition.stop()
     assert 5 <= now() - start < 5.1
-    assert (under_way.told, waiting.told) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
+    assert (under_way.codes, waiting.codes) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
     harness.persister.open.set()
-    await eventually(lambda: under_way.told == [ErrorCode.NONE])
+    await eventually(lambda: under_way.codes == [ErrorCode.NONE])
 
 
 async def test_an_idle_one_stops_at_once(harness: Harness) -> None:

@@ -10,10 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_spark.core.offsets import Batch, Range, from_json, split_into_tasks, to_json, unreached
-from sharebroker_spark.core.options import (
-    OptionError,
-    snapshot,
-)
+from sharebroker_spark.core.options import OptionError, snapshot
 
 NAMED = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 
@@ -127,8 +124,8 @@ def test_available_now_plans_up_to_the_log_ends() -> None:
 def test_table_has_all_records_or_the_requested_ranges() -> None:
     spans = {("t", 1): (5, 9), ("t", 0): (0, 3), ("u", 0): (4, 4)}
     assert snapshot(spans, {}, {}) == [Range("t", 0, 0, 2), Range("t", 1, 5, 8)]
-    asked = snapshot(spans, {("t", 1): 2, ("t", 0): 3}, {("t", 1): 7, ("u", 0): 4})
-    assert asked == [Range("t", 1, 2, 6)]
+    ranges = snapshot(spans, {("t", 1): 2, ("t", 0): 3}, {("t", 1): 7, ("u", 0): 4})
+    assert ranges == [Range("t", 1, 2, 6)]
     with pytest.raises(OptionError, match="names t-2"):
         snapshot(spans, {}, {("t", 2): 1})
     with pytest.raises(OptionError, match="starts t-0 at 4, beyond its end 3"):

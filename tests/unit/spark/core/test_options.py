@@ -54,7 +54,7 @@ def test_option_names_ignore_case() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"bootstrap": ""}, "bootstrap"),
         ({"bootstrap": "nowhere"}, "HOST:PORT"),
@@ -85,8 +85,8 @@ def test_option_names_ignore_case() -> None:
         ({"endingOffsets": "latest"}, "endingOffsets applies to batch reads only"),
     ],
 )
-def test_invalid_options_are_rejected_by_name(given: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_invalid_options_are_rejected_by_name(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         read_options({**NEEDED, **given}, streaming=True)
 
 
@@ -97,7 +97,7 @@ def test_a_schema_goes_with_the_format() -> None:
     assert (options.value_format, options.value_schema, options.verdicts) == ("json", "a INT", True)
 
 
-def test_a_table_may_be_asked_for_between_offsets() -> None:
+def test_a_table_may_be_read_between_offsets() -> None:
     def table(**given: str) -> Options:
         return read_options({"bootstrap": "h:1", "topics": "a,b", **given}, streaming=False)
 
@@ -135,7 +135,7 @@ COLUMNS = {"key": "binary", "value": "string"}
 
 
 @pytest.mark.parametrize(
-    ("given", "columns", "said"),
+    ("given", "columns", "message"),
     [
         ({"topic": "t"}, {"key": "binary"}, "column value is missing"),
         ({"topic": "t"}, {}, "the columns are empty"),
@@ -144,8 +144,8 @@ COLUMNS = {"key": "binary", "value": "string"}
         ({}, COLUMNS, "topic is missing"),
     ],
 )
-def test_invalid_columns_are_rejected(given: dict[str, str], columns: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_invalid_columns_are_rejected(given: dict[str, str], columns: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         write_options({"bootstrap": "h:1", **given}, columns)
 
 
@@ -159,16 +159,16 @@ def test_every_option_has_a_name() -> None:
 
 
 def test_readme_lists_every_option_with_default_and_bounds() -> None:
-    told = {}
+    listed = {}
     for line in (ROOT / "libs/spark_source/README.md").read_text().splitlines():
         if line.startswith("| `"):
             name, default, allowed, _ = (cell.strip() for cell in line.strip("|").split("|"))
-            told[name.strip("`")] = (default, allowed)
-    assert set(told) == set(NAMES)
+            listed[name.strip("`")] = (default, allowed)
+    assert set(listed) == set(NAMES)
     for name, (number, low, high) in NUMBERS.items():
-        assert told[name] == (str(number), f"{low} to {high}")
+        assert listed[name] == (str(number), f"{low} to {high}")
     for name, choices in CHOICES.items():
-        assert told[name] == (choices[0], ", ".join(choices))
+        assert listed[name] == (choices[0], ", ".join(choices))
 
 
 SERVER = {"bootstrap": "127.0.0.1:9090"}

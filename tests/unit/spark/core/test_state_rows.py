@@ -44,8 +44,8 @@ def test_a_row_a_run() -> None:
     )
     found = [dict(zip(NAMES, row, strict=True)) for row in rows(PLACE, stored.records, stored.live)]
     assert {(row["group"], row["topic"], row["partition"]) for row in found} == {("g", "orders", 3)}
-    told = [[row[name] for name in NAMES[3:]] for row in found]
-    assert told == [
+    values = [[row[name] for name in NAMES[3:]] for row in found]
+    assert values == [
         [7, "checkpoint", 2, None, 4, 5, -1, 1, 1, 2, 2, 1, 1_500_000],
         [7, "checkpoint", 2, None, 4, 5, -1, 1, 4, 4, 0, 3, 1_500_000],
         [9, "delta", 2, 8, None, None, 6, 0, None, None, None, None, None],

@@ -36,15 +36,15 @@ def test_adjacent_equal_verdicts_are_merged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([row(1, "keep")], "'keep'; it must be accept, release, reject"),
         ([Row("t", 0, 1, None)], "a null"),  # type: ignore[arg-type]
         ([row(1, "accept"), row(1, "reject")], "two different verdicts for offset 1 of t-0"),
     ],
 )
-def test_invalid_verdict_is_rejected(rows: list[Row], said: str) -> None:
-    with pytest.raises(VerdictError, match=said):
+def test_invalid_verdict_is_rejected(rows: list[Row], message: str) -> None:
+    with pytest.raises(VerdictError, match=message):
         verdict_ranges(rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID, check_group_id
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, check_group_id
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn

@@ -7,7 +7,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.catalog.names import check_not_internal
+from sharebroker_server.catalog.topics import check_not_internal
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn

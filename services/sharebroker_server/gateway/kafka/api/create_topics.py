@@ -9,7 +9,7 @@ from typing import Final
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.config_views import ConfigEntry, describe_settings
-from sharebroker_server.catalog.records import ResourceType
+from sharebroker_server.catalog.topics import ResourceType
 from sharebroker_server.gateway.admin.topics import create_topics
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.catalog.config_views import ConfigEntry, Origin, describe
-from sharebroker_server.catalog.records import ResourceType
+from sharebroker_server.catalog.topics import ResourceType
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.configs import config_resource
 from sharebroker_server.gateway.kafka.convert import to_kafka

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.names import check_topic_name
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic, check_topic_name
 from sharebroker_server.gateway.core.paging import Position, page
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.topics import describe_topic, topic_of, topics

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.records import ResourceType
+from sharebroker_server.catalog.topics import ResourceType
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.topics import topics
 from sharebroker_server.kafka_wire.messages import ListConfigResourcesRequest, ListConfigResourcesResponse

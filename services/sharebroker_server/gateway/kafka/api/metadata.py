@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_IDS, check_topic_name
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, Topic, check_topic_name
 from sharebroker_server.gateway.admin.cluster import cluster_id
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal

@@ -7,8 +7,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.names import check_not_internal
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic, check_not_internal
 from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, Refusal, for_version
 from sharebroker_server.gateway.kafka.topics import Rejected
 from sharebroker_server.kafka_wire.decoder import BadMessage

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 from sharebroker_server.kafka_wire.messages import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from tests.unit.gateway.kafka.api.harness import Harness
 

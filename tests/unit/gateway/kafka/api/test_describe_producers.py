@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC
 from sharebroker_server.kafka_wire.messages import DescribeProducersRequest, DescribeProducersResponse
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness, codes

@@ -19,8 +19,8 @@ Topic = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic
 
 def reply(request: pb.DescribeShareGroupOffsetsRequest) -> pb.DescribeShareGroupOffsetsResponse:
     answer = pb.DescribeShareGroupOffsetsResponse()
-    for asked in request.groups:
-        topic = answer.groups.add(group_id=asked.group_id).topics.add(
+    for requested in request.groups:
+        topic = answer.groups.add(group_id=requested.group_id).topics.add(
             topic_name="flights", topic_id=TOPIC.topic_id
         )
         topic.partitions.add(partition=1, start_offset=70, leader_epoch=3, lag=5)

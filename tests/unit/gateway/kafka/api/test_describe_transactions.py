@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from sharebroker_server.kafka_wire.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness

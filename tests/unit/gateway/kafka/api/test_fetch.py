@@ -9,7 +9,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC
 from sharebroker_server.gateway.kafka.api.fetch import FetchReader, failed
 from sharebroker_server.gateway.kafka.topics import Located, Rejected, locate
 from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse

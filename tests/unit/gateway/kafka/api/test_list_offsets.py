@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC
 from sharebroker_server.kafka_wire.messages import ListOffsetsRequest, ListOffsetsResponse
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness, codes
@@ -49,11 +49,11 @@ async def test_special_timestamps_have_a_first_version(
     harness: Harness, timestamp: int, first: int, meant: int
 ) -> None:
     harness.services.reply_each("ListOffsets", pb.ListOffsetsResponse, offset=9)
-    asked = request(0, timestamp=timestamp)
+    message = request(0, timestamp=timestamp)
     if first > 1:
-        early = await harness.call(first - 1, asked, ListOffsetsResponse)
+        early = await harness.call(first - 1, message, ListOffsetsResponse)
         assert codes(early.topics[0].partitions) == {0: ErrorCode.UNSUPPORTED_VERSION}
-    (found,) = (await harness.call(first, asked, ListOffsetsResponse)).topics[0].partitions
+    (found,) = (await harness.call(first, message, ListOffsetsResponse)).topics[0].partitions
     assert (found.error_code, found.offset) == (ErrorCode.NONE, 9)
     assert harness.services.only("ListOffsets").partitions[0].timestamp == meant
 

@@ -34,11 +34,11 @@ async def test_each_partition_has_its_own_result(harness: Harness, version: int,
         return answer
 
     harness.services.reply("TxnOffsetCommit", reply)
-    asked = request(1, 7)
-    asked.generation_id, asked.member_id, asked.group_instance_id = 4, "m", "i"
+    message = request(1, 7)
+    message.generation_id, message.member_id, message.group_instance_id = 4, "m", "i"
     if version < 3:
-        asked.generation_id, asked.member_id, asked.group_instance_id = -1, "", None
-    (topic,) = (await harness.call(version, asked, TxnOffsetCommitResponse)).topics
+        message.generation_id, message.member_id, message.group_instance_id = -1, "", None
+    (topic,) = (await harness.call(version, message, TxnOffsetCommitResponse)).topics
     assert topic.name == TOPIC.name
     assert codes(topic.partitions) == {1: ErrorCode.NONE, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     sent = harness.services.only("TxnOffsetCommit")

@@ -49,7 +49,7 @@ def test_only_member_leads_and_receives_its_assignment(group: ConsumerHarness) -
     assert [(one.member_id, one.metadata, one.assignment) for one in found.members] == [
         ("m", b"range of m", b"all of it")
     ]
-    assert group.synced(group.sync("m", 1)) == "all of it", "asked again, it hears the same"
+    assert group.synced(group.sync("m", 1)) == "all of it", "a repeated request returns the same"
 
 
 def test_joining_member_starts_a_rebalance(group: ConsumerHarness) -> None:
@@ -103,7 +103,7 @@ def test_member_whose_session_timed_out_is_removed(group: ConsumerHarness) -> No
 
 def test_waiting_member_needs_no_heartbeat_and_absent_one_is_removed(group: ConsumerHarness) -> None:
     generation = group.stable("a", "b")
-    waiting = group.join("a", "range", "sticky")  # it knows another assignor now
+    waiting = group.join("a", "range", "sticky")  # it supports another assignor now
     for _ in range(7):
         group.pass_time(SESSION - 1)
         if group.described().state == "PreparingRebalance":
@@ -173,8 +173,8 @@ def test_most_preferred_common_assignor_is_elected(group: ConsumerHarness) -> No
 
 
 def test_member_joins_with_the_id_of_member_id_required(group: ConsumerHarness) -> None:
-    asked = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
-    error = group.refuses(asked)
+    join = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
+    error = group.refuses(join)
     assert (error.code, error.metadata["member_id"]) == (ErrorCode.MEMBER_ID_REQUIRED, "given")
     assert group.joined(group.join("given")).leader == "given"
     assert group.refuses(
@@ -183,13 +183,13 @@ def test_member_joins_with_the_id_of_member_id_required(group: ConsumerHarness) 
 
 
 def test_promised_member_id_expires(group: ConsumerHarness) -> None:
-    asked = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
-    group.refuses(asked)
+    join = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
+    group.refuses(join)
     waiting = group.join("", fresh="a")
     assert group.waits(waiting), "the other one may come any moment"
     group.pass_time(SESSION)
     assert group.joined(waiting).leader == "a"
-    group.refuses(asked)
+    group.refuses(join)
     assert group.leave(Leaver("given")) == [None]
 
 
@@ -207,9 +207,9 @@ def test_static_member_returns_to_its_place(group: ConsumerHarness) -> None:
     generation = group.joined(coming).generation
     group.joined(again)
     group.sync("a", generation, "one", a="0", b="1")
-    # "two" starts anew: it knows what it knew, and nobody has to join again.
-    asked = group.join("", fresh="b2", instance="two", protocols=(("range", b"range of b"),))
-    assert group.joined(asked).generation == generation
+    # "two" restarts with the same metadata: no member has to join again.
+    ticket = group.join("", fresh="b2", instance="two", protocols=(("range", b"range of b"),))
+    assert group.joined(ticket).generation == generation
     assert group.synced(group.sync("b2", generation, "two")) == "1"
     fenced = ConsumerHeartbeat(MemberIdentity("g", generation, "b", "two"))
     assert group.refuses(fenced).code is ErrorCode.FENCED_INSTANCE_ID
@@ -219,12 +219,12 @@ def test_static_member_returns_to_its_place(group: ConsumerHarness) -> None:
     )
     other = ConsumerHeartbeat(MemberIdentity("g", generation, "b2", "three"))
     assert group.refuses(other).code is ErrorCode.UNKNOWN_MEMBER_ID
-    # The leader starts anew: it will want to assign.
+    # The leader restarts: it has to assign again.
     waiting = group.join("", fresh="a2", instance="one")
     assert group.waits(waiting)
     group.join("b2", instance="two")
     assert group.joined(waiting).leader == "a2"
-    assert group.leave(Leaver("", "one"), Leaver("", "nobody")) == [None, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert group.leave(Leaver("", "one"), Leaver("", "unknown")) == [None, ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_replaced_static_member_is_fenced_while_it_waits(group: ConsumerHarness) -> None:
@@ -262,7 +262,7 @@ def test_rebalance_of_static_members_alone_waits(group: ConsumerHarness) -> None
     [
         (2, "a", ErrorCode.ILLEGAL_GENERATION),
         (0, "a", ErrorCode.ILLEGAL_GENERATION),
-        (1, "nobody", ErrorCode.UNKNOWN_MEMBER_ID),
+        (1, "unknown", ErrorCode.UNKNOWN_MEMBER_ID),
         (-1, "", ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
@@ -317,7 +317,7 @@ def test_every_request_gets_one_reply_and_a_generation_one_leader(
                 assert leaders.setdefault(answer.generation, answer.leader) == answer.leader
             else:
                 assert isinstance(answer, Synced | KafkaError)
-        assert not group.replies, "nobody is answered twice"
+        assert not group.replies, "no request is answered twice"
         if not described(group):
             leaders.clear()  # the next one is another group
 
@@ -347,8 +347,8 @@ def test_every_request_gets_one_reply_and_a_generation_one_leader(
     for _ in range(4):
         group.pass_time(REBALANCE + SESSION)
         look()
-    assert not waiting, "nobody waits for ever"
-    assert not described(group), "nobody stays who is not heard of"
+    assert not waiting, "no request waits indefinitely"
+    assert not described(group), "no silent member stays"
 
 
 def described(group: ConsumerHarness) -> tuple[DescribedConsumer, ...]:

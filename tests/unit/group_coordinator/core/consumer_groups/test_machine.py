@@ -42,12 +42,12 @@ def test_commit_requires_membership(group: ConsumerHarness) -> None:
     assert group.refuses(ahead).code is ErrorCode.ILLEGAL_GENERATION
     generation = group.stable("a")
     group.join("", fresh="b")
-    group.commit(1, "a", generation)  # before it joins again it says how far it came
+    group.commit(1, "a", generation)  # before it joins again it commits its position
     group.join("a")
     early = CommitOffsets(MemberIdentity("g", generation + 1, "a"), {AT: Committed(2)})
     assert group.refuses(early).code is ErrorCode.REBALANCE_IN_PROGRESS
-    asked = Join("x", "", "x", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
-    group.refuses(asked)
+    join = Join("x", "", "x", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
+    group.refuses(join)
     group.send(CommitOffsets(MemberIdentity("x", -1, ""), {AT: Committed(1)}))
     assert group.committed("x") == {AT: 1}
 
@@ -104,8 +104,8 @@ def test_bounds() -> None:
     group = ConsumerHarness("group.max.size=2", "group.share.max.groups=1")
     protocols = (("range", b""),)
     for timeout in (5.9, 1801.0):
-        asked = Join("g", "", "a", timeout, REBALANCE, "consumer", protocols, 1)
-        assert group.refuses(asked).code is ErrorCode.INVALID_SESSION_TIMEOUT
+        join = Join("g", "", "a", timeout, REBALANCE, "consumer", protocols, 1)
+        assert group.refuses(join).code is ErrorCode.INVALID_SESSION_TIMEOUT
     group.stable("a", "b")
     third = Join("g", "", "c", SESSION, REBALANCE, "consumer", protocols, 1)
     assert group.refuses(third).code is ErrorCode.GROUP_MAX_SIZE_REACHED

@@ -53,7 +53,7 @@ P, Q = 70, 71
 """Producer ids."""
 
 DAY = 24 * 3600.0
-NOBODY = MemberIdentity("g", -1, "")
+NO_MEMBER = MemberIdentity("g", -1, "")
 
 
 def offsets(offset: int, *partitions: TopicIdPartition, text: str = "") -> dict[TopicIdPartition, Committed]:
@@ -66,7 +66,7 @@ def add(
     kept: dict[TopicIdPartition, Committed],
     *,
     epoch: int = 0,
-    who: MemberIdentity = NOBODY,
+    who: MemberIdentity = NO_MEMBER,
     coordinator: int | None = 5,
 ) -> dict[TopicIdPartition, KafkaError]:
     refused: dict[TopicIdPartition, KafkaError] = group.request(
@@ -113,12 +113,12 @@ def test_an_end_is_one_record_for_all_groups_of_the_shard(group: ConsumerHarness
 
 
 def test_first_offsets_of_a_transaction_need_confirmation(group: ConsumerHarness) -> None:
-    first = CommitInTransaction(NOBODY, P, 0, offsets(1))
+    first = CommitInTransaction(NO_MEMBER, P, 0, offsets(1))
     refusal = group.refuses(first)
     assert isinstance(refusal, UnverifiedError)
     assert refusal.code is ErrorCode.INVALID_TXN_STATE
     add(group, P, offsets(1))
-    assert group.request(CommitInTransaction(NOBODY, P, 0, offsets(2)), dict) == {}
+    assert group.request(CommitInTransaction(NO_MEMBER, P, 0, offsets(2)), dict) == {}
     end(group, P, commit=True)
     assert group.committed() == {AT: 2}
     assert isinstance(group.refuses(first), UnverifiedError)
@@ -131,7 +131,7 @@ def test_a_producer_commits_in_one_epoch_at_a_time(
     group: ConsumerHarness, epoch: int, code: ErrorCode
 ) -> None:
     add(group, P, offsets(1), epoch=4)
-    assert group.refuses(CommitInTransaction(NOBODY, P, epoch, offsets(2), 5)).code is code
+    assert group.refuses(CommitInTransaction(NO_MEMBER, P, epoch, offsets(2), 5)).code is code
 
 
 @pytest.mark.parametrize(
@@ -147,12 +147,12 @@ def test_stale_end_is_rejected(
     group: ConsumerHarness, epoch: int, coordinator: int, code: ErrorCode | None
 ) -> None:
     add(group, P, offsets(1), epoch=4)
-    asked = CompleteTransaction(P, epoch, coordinator, commit=True)
+    command = CompleteTransaction(P, epoch, coordinator, commit=True)
     if code is None:
-        group.send(asked)
+        group.send(command)
         assert group.committed() == {AT: 1}
     else:
-        assert group.refuses(asked).code is code
+        assert group.refuses(command).code is code
         assert unstable(group) == {AT}
 
 
@@ -209,9 +209,9 @@ def test_transactional_commit_requires_membership(group: ConsumerHarness) -> Non
     assert refusal(MemberIdentity("g", generation, "b")) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refusal(MemberIdentity("g", -1, "", "i")) is ErrorCode.UNKNOWN_MEMBER_ID
     add(group, P, offsets(1), who=MemberIdentity("g", generation, "a"))
-    add(group, P, offsets(2))  # who does not say who it is
+    add(group, P, offsets(2))  # a producer without a member id
     group.join("a", fresh="a")
-    add(group, P, offsets(3), who=MemberIdentity("g", generation + 1, "a"))  # before it knows its part
+    add(group, P, offsets(3), who=MemberIdentity("g", generation + 1, "a"))  # before it has its assignment
     promised = Join("x", "", "x", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
     group.refuses(promised)
     add(group, P, offsets(4), who=MemberIdentity("x", -1, "y"))
@@ -264,7 +264,7 @@ def test_members_keep_a_group_from_being_deleted_transactions_do_not(group: Cons
 
 
 def test_an_old_offset_stays_while_a_transaction_may_replace_it(group: ConsumerHarness) -> None:
-    group.send(CommitOffsets(NOBODY, offsets(5, AT, BESIDE)))
+    group.send(CommitOffsets(NO_MEMBER, offsets(5, AT, BESIDE)))
     add(group, P, offsets(6))
     group.pass_time(8 * DAY)
     assert (group.committed(), unstable(group)) == ({AT: 5}, {AT})
@@ -291,7 +291,7 @@ def test_bounds(group: ConsumerHarness, name: str, most: int, monkeypatch: pytes
     monkeypatch.setattr(pending, name, most)
     add(group, P, offsets(1, AT, BESIDE, text="ab"))
     add(group, P, offsets(2, AT, BESIDE, text="ba"))  # in their place
-    more = CommitInTransaction(NOBODY, P, 0, offsets(3, TopicIdPartition("id-a", 2), text="c"))
+    more = CommitInTransaction(NO_MEMBER, P, 0, offsets(3, TopicIdPartition("id-a", 2), text="c"))
     refusal = group.refuses(more)
     assert refusal.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert unstable(group) == {AT, BESIDE}

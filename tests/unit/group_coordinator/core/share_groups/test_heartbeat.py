@@ -39,7 +39,7 @@ def shard(cluster: FakeView) -> Harness:
 
 
 @pytest.mark.parametrize(
-    ("beat", "code", "says"),
+    ("beat", "code", "text"),
     [
         (Heartbeat("g", "", 0, ("a",)), ErrorCode.INVALID_REQUEST, "1 to 36"),
         (Heartbeat("g", "x" * 37, 0, ("a",)), ErrorCode.INVALID_REQUEST, "1 to 36"),
@@ -56,10 +56,10 @@ def shard(cluster: FakeView) -> Harness:
         (Heartbeat("g", "m", -1), ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found"),
     ],
 )
-def test_rejected_before_a_group_exists(shard: Harness, beat: Heartbeat, code: ErrorCode, says: str) -> None:
+def test_rejected_before_a_group_exists(shard: Harness, beat: Heartbeat, code: ErrorCode, text: str) -> None:
     error = shard.refuses(beat)
     assert error.code is code
-    assert says in error.message
+    assert text in error.message
     assert shard.machine.shares.groups == {}
 
 
@@ -77,7 +77,7 @@ def test_unknown_member_is_refused(shard: Harness, epoch: int) -> None:
 
 @pytest.mark.parametrize("after", ["second", ""])
 def test_earlier_stream_cannot_leave_for_a_later_one(shard: Harness, after: str) -> None:
-    """It ended at a gateway that finds out late; by then the member is there by another, or by itself."""
+    """A gateway reports the end late; by then the member has joined elsewhere."""
     shard.beat("m", 0, "a", stream_id="first")
     epoch = shard.beat("m", 0, "a", stream_id=after).member_epoch
     shard.beat("m", epoch, stream_id="first")  # a heartbeat on the way; who only stays is not who joined
@@ -324,13 +324,13 @@ def test_interrupted_initialisation_is_repeated_at_a_higher_epoch(shard: Harness
 
 
 def at_epoch(epoch: int, reply: HeartbeatReply) -> InitializeState:
-    """What the reply asked for, at another state epoch."""
+    """What the reply requested, at another state epoch."""
     assert reply.initialize is not None
     return replace(reply.initialize, state_epoch=epoch)
 
 
 def test_late_report_of_an_initialisation_is_ignored(shard: Harness) -> None:
-    assert shard.send(StateInitialized("nobody", tp("id-a", 0))) == ()
+    assert shard.send(StateInitialized("unknown", tp("id-a", 0))) == ()
     shard.join("m", "a")
     assert shard.send(StateInitialized("g", tp("id-a", 0) | tp("id-z", 0))) == ()
 

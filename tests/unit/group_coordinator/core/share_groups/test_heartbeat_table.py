@@ -61,7 +61,7 @@ def test_heartbeat(state: str, epoch: int, topics: tuple[str, ...] | None) -> No
         assert reply.assignment is None
         return
     assert group.members["m"].epoch == reply.member_epoch == group.assignment_epoch == group.epoch
-    # Whoever says 2 has not heard of 3.
+    # A member that sends epoch 2 has not received epoch 3.
     assert (reply.assignment is not None) == (epoch in (0, 2) or topics is not None)
     assert group.members["m"].profile.subscribed == frozenset(topics if topics is not None else ("a",))
 

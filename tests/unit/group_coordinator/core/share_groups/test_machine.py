@@ -1,4 +1,4 @@
-"""Sessions: silent members are fenced, heartbeats keep them, a new coordinator starts them anew."""
+"""Sessions: silent members are fenced, heartbeats keep sessions, a new coordinator restarts them."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.group_coordinator.core.machine import Command
 from sharebroker_server.group_coordinator.core.share_groups import share_state
 from sharebroker_server.group_coordinator.core.share_groups.commands import (
@@ -394,7 +394,7 @@ def test_group_is_deleted_with_its_last_state(empty: Harness) -> None:
 
 @pytest.mark.parametrize("with_group", [False, True])
 def test_state_recreated_by_a_delayed_request_is_replaced(empty: Harness, *, with_group: bool) -> None:
-    """What was altered to would else be where the group begins, whatever its policy says."""
+    """Otherwise the altered offset would be the start of the group, whatever its reset policy."""
     late = altered(empty, {("a", 0): 5}).initialize
     if with_group:
         ended(empty, "g")
@@ -489,4 +489,4 @@ def test_interrupted_deletion_is_finished_by_the_next_coordinator(empty: Harness
 
 
 def test_unknown_group_has_no_offsets(shard: Harness) -> None:
-    assert shard.request(ListOffsetPartitions("nobody"), dict) == {}
+    assert shard.request(ListOffsetPartitions("unknown"), dict) == {}

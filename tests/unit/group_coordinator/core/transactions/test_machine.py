@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import pytest
-
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server import live_keys
-from sharebroker_server.group_coordinator.core.transactions.commands import (
-    AddPartitions,
-    Describe,
-    End,
-    Ended,
-    Initialize,
-    ListTransactions,
-    NewProducer,
-    Producer,
-    ReadEnding,
-    VerifyPartitions,
-)
-from sharebroker_server.group_coordinator.core.transactions.model import (
-    BLOCK,
-    LAST_EPOCH,
-    IdAllocation,
-    ProducerIds,
-    Transaction,
-    TransactionState,
-)
-from tests.unit.group_coordinator.transaction_harness import MINUTE, P0, P1, P2, TransactionHarness, aborting
+from sharebroker_server.group_coordinator.core.transactions.commands import AddPartitions
+from sharebroker_server.group_coordinator.core.transactions.commands import Describe
+from sharebroker_server.group_coordinator.core.transactions.commands import End
+from sharebroker_server.group_coordinator.core.transactions.commands import Ended
+from sharebroker_server.group_coordinator.core.transactions.commands import Initialize
+from sharebroker_server.group_coordinator.core.transactions.commands import ListTransactions
+from sharebroker_server.group_coordinator.core.transactions.commands import NewProducer
+from sharebroker_server.group_coordinator.core.transactions.commands import Producer
+from sharebroker_server.group_coordinator.core.transactions.commands import ReadEnding
+from sharebroker_server.group_coordinator.core.transactions.commands import VerifyPartitions
+from sharebroker_server.group_coordinator.core.transactions.model import BLOCK
+from sharebroker_server.group_coordinator.core.transactions.model import LAST_EPOCH
+from sharebroker_server.group_coordinator.core.transactions.model import IdAllocation
+from sharebroker_server.group_coordinator.core.transactions.model import ProducerIds
+from sharebroker_server.group_coordinator.core.transactions.model import Transaction
+from sharebroker_server.group_coordinator.core.transactions.model import TransactionState
+from tests.unit.group_coordinator.transaction_harness import MINUTE
+from tests.unit.group_coordinator.transaction_harness import P0
+from tests.unit.group_coordinator.transaction_harness import P1
+from tests.unit.group_coordinator.transaction_harness import P2
+from tests.unit.group_coordinator.transaction_harness import TransactionHarness
+from tests.unit.group_coordinator.transaction_harness import aborting
+from sharebroker_server import compaction
+
 
 S = TransactionState
 V2 = 2
@@ -155,12 +157,12 @@ def test_a_transaction_begins_with_its_first_partition(shard: TransactionHarness
 
 def test_partitions_are_verified(shard: TransactionHarness) -> None:
     producer = shard.begun(P0, P1)
-    asked = frozenset({P1, P2})
-    assert shard.request(VerifyPartitions("x", producer, asked), frozenset) == {P1}
+    partitions = frozenset({P1, P2})
+    assert shard.request(VerifyPartitions("x", producer, partitions), frozenset) == {P1}
     shard.end(producer)
-    assert shard.refuses(VerifyPartitions("x", producer, asked)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert shard.refuses(VerifyPartitions("x", producer, partitions)) is ErrorCode.CONCURRENT_TRANSACTIONS
     shard.finish()
-    assert shard.request(VerifyPartitions("x", producer, asked), frozenset) == frozenset()
+    assert shard.request(VerifyPartitions("x", producer, partitions), frozenset) == frozenset()
 
 
 STRANGERS = [
@@ -211,7 +213,7 @@ def test_transaction_that_never_began_cannot_end(shard: TransactionHarness, comm
 def test_completion_names_the_producer_of_the_transaction(shard: TransactionHarness) -> None:
     producer = shard.begun()
     shard.request(Ended("x", producer), type(None))
-    shard.request(Ended("nobody", producer), type(None))
+    shard.request(Ended("unknown", producer), type(None))
     assert shard.of().state is S.ONGOING
     shard.end(producer)
     shard.request(Ended("x", Producer(3, 9)), type(None))

@@ -15,7 +15,7 @@ from sharebroker_server.catalog.machine import (
     DeleteTopic,
     decide,
 )
-from sharebroker_server.catalog.names import (
+from sharebroker_server.catalog.topics import (
     GROUP_ID_BYTES,
     INTERNAL_TOPIC_IDS,
     MAX_LENGTH,
@@ -23,6 +23,8 @@ from sharebroker_server.catalog.names import (
     OFFSETS_TOPIC_ID,
     STATE_TOPIC,
     STATE_TOPIC_ID,
+    ConfigResource,
+    ResourceType,
     check_group_id,
     check_not_internal,
     check_topic_name,
@@ -32,7 +34,6 @@ from sharebroker_server.catalog.names import (
     partition_count,
     topic_id_text,
 )
-from sharebroker_server.catalog.records import ConfigResource, ResourceType
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.kafka_wire.schema import id_bytes
 
@@ -86,7 +87,7 @@ RESOURCE = ConfigResource(ResourceType.TOPIC, STATE_TOPIC)
         (AlterConfigs(RESOURCE, {"retention.ms": "1"}), ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_nobody_changes_it(command: CatalogCommand, code: ErrorCode) -> None:
+def test_internal_topics_cannot_be_changed(command: CatalogCommand, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
         decide(TopicCatalog(), BrokerConfig(), command, 0.0)
     assert refused.value.code is code

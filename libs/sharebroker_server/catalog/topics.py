@@ -1,4 +1,4 @@
-"""Names of topics and groups, ids of topics, and the internal topics.
+"""Topics and resources with configs: names, ids, and the internal topics.
 
 A topic id is 16 random bytes, written as in Kafka (base64url without padding, 22 characters). The internal
 topics, which Kafka clients may read, are the logs of the share and group coordinators. The catalog does not
@@ -11,17 +11,52 @@ import re
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from hashlib import blake2b
 from itertools import count
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
 
 MAX_LENGTH: Final = 249
 GROUP_ID_BYTES: Final = 2**15 - 1
 """The longest string in Kafka's protocol, in bytes."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+class ResourceType(IntEnum):
+    """The kind of resource that has configs (Kafka: `ConfigResource.Type`)."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """A topic by name, a group by id, or a broker by number ("" for all brokers)."""
+
+    type: ResourceType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic. `topic_id` is the text of 16 bytes, as in Kafka; `created_ms` is since the Unix epoch."""
+
+    topic_id: str
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+    created_ms: int = 0
+
+    @property
+    def fingerprint(self) -> int:
+        """A 64-bit hash of the properties on which assignments depend: name, id, number of partitions."""
+        text = f"{self.name}\0{self.topic_id}\0{self.partitions}"
+        return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 def check_topic_name(name: str, field: str = "name") -> None:
