@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 Two parties drive the machine. The background task calls `next_deadline`, sends the request that `heartbeat`
 returns, and reports `answered` or `failed`. The application's thread takes calls of its rebalance listener
 from `next_callback`, runs them and reports `callback_completed`.

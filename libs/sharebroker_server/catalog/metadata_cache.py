@@ -1,31 +1,44 @@
 """A broker's metadata cache: a copy of the catalog, kept current by reading the catalog's log.
 
-Theory of operation. Any broker may own the catalog; every broker reads its log. The cache polls for records
-after its position every `poll` seconds, and at once after `poll_now`. It reads page by page, applies each
-record, and then calls the observers. Two events force a reload from the start of the log: a gap between the
-cached position and the first entry (the log was trimmed beyond it), and `recheck` (Redis may have lost
-records). A reload builds a new catalog and replaces the old one in one step. Configs that exist only in the
-old catalog are published as reset, since no record of the new log mentions them.
-"""
+Theory of operation
+-------------------
+
+Any broker may own the catalog; every broker reads its log. The cache polls for records after its position
+every `poll` seconds, and at once after `poll_now`. It reads page by page, applies each record, and then calls
+the observers. Two events force a reload from the start of the log: a gap between the cached position and the
+first entry (the log was trimmed beyond it), and `recheck` (Redis may have lost records). A reload builds a
+new catalog and replaces the old one in one step. Configs that exist only in the old catalog are published as
+reset, since no record of the new log mentions them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from typing import Final
-
 import structlog
-
 from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.machine import SHARD, effective_broker
-from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord, ConfigRecord
-from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.catalog.machine import SHARD
+from sharebroker_server.catalog.machine import effective_broker
+from sharebroker_server.catalog.records import CatalogCodec
+from sharebroker_server.catalog.records import CatalogRecord
+from sharebroker_server.catalog.records import ConfigRecord
+from sharebroker_server.catalog.records import ConfigResource
+from sharebroker_server.catalog.records import ResourceType
+from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.config.group import GroupConfig, resolve_group
-from sharebroker_server.config.topic import TopicConfig, resolve_topic
-from sharebroker_server.stream_log.port import LogUnavailable, StreamLog
+from sharebroker_server.config.group import GroupConfig
+from sharebroker_server.config.group import resolve_group
+from sharebroker_server.config.topic import TopicConfig
+from sharebroker_server.config.topic import resolve_topic
+from sharebroker_server.stream_log.port import LogUnavailable
+from sharebroker_server.stream_log.port import StreamLog
+from sharebroker_server.catalog.topics import ConfigResource
+from sharebroker_server.catalog.topics import ResourceType
+from sharebroker_server.catalog.topics import Topic
+
 
 _log = structlog.get_logger()
 
@@ -74,8 +87,9 @@ class MetadataCache:
             await end([self._task])
 
     async def recheck(self) -> None:
-        """Requests a reload: the log may have lost records, and other brokers may have continued
-        from there.
+        """Requests a reload.
+
+        The log may have lost records, and other brokers may have continued from there.
         """
         self._needs_reload = True
         self.poll_now()
@@ -85,8 +99,9 @@ class MetadataCache:
         self._poll_requested.set()
 
     async def wait_for(self, predicate: Callable[[TopicCatalog], bool], timeout: float) -> None:
-        """Waits until the catalog satisfies `predicate`, at most `timeout` seconds. Raises
-        REQUEST_TIMED_OUT.
+        """Waits until the catalog satisfies `predicate`, at most `timeout` seconds.
+
+        Raises REQUEST_TIMED_OUT.
         """
         self.poll_now()
         try:

@@ -1,6 +1,4 @@
-"""The properties of a share group (resource type GROUP), and the effective values for a broker
-configuration.
-"""
+"""The properties of a share group (resource type GROUP), and their effective values."""
 
 from __future__ import annotations
 
@@ -135,8 +133,7 @@ def check_group(settings: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def resolve_group(settings: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
-    """Returns the effective config: the group's own values within the broker's limits, else the broker's
-    defaults.
+    """Returns the group's own values, within the broker's limits; else the broker's defaults.
 
     The limits may have changed since a value was accepted, so values are clamped, never rejected (Kafka 4.3).
     """

@@ -190,8 +190,9 @@ def attribute(name: str) -> str:
 
 
 def parse_all(keys: Mapping[str, Key], settings: Mapping[str, str], what: str) -> dict[str, Value]:
-    """Returns the parsed `settings` by field name. Raises INVALID_CONFIG for an unknown name or an invalid
-    value.
+    """Returns the parsed `settings` by field name.
+
+    Raises INVALID_CONFIG for an unknown name or an invalid value.
     """
     parsed: dict[str, Value] = {}
     for name, value in settings.items():
@@ -202,8 +203,9 @@ def parse_all(keys: Mapping[str, Key], settings: Mapping[str, str], what: str) -
 
 
 def appended(key: Key, present: str, added: str) -> str:
-    """Returns the list with the missing items of `added`. Raises INVALID_CONFIG if the property
-    is no list.
+    """Returns the list with the missing items of `added`.
+
+    Raises INVALID_CONFIG if the property is no list.
     """
     items = _items(key, present, "append to")
     return ",".join(dict.fromkeys([*items, *split(added)]))

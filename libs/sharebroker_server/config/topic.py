@@ -82,8 +82,9 @@ def check_topic(settings: Mapping[str, str]) -> None:
 
 
 def resolve_topic(settings: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
-    """Returns the effective config: the topic's own values, else the broker's defaults. Raises
-    INVALID_CONFIG.
+    """Returns the effective config: the topic's own values, else the broker's defaults.
+
+    Raises INVALID_CONFIG.
     """
     values: dict[str, Any] = {attribute(name): broker.default(key) for name, key in TOPIC_KEYS.items()}
     return TopicConfig(**values | parse_all(TOPIC_KEYS, settings, "topic config name"))

@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 A shard is a state machine (`machine.py`), a log, and a lease. The machine is the memory of the shard. The
 runtime drives it through the states of `lifecycle.py`: LOADING replays the log into an empty machine, ACTIVE
 accepts commands, FAILED throws the machine away and loads again, CLOSED is final.
@@ -11,9 +12,9 @@ A command passes through four steps. The first three run in one go, without an a
 1. *Decide.* The machine returns a decision and changes nothing.
 2. *Accept.* The runtime applies the records to the machine, then the soft changes, and queues the payloads
    and the effects. A decision that cannot be accepted is discarded as a whole: the store rejects appends,
-   or the reply rests on memory alone and the lease may have expired.
+   or the reply depends on memory alone and the lease may have expired.
 3. *Wait.* The caller waits until all records that were applied before its reply are durable. A command
-   that reads waits too if anything is pending, because its reply rests on the pending records.
+   that reads waits too if anything is pending, because its reply depends on the pending records.
 4. *Append.* One task appends what has accumulated as one group (group commit). Once the group is durable,
    the runtime resolves the waiting callers and performs the effects, both in the order of acceptance.
 
@@ -21,7 +22,7 @@ Invariants:
 
 * A decision sees all decisions accepted before it, durable or not: records and soft state alike. Two
   decisions between which an append is in flight therefore never conflict.
-* No reply and no effect leaves the shard before the records it rests on are durable. If they never become
+* No reply and no effect leaves the shard before the records it depends on are durable. If they never become
   durable, the reply is an error and the effect is dropped, together with the soft state: the machine is
   replaced. Code that waits for an effect must watch `load_generation`, which changes with every load.
 * At most one append is in flight. A group starts at position `durable + 1`, so that the log rejects a group

@@ -87,8 +87,9 @@ class ShardHost(Generic[C, R, A]):
         return found, indices
 
     async def start(self, holder: LeaseHolder, perform: Perform = no_effects) -> None:
-        """Lets the lease holder open and close the shards; `perform` executes the effects of their
-        decisions.
+        """Lets the lease holder open and close the shards.
+
+        `perform` executes the effects of their decisions.
         """
 
         async def acquired(resource: str, epoch: int) -> None:

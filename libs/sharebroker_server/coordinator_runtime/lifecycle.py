@@ -101,8 +101,9 @@ class LoadFailureReporter:
         self._log_at = 0.0
 
     def record(self, error: Exception, now: float) -> None:
-        """Records a failed load at `now` (loop time); logs the traceback of a new failure that is not
-        transient.
+        """Records a failed load at `now` (loop time).
+
+        Logs the traceback of a new failure that is not transient.
         """
         reason = str(error) or repr(error)
         if isinstance(error, DamagedLogError):

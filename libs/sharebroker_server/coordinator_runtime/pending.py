@@ -21,7 +21,7 @@ Perform = Callable[[Effect], None]
 class Waiter(NamedTuple):
     """A caller: receives `reply` once `position` is durable, REQUEST_TIMED_OUT at `deadline` (loop time).
 
-    A caller whose command wrote nothing (`writes` false) waits because its reply rests on pending records.
+    A caller whose command wrote nothing (`writes` false) waits because its reply depends on pending records.
     """
 
     position: int

@@ -71,9 +71,7 @@ class RuntimeSettings:
     clock: Callable[[], float] = now
 
     def backoff(self, failures: int) -> float:
-        """Returns the pause before the load that follows so many consecutive failures; none after
-        the first.
-        """
+        """Returns the pause before the next load after `failures` consecutive failures; 0 after the first."""
         if failures < 2:
             return 0.0
         return min(self.backoff_first * 2.0 ** min(failures - 2, 32), self.backoff_most)
@@ -139,7 +137,7 @@ class ShardRuntime(Generic[C, R, A]):
     def submit(self, command: C) -> asyncio.Future[A]:
         """Decides and accepts a command before it returns.
 
-        The future completes with the reply once the records that the reply rests on are durable.
+        The future completes with the reply once the records that the reply depends on are durable.
 
         Raises the machine's errors, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
         and KAFKA_STORAGE_ERROR if the store rejects appends. The future fails with one of them, too, or with
@@ -169,7 +167,7 @@ class ShardRuntime(Generic[C, R, A]):
     def try_read(self, command: C) -> A | None:
         """Returns the reply to a command without records; None, undecided, if any record is pending.
 
-        The command must not bring a deadline nearer. Raises as `submit` does.
+        The command must not make a deadline earlier. Raises as `submit` does.
         """
         self._check_open()
         if self._pending:
@@ -193,9 +191,7 @@ class ShardRuntime(Generic[C, R, A]):
         return self._pending.durable
 
     async def wait_for_append(self, after: int, timeout: float) -> None:
-        """Waits until a record after the position is durable, the shard fails or closes, or `timeout`
-        seconds.
-        """
+        """Waits up to `timeout` seconds for a durable record after `after`, or the end of the shard."""
         if self._pending.durable > after:
             return
         if self._appended is None:
@@ -216,7 +212,7 @@ class ShardRuntime(Generic[C, R, A]):
         try:
             return self._machine.decide(command, self._settings.clock())
         except KafkaError:
-            # An error rests on memory as a reply does: the memory of a former owner may be outdated.
+            # An error depends on memory as a reply does: the memory of a former owner may be outdated.
             self._check_lease()
             raise
 
@@ -317,7 +313,7 @@ class ShardRuntime(Generic[C, R, A]):
         except Exception as error:
             # The append may be in the log, or arrive later: claiming a higher epoch decides which.
             if not isinstance(error, LogOutcomeUnknown):
-                _log.exception("log raised an undocumented error", shard=self.shard)
+                _log.exception("log raised an unexpected error", shard=self.shard)
             self._must_reclaim = True
             self._fail("the log did not reply")
         else:
@@ -350,7 +346,7 @@ class ShardRuntime(Generic[C, R, A]):
             await self._load()
         except Exception as error:
             self._load_failures.record(error, asyncio.get_running_loop().time())
-            self._fail("the log cannot be read")
+            self._fail("the shard cannot be loaded")
         else:
             self._load_failures.clear()
             self._move(ShardState.ACTIVE)
@@ -368,7 +364,7 @@ class ShardRuntime(Generic[C, R, A]):
         self.trimming.loaded(position - records, asyncio.get_running_loop().time())
         self._loads += 1
 
-    # Failures and the end
+    # Failures and closing
 
     def _fail(self, reason: str) -> None:
         """Discards memory, which may differ from the log; the task loads it again."""
@@ -426,7 +422,7 @@ class ShardRuntime(Generic[C, R, A]):
     def _on_deadline(self) -> None:
         if self.state is not ShardState.ACTIVE:
             return
-        # After a freeze of this process, deadlines have passed that another owner may have extended.
+        # If this process was frozen, another owner may have extended deadlines that appear to have passed.
         held = self._ownership.holds(self.epoch)
         writable = asyncio.get_running_loop().time() >= self._refused_until
         if held and writable and len(self._pending) < self._settings.queue_limit:

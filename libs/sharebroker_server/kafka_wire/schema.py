@@ -62,8 +62,9 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class ApiSchema:
-    """An API. `versions` are the first and the last; `flexible` is the first with compact lengths and
-    tags.
+    """An API. `versions` are the first and the last.
+
+    `flexible` is the first with compact lengths and tags.
     """
 
     key: int

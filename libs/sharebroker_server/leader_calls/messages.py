@@ -29,13 +29,13 @@ from sharebroker_server.leader_calls.values import (
     DeliverOpen,
     DeliverOutput,
     Delivery,
-    Left,
-    LeftReason,
     LostRange,
     Problem,
     ReconcileCall,
     ReconcileResult,
     StreamAckResult,
+    Unreconciled,
+    UnreconciledReason,
 )
 from sharebroker_server.proto_values import Conversion, Mapped
 
@@ -59,7 +59,7 @@ _MAPPED: Final[Mapping[str, Mapped | str]] = {
     "log_append_time": "log_append_time_ms",
     "max_wait": _ms("max_wait_ms"),
     "mode": Mapped("acquire_mode", decode=AcquireMode),
-    "reason": Mapped(decode=LeftReason),
+    "reason": Mapped(decode=UnreconciledReason),
     "records": "record_batches",
     "token": "lock_token",
     "topic_ids": Mapped(decode=tuple),
@@ -97,11 +97,11 @@ _RECONCILED_PART = _conversion(
 _RECONCILE = _conversion(
     ReconcileCall, pb.SettleRecordsRequest, parts=Mapped("partitions", nested=_RECONCILED_PART)
 )
-_LEFT = _conversion(Left, delivery.LeftRange)
+_UNRECONCILED = _conversion(Unreconciled, delivery.LeftRange)
 _RECONCILED = _conversion(
     ReconcileResult,
     pb.SettleRecordsResponse.Partition,
-    left=Mapped(nested=_LEFT),
+    left=Mapped(nested=_UNRECONCILED),
     held=Mapped(nested=_RANGE),
 )
 _APPEND_PART = _conversion(AppendPart, pb.ProduceRequest.Partition)

@@ -78,7 +78,7 @@ class AckResult(NamedTuple):
     error_message: str = ""
 
 
-class LeftReason(IntEnum):
+class UnreconciledReason(IntEnum):
     """Why a reconciliation did not change offsets (`LeftReason` of sharebroker.delivery.v1)."""
 
     FINISHED = 1
@@ -91,12 +91,12 @@ class LeftReason(IntEnum):
     """The offsets are beyond the end of the log."""
 
 
-class Left(NamedTuple):
+class Unreconciled(NamedTuple):
     """Offsets first..last that a reconciliation did not change."""
 
     first: int
     last: int
-    reason: LeftReason
+    reason: UnreconciledReason
 
 
 class ReconcileCall(NamedTuple):
@@ -120,7 +120,7 @@ class ReconcileResult(NamedTuple):
     partition: int
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
-    left: Sequence[Left] = ()
+    left: Sequence[Unreconciled] = ()
     held: Sequence[AcquiredRange] = ()
 
 

@@ -1,4 +1,4 @@
--- KEYS lease; ARGV owner, ttl in ms, 1 to force a higher epoch. Returns owner, epoch, remaining ms (rules.claimed).
+-- KEYS lease; ARGV owner, ttl in ms, 1 to force a higher epoch. Returns owner, epoch, remaining ms.
 local now = now_ms()
 local lease = stored(KEYS[1], now)
 if not lease.live or succeeds(ARGV[1], lease.owner) then

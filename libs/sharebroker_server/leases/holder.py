@@ -1,12 +1,12 @@
 """Holds the leases of one broker: claims, renews, hands over and loses them.
 
 Theory of operation
-===================
+-------------------
 
 Model.  A resource (a coordinator shard, a topic partition, the catalog) has at most one owner at a time. The
 lease store keeps one lease per resource: owner, epoch, expiry. Time in the store is the store's own clock. A
-lease is *held* here from a claim until it is released, lost to another owner, or no longer surely valid by
-our clock.
+lease is *held* here from a claim until it is released, lost to another owner, or no longer certain to be
+valid by the local clock.
 
 Epochs.  Every change of owner increases the epoch, and so does a re-claim by the same owner. Each write to a
 log carries the epoch of its writer, and the store rejects a write with an older epoch (fencing). So
@@ -17,21 +17,22 @@ Validity.  A lease counts as valid for `ttl` seconds from *before* the claim or 
 ends here before it ends in the store, and two brokers never serve the resource at the same time.
 
 Reconciliation.  The loop calls `reconcile` every interval, and earlier when it is woken:
-  1. drop leases that are no longer surely valid;
+  1. drop leases that are no longer certain to be valid by the local clock;
   2. renew all leases (every third of `ttl`), or send a heartbeat;
   3. read the members; their change moves preferred owners (see `placement`);
   4. hand over leases that another member should own;
   5. claim leases that this member should own, unless a peer still holds them (`_takeovers`).
-Step 1 comes first because an expired lease must not be renewed: its epoch may be another owner's past.
+Step 1 comes first because an expired lease must not be renewed: another broker may have owned the resource in
+the meantime, under a higher epoch.
 
 Failure detection.  `Membership` marks peers dead whose heartbeats stopped and whose ports refuse connections.
-Their leases count as free: the successor releases them in the dead member's name, then claims them. A member
-that was marked dead by mistake detects it at its next heartbeat and loses all of its leases at once.
+Their leases count as free: the successor of a dead member releases them on its behalf, then claims them. A
+member that was marked dead by mistake detects it at its next heartbeat and loses all of its leases at once.
 
 Hand-over.  `on_lost` runs first, while the lease is still held, so that pending writes complete. Then the
-lease is released, and the successor claims it at its next round. A shutdown announces its leave first, so
-that peers are ready, and hands over the kinds in reverse order of registration: leaders finish their writes
-while the coordinators that persist them are still available.
+lease is released, and the successor claims it at its next round. A broker that shuts down first publishes its
+leave notice, so that peers are ready, and hands over the kinds in reverse order of registration: leaders
+finish their writes while the coordinators that persist them are still available.
 
 Order.  All steps of one resource (claim, `on_acquired`, `on_lost`, release) run one after another in the
 order of their decisions. Steps of different resources, and renewals, run concurrently.
@@ -60,7 +61,7 @@ _log = structlog.get_logger()
 
 
 class HeldLease(NamedTuple):
-    """A lease that this broker holds: its epoch, and until when it is surely valid by our clock."""
+    """A lease that this broker holds: its epoch, and until when it is certain to be valid."""
 
     epoch: int
     valid_until: float
@@ -121,7 +122,7 @@ class LeaseHolder:
         self._kinds[resource_kind] = ResourceKind(resources, role, on_acquired, on_lost)
 
     def holds(self, resource: str) -> int | None:
-        """Returns the epoch of a lease that is surely valid now, else None."""
+        """Returns the epoch of a lease that is certain to be valid by the local clock, else None."""
         lease = self._held.get(resource)
         return lease.epoch if lease is not None and lease.valid_until > self._clock() else None
 
@@ -215,11 +216,11 @@ class LeaseHolder:
         return self._owner_cache.get(resource)
 
     def forget(self, resource: str) -> None:
-        """Removes a cached owner, which rejected a request."""
+        """Removes the cached owner of a resource."""
         self._owner_cache.pop(resource, None)
 
     async def reconcile(self) -> None:
-        """Runs one round of the loop (see the module's text). Raises LeasesUnavailable."""
+        """Runs one round of the loop (see the module docstring). Raises LeasesUnavailable."""
         self._drop_expired()
         if self._clock() >= self._renew_at:
             await self._renew()
@@ -241,7 +242,7 @@ class LeaseHolder:
         return not self.membership.leaving and self._placement.is_ours(resource)
 
     def _to_claim(self) -> list[str]:
-        """Returns the resources to own at all times that are placed here, not held, and without a step."""
+        """Returns the resources to own that are placed here and not held, with no step in progress."""
         listed = (resource for owner in self._kinds.values() for resource in owner.resources())
         idle = (r for r in listed if r not in self._held and r not in self._executor)
         return [resource for resource in idle if self._should_own(resource)]
@@ -253,9 +254,9 @@ class LeaseHolder:
         self._takeovers.add(resource)
 
     async def _refresh_takeovers(self, to_claim: Iterable[str]) -> None:
-        """Keeps the leases of `to_claim` that live peers still hold, by one read.
+        """Reduces `_takeovers` to the leases in `to_claim` that a live peer still holds.
 
-        Raises LeasesUnavailable.
+        One read of the store. Raises LeasesUnavailable.
         """
         pending = [resource for resource in to_claim if resource in self._takeovers]
         self._takeovers.clear()
@@ -307,7 +308,9 @@ class LeaseHolder:
                 continue  # lost or claimed again while the renewal was in flight
             if ours:
                 self._held[resource] = HeldLease(lease.epoch, sent + self._ttl)
-            elif ours is not None:  # None: the server of this lease did not respond; the lease runs on
+            elif (
+                ours is not None
+            ):  # None: no response from the store; the lease remains valid until it expires
                 self._lose(resource)
 
     async def _refresh_members(self) -> None:
@@ -415,7 +418,7 @@ class LeaseHolder:
 
 
 class LeaseOwnership(Ownership):
-    """One lease of the broker's holder."""
+    """`Ownership` of one resource, backed by a `LeaseHolder`."""
 
     def __init__(self, holder: LeaseHolder, resource: str) -> None:
         self._holder = holder

@@ -123,7 +123,7 @@ class Ownership(Protocol):
     """One lease, as its owner uses it."""
 
     def holds(self, epoch: int) -> bool:
-        """Returns whether the lease of this epoch is surely valid now."""
+        """Returns whether the lease of this epoch is certain to be valid by the local clock."""
 
     async def reclaim(self) -> int:
         """Increases the epoch of the lease, which fences our own writes of unknown outcome.

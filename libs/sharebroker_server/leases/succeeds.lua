@@ -1,4 +1,4 @@
--- Whether an owner "node/incarnation" is a later incarnation of the node of an earlier one (rules.succeeds).
+-- Whether an owner "node/incarnation" is a later incarnation of the node of an earlier one (placement.succeeds).
 local function succeeds(owner, earlier)
   local node, incarnation = string.match(owner, '^(.*)/(%d+)$')
   local earlier_node, earlier_incarnation = string.match(earlier, '^(.*)/(%d+)$')

@@ -18,6 +18,9 @@ _log = structlog.get_logger()
 RETRY_AFTER: Final = 0.05
 """Seconds after which a rejected request may be retried."""
 
+FIRST_BACKOFF: Final = 0.05
+"""Seconds between the first two attempts to recover; doubled with each further attempt."""
+
 MAX_BACKOFF: Final = 1.0
 """Maximum seconds between two attempts to recover."""
 

@@ -1,6 +1,7 @@
 """The leader's log of one partition.
 
-Theory of operation.
+Theory of operation
+-------------------
 
 The log of a partition is a sequence of record batches in a store (Redis). One process appends to it: the
 leader, which owns the partition's lease. Every append carries the lease epoch, and the store compares it with
@@ -15,8 +16,8 @@ durable: a group that failed leaves no trace in memory, and its offsets are assi
 Offsets. Four of them describe the log:
 
 * *log start offset*: moves up by retention and DeleteRecords, never down.
-* *log end offset*: the offset of the next record. Only durable batches are added to memory, so that it is
-  also the *high watermark*, and readers never see a record that could be lost.
+* *log end offset*: the offset of the next record. Only durable batches are added to memory, so it is also
+  the *high watermark*, and readers never see a record that could be lost.
 * *last stable offset*: the start of the earliest open transaction, else the log end. Readers with isolation
   level read_committed read up to it.
 * *start of the hot cache*: reads from there on need no store.
@@ -26,8 +27,8 @@ consumer that catches up. A read checks the lease first: a process that was susp
 that another broker has taken over, and would return records that others have finished.
 
 Phases (`lifecycle.py`). OPEN accepts appends. A write of unknown outcome, or one that the store rejects as
-out of order, leads to RECOVERING: the group fails, and nothing is appended until the log is certain of its
-end. Recovery claims the lease again, with a higher epoch, *before* it reads the end: a write that is still
+out of order, leads to RECOVERING: the group fails, and nothing is appended until the end of the log is known.
+Recovery claims the lease again, with a higher epoch, *before* it reads the end: a write that is still
 under way then carries an old epoch and is rejected. It next writes batches that memory has and the store has
 lost, and reloads. A fenced write leads to CLOSED, which is final; the leadership opens another log if the
 broker becomes leader again.
@@ -61,9 +62,9 @@ from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
 from sharebroker_server.record_log.lifecycle import (
+    FIRST_BACKOFF,
     MAX_BACKOFF,
     READ_BYTES,
-    RETRY_AFTER,
     TRANSITIONS,
     LogPhase,
     load,
@@ -157,36 +158,35 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of the earliest open transaction, else the log end; the limit of
-        read_committed.
-        """
+        """The start of the earliest open transaction, else the log end: the limit of read_committed."""
         first = self.transactions.first_unstable_offset()
         return self.log_end_offset if first is None else max(first, self.log_start_offset)
 
     def time_of(self, offset: int) -> int:
-        """Returns the timestamp (ms) of a record, or a slightly later one; -1 if unknown. Never reads the
-        store.
+        """Returns the timestamp (ms) of a record, or a slightly later one; -1 if unknown.
+
+        Never reads the store.
         """
         return self._state.time_of(offset)
 
     async def append(self, data: Buffer, verified: Verified | None = None) -> Appended:
         """Appends the record batches of one produce request; returns once they are durable.
 
-        A batch that repeats one of an idempotent producer returns the offsets of the earlier one. The first
-        batch of a transaction requires `verified`.
+        For a duplicate batch of an idempotent producer, returns the offsets of the original. The first batch
+        of a transaction requires `verified`.
 
         Raises:
             KafkaError: errors of `LogSettings.headers` and `check_batch`; THROTTLING_QUOTA_EXCEEDED if the
-                append
-                queue is full; KAFKA_STORAGE_ERROR if nothing was written; REQUEST_TIMED_OUT if the records
-                may
-                have been written; NOT_LEADER_OR_FOLLOWER if another process leads the partition.
+                append queue is full; KAFKA_STORAGE_ERROR if nothing was written; REQUEST_TIMED_OUT if the
+                records may have been written; NOT_LEADER_OR_FOLLOWER if another process leads the partition.
         """
         headers = self.settings.headers(data, round(self._now() * 1000))
         return await self._enqueue(RecordsAppend(data, headers, verified))
 
     async def end_transaction(self, marker: Marker) -> Appended:
-        """Appends a marker, even if the producer has no transaction here: from then on its epoch fences.
+        """Appends a marker, even if the producer has no transaction here.
+
+        The marker's epoch fences older epochs of the producer from then on.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; else as `append`.
@@ -194,10 +194,9 @@ class PartitionLog:
         return await self._enqueue(MarkerAppend(marker))
 
     def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
-        """Returns whole batches from the one that contains `offset`: up to `max_bytes`, at least one; [] at
-        the end.
+        """Returns whole batches from the one that contains `offset`; None if they are not in memory.
 
-        Returns None if they are not in memory: use `read`.
+        Up to `max_bytes`, but at least one batch; [] at the end of the log. After None, use `read`.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
@@ -278,8 +277,7 @@ class PartitionLog:
         writing = self._writing.draft.producers if self._writing else {}
         expired = [id_ for id_ in self.transactions.expired(before_ms) if id_ not in writing]
         if expired:
-            # Remove them from memory first: an append in the meantime is written after this trim, and is
-            # kept.
+            # Remove them from memory first: an append in the meantime is written after this trim and kept.
             self.transactions.remove_producers(expired)
             await self._delete(self.log_start_offset, snapshot_names(expired))
         return len(expired)
@@ -343,9 +341,7 @@ class PartitionLog:
             self._writer = self._writing = None
 
     def _next_group(self) -> Group:
-        """Returns a group of the next appends with their offsets, which count only once the group
-        is durable.
-        """
+        """Returns a group of the next appends; their offsets count only once the group is durable."""
         now_ms = self._now_ms()
         stamp = now_ms if self.settings.log_append_time else None
         group = Group(self.transactions.draft(), self.log_end_offset, now_ms, stamp)
@@ -403,7 +399,7 @@ class PartitionLog:
 
         Batches that the store lost are written again, as far as memory has them.
         """
-        pauses, fenced = doubling(RETRY_AFTER, MAX_BACKOFF), False
+        pauses, fenced = doubling(FIRST_BACKOFF, MAX_BACKOFF), False
         while self.phase is LogPhase.RECOVERING:
             try:
                 if not fenced:
@@ -426,11 +422,11 @@ class PartitionLog:
             self.transactions.drop_before(before)
         return self.log_start_offset
 
-    async def _delete(self, before: int, snapshot_names: Sequence[str]) -> None:
+    async def _delete(self, before: int, removed_snapshots: Sequence[str]) -> None:
         """Deletes from the store the batches before the offset, and producer snapshots."""
         epoch = self.epoch
         try:
-            await self._store.trim(self.partition, epoch, before, snapshot_names)
+            await self._store.trim(self.partition, epoch, before, removed_snapshots)
         except LogFenced as error:
             # During recovery our own new epoch fences the old one.
             if self.phase is LogPhase.OPEN and epoch == self.epoch:
@@ -457,7 +453,8 @@ class PartitionLog:
     def _check_readable(self) -> None:
         self._check_phase(LogPhase.OPEN, LogPhase.RECOVERING)
         if not self._lease.holds(self.epoch):
-            # A suspended process fails no write: others may have finished the records that it would return.
+            # A process that was suspended has not been fenced yet: it could return records that other members
+            # have finished.
             raise not_leader(self.partition)
 
     def _now_ms(self) -> int:

@@ -43,10 +43,9 @@ class RecordStore(Protocol):
         """
 
     async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
-        """Returns whole batches from the one that contains or follows `offset`: up to `max_bytes`, at least
-        one.
+        """Returns whole batches from the one that contains or follows `offset`.
 
-        Returns [] at the end. Raises LogUnavailable.
+        Up to `max_bytes`, but at least one; [] at the end. Raises LogUnavailable.
         """
 
     async def bounds(self, partition: str) -> Bounds:
@@ -61,15 +60,17 @@ class RecordStore(Protocol):
     async def trim(
         self, partition: str, epoch: int, log_start_offset: int, deleted_snapshots: Sequence[str] = ()
     ) -> None:
-        """Moves the log start up (never down), and deletes batches and rows below it, and
-        `deleted_snapshots`.
+        """Moves the log start up (never down).
+
+        Deletes batches and index rows below it, and the producer snapshots `deleted_snapshots`.
 
         Raises LogFenced, LogNotWritten, LogOutcomeUnknown.
         """
 
     async def partitions(self) -> set[str]:
-        """Returns every partition with stored data, including those of deleted topics. Raises
-        LogUnavailable.
+        """Returns every partition with stored data, including those of deleted topics.
+
+        Raises LogUnavailable.
         """
 
     async def delete(self, partition: str) -> None:

@@ -108,9 +108,7 @@ async def _start(shard: Shard[R], end: int) -> int:
 
 
 async def _batch(shard: Shard[R], to_kafka: Format[R], offset: int, end: int, most_bytes: int) -> bytes:
-    """Returns a record batch from `offset` on, with at least one record if one is within the
-    scanned range.
-    """
+    """Returns a record batch from `offset` on; it is empty only if the scanned range has no record."""
     records: list[tuple[int, KafkaRecord]] = []
     following, size = offset, 0
     while following - offset < _MOST_SCANNED and (page := await _page(shard, following, end)):

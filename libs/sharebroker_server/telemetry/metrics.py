@@ -86,8 +86,9 @@ class Histogram:
 def seconds_of(
     name: str, help_: str, label: str, histograms: Mapping[str, Histogram], low: int = 6, high: int = 25
 ) -> Family:
-    """Returns a histogram of durations by one label, by default with buckets from 64 microseconds to 34
-    seconds.
+    """Returns a histogram of durations by one label.
+
+    The default buckets range from 64 microseconds to 34 seconds.
     """
     return Family(
         name,

@@ -37,8 +37,9 @@ _NOT_FOUND: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.U
 
 
 class CallResult(NamedTuple):
-    """A response, and whether it is that of the first attempt: an earlier one may have taken effect
-    unnoticed.
+    """A response, and whether it is that of the first attempt.
+
+    An earlier attempt may have taken effect unnoticed.
     """
 
     value: Any
@@ -46,8 +47,9 @@ class CallResult(NamedTuple):
 
 
 class Client:
-    """A client of the gateway at one address, for any number of threads. With `waits` it retries
-    indefinitely.
+    """A client of the gateway at one address, for any number of threads.
+
+    With `waits` it retries indefinitely.
     """
 
     def __init__(self, address: str, *, waits: bool) -> None:

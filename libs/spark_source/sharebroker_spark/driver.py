@@ -55,8 +55,9 @@ class Driver:
         self.renewals = self.lost = self.taken = 0
 
     def plan(self, start: Batch, partitions: Mapping[Partition, int] | None, wait_ms: int) -> Batch:
-        """Commits `start`, which Spark has completed, and plans the next batch; returns `start` without
-        records.
+        """Commits `start`, which Spark has completed, and plans the next batch.
+
+        Returns `start` without records.
 
         `partitions` limits planning to some partitions; None: all. Raises FencedError, LeaseLostError,
         KafkaError.
@@ -158,8 +159,9 @@ class Driver:
     # Calls of the session
 
     def _ask(self, session: str, method: Any, request: Any, wait: float = 0.0) -> tuple[Any, bool]:
-        """Returns the response, and whether no earlier attempt can have taken effect. Raises FencedError,
-        KafkaError.
+        """Returns the response, and whether no earlier attempt can have taken effect.
+
+        Raises FencedError, KafkaError.
         """
         certain = True
         while True:

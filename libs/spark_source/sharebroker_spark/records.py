@@ -154,8 +154,9 @@ class _RecordPositions:
         return at
 
     def _equal_length(self, at: int, end: int, count: int) -> tuple[int, int]:
-        """Locates records of the same length as the one at `at`; returns their number, and the position after
-        them.
+        """Locates records of the same length as the one at `at`.
+
+        Returns their number, and the position after them.
         """
         data = self._data
         size, body = _varint(data, at)
@@ -210,9 +211,7 @@ class _Reader:
         return Records(offsets, times, self._binary(keys), self._binary(values), headers)
 
     def _span(self, at: Ints) -> tuple[Ints, Ints]:
-        """Returns start and size of length-prefixed bytes (size below 0: null), and the position
-        after them.
-        """
+        """Returns start and size of length-prefixed bytes (negative: null), and the position after."""
         sizes, starts = _varints(self._octets, at)
         if len(sizes) and int(sizes.max()) > len(self._data):
             raise _corrupt("a key, value or header exceeds the batch")

@@ -92,8 +92,9 @@ class StreamSink(_Publishing, DataSourceStreamArrowWriter):
     """The sink of `df.writeStream`. A repeated micro-batch publishes its rows again."""
 
     def _owner(self) -> str:
-        """Returns the query id, which survives a restart: open transactions are aborted at once, not by
-        timeout.
+        """Returns the query id, which survives a restart.
+
+        Open transactions are thus aborted at once, not by timeout.
         """
         return str(TaskContext.get().getLocalProperty("sql.streaming.queryId") or self.job)
 

@@ -146,8 +146,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Commits what Spark has completed and plans the next batch; returns `start` if there are
-        no records.
+        """Commits what Spark has completed and plans the next batch.
+
+        Returns `start` if there are no records.
         """
         start_batch = from_json(start)
         batch = self._driver().plan(

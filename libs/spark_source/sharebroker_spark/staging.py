@@ -36,8 +36,9 @@ _COLUMNS: Final = {
 
 
 def verdicts(df: Any) -> dict[str, int]:
-    """Stages the verdicts of rows (topic, partition, offset, verdict, batch); returns the count of each
-    verdict.
+    """Stages the verdicts of rows (topic, partition, offset, verdict, batch).
+
+    Returns the count of each verdict.
 
     `verdict` is accept, release (redeliver) or reject; records without a verdict are accepted. `batch` is the
     stream's column of this name, which option `verdicts` adds. For use in foreachBatch. Verdicts are durable

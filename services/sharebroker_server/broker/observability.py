@@ -41,9 +41,7 @@ _OTHER_TOOLS: Final = re.compile(
 
 
 class Observability:
-    """Collects metrics and health checks of all parts of the process, and serves or exports them if
-    requested.
-    """
+    """Collects metrics and health checks of the process; serves or exports them if requested."""
 
     def __init__(self) -> None:
         self.metrics = Metrics()

@@ -81,8 +81,9 @@ class Cluster:
         return {partition.partition: offset or 0 for partition, offset in found.items()}
 
     async def lag(self) -> int | None:
-        """Returns the number of records that the group has not finished; None if a partition's lag is
-        unknown.
+        """Returns the number of records that the group has not finished.
+
+        Returns None if a partition's lag is unknown.
         """
         try:
             offsets = await self._admin.group_offsets(self._group)

@@ -43,8 +43,9 @@ _SHOWN: Final = {
 
 @contextmanager
 def progress() -> Iterator[Callable[[Run], None]]:
-    """Yields a function that shows the progress on standard error: a bar in a terminal, a line per change
-    elsewhere.
+    """Yields a function that shows the progress on standard error.
+
+    It shows a bar in a terminal, and a line per change elsewhere.
     """
     terminal = stderr().is_terminal
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -5,23 +5,25 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server import compaction
+from sharebroker_server import live_keys
 from sharebroker_server.catalog import catalog as catalog_module
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.machine import (
-    AlterConfigs,
-    CatalogCommand,
-    CatalogMachine,
-    CreatePartitions,
-    CreateTopic,
-    DeleteTopic,
-    NameCluster,
-)
+from sharebroker_server.catalog.machine import AlterConfigs
+from sharebroker_server.catalog.machine import CatalogCommand
+from sharebroker_server.catalog.machine import CatalogMachine
+from sharebroker_server.catalog.machine import CreatePartitions
+from sharebroker_server.catalog.machine import CreateTopic
+from sharebroker_server.catalog.machine import DeleteTopic
+from sharebroker_server.catalog.machine import NameCluster
 from sharebroker_server.catalog.records import CatalogCodec
-from sharebroker_server.catalog.topics import ConfigResource, ResourceType
+from sharebroker_server.catalog.records import ConfigResource
+from sharebroker_server.catalog.records import ResourceType
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server import compaction
+from sharebroker_server.catalog.topics import ConfigResource
+from sharebroker_server.catalog.topics import ResourceType
+
 
 names = st.sampled_from(["a", "b", "c", "d.e", "d_e"])
 settings = st.one_of(
@@ -69,7 +71,7 @@ def facts(state: TopicCatalog) -> object:
 @given(st.lists(commands, max_size=60), st.sampled_from([0, 3, 512]), st.integers(1, 5))
 def test_trimmed_log_replays_to_the_live_state(todo: list[CatalogCommand], slack: int, kept: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "SLACK", slack)
+        patch.setattr(live_keys, "SLACK", slack)
         patch.setattr(catalog_module, "MAX_DELETED", kept)
         _check(todo, slack)
 
@@ -87,7 +89,7 @@ def test_unchanged_records_are_rewritten_by_other_changes() -> None:
     ]
     todo += [AlterConfigs(broker, {"num.partitions": str(count % 7 + 1)}) for count in range(100)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "SLACK", 0)
+        patch.setattr(live_keys, "SLACK", 0)
         _check(todo, 0)
 
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server import compaction
+from sharebroker_server import live_keys
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
     CommitOffsets,
@@ -58,7 +58,7 @@ class Offsets(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(compaction, "SLACK", 4)
+        self.patch.setattr(live_keys, "SLACK", 4)
         self.shard = ConsumerHarness()
         self.written: list[Written] = []
         self.number = 0

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server import compaction
+from sharebroker_server import live_keys
 from sharebroker_server.group_coordinator.core.machine import Command
 from sharebroker_server.group_coordinator.core.share_groups.commands import (
     AlterOffsets,
@@ -40,7 +40,7 @@ class Coordination(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(compaction, "SLACK", 4)
+        self.patch.setattr(live_keys, "SLACK", 4)
         self.cluster = FakeView()
         self.cluster.create("a", 2)
         self.shard = self.new_shard(self.cluster)
@@ -131,7 +131,7 @@ TestCoordination = Coordination.TestCase
 @given(st.integers(1, 40))
 def test_log_stays_short_however_long_a_group_lives(rounds: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "SLACK", 0)
+        patch.setattr(live_keys, "SLACK", 0)
         cluster = FakeView()
         cluster.create("a", 1)
         shard = Harness(cluster)

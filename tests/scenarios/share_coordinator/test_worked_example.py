@@ -81,7 +81,7 @@ ROWS = [
     Row("acknowledge 111, 112", (120, []), checkpoint(3, 120), 120, []),
 ]
 
-# The same table in the old part of seed 004: the SPSO is never written with a row, so every row is a delta on
+# The same table under the older rule: the SPSO is never written with a row, so every row is a delta on
 # the checkpoint it started from, until a new checkpoint may replace the last one.
 OLD_ROWS = [
     Row(

@@ -24,7 +24,7 @@ from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import Router
 from sharebroker_server.rpc.server import GrpcServer, Service
 from sharebroker_server.rpc.stubs import LocalStub
-from tests.unit.gateway.fakes import Coordinator, Leader, Ownership, catalog, member
+from tests.unit.gateway.fakes import Coordinator, Leader, OwnerLookup, catalog, member
 
 
 class Gate:
@@ -49,7 +49,7 @@ class Harness:
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
-        self.ownership = Ownership(member(1, "127.0.0.1:1"))
+        self.ownership = OwnerLookup(member(1, "127.0.0.1:1"))
         self.router = Router(self.ownership, "1/1")
         self.leader = Leader()
         self.coordinator = Coordinator()

@@ -47,13 +47,13 @@ from sharebroker_server.leader_calls.values import (
     DeliverOpen,
     DeliverOutput,
     Delivery,
-    Left,
-    LeftReason,
     LostRange,
     Problem,
     ReconcileCall,
     ReconcileResult,
     StreamAckResult,
+    Unreconciled,
+    UnreconciledReason,
 )
 
 OFFSETS = st.integers(-1, 2**63 - 1)
@@ -91,7 +91,9 @@ RECONCILIATIONS = st.builds(
     st.booleans(),
     st.lists(NAMES, max_size=3).map(tuple),
 )
-LEFT = st.lists(st.builds(Left, OFFSETS, OFFSETS, st.sampled_from(LeftReason)), max_size=3).map(tuple)
+LEFT = st.lists(
+    st.builds(Unreconciled, OFFSETS, OFFSETS, st.sampled_from(UnreconciledReason)), max_size=3
+).map(tuple)
 APPENDS = st.builds(
     AppendCall,
     st.lists(st.builds(AppendPart, NAMES, INTS, st.binary(max_size=9)), max_size=3).map(tuple),

@@ -53,8 +53,9 @@ def check(*parts: InBand) -> None:
 
 
 class Admin(AsyncClient):
-    """Manages topics, groups and configs (Kafka: Admin). Each method raises KafkaError and then changed
-    nothing.
+    """Manages topics, groups and configs (Kafka: Admin).
+
+    Each method raises KafkaError and then changed nothing.
     """
 
     def __init__(self, address: str, request_timeout: float = 30.0) -> None:

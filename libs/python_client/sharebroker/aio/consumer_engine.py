@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 An engine belongs to one event loop. While the consumer is subscribed, three tasks run:
 
 - `GroupMember` keeps the membership alive, independently of the application's polls.

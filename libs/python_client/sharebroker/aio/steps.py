@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 Every call that can wait is a generator of type `Steps`. It yields a coroutine of the engine and receives
 the `Turn` that the coroutine returned. The asyncio consumer awaits the coroutine in the running task; the
 blocking consumer runs it on the client's event loop thread and waits for the result.

@@ -64,8 +64,9 @@ app.add_typer(state.app, name="state")
 
 
 def main() -> None:
-    """Runs the command line. Exits with 1 and one line on stderr after a failure, 2 for wrong usage or set-
-    up.
+    """Runs the command line.
+
+    Exits with 1 and one line on stderr after a failure, 2 for wrong usage or set-up.
     """
     replace_closed_streams()
     try:

@@ -79,8 +79,9 @@ _NOT_JAEGER: Final = "does not respond as Jaeger's query API"
 
 
 class Jaeger:
-    """The query API at a URL. Every call raises KafkaError INVALID_CONFIG if it does not respond as Jaeger
-    does.
+    """The query API at a URL.
+
+    Every call raises KafkaError INVALID_CONFIG if it does not respond as Jaeger does.
     """
 
     def __init__(self, url: str) -> None:

@@ -1,5 +1,6 @@
-"""`sharebroker probe`: requests a server's health, for container health checks. Imports as little as
-possible.
+"""`sharebroker probe`: requests a server's health, for container health checks.
+
+Imports as little as possible.
 """
 
 from __future__ import annotations

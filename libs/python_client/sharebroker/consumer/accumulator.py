@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 The application's thread appends acknowledgements to `_queue` and whole ranges to `_batches`. The stream's
 writer calls `drain`, which coalesces consecutive offsets of one acquisition with the same acknowledge type
 and detail into ack batches, numbers them and moves them to `_in_flight`. `resolve` matches a result to its
@@ -79,8 +80,9 @@ class AckBatch:
         return list(range(self.first, self.last + 1))
 
     def split(self, first: int, last: int) -> AckBatch:
-        """Detaches and returns the offsets first..last; returns the batch itself if they are all that
-        remains.
+        """Detaches and returns the offsets first..last.
+
+        Returns the batch itself if they are all that remains.
         """
         first, last = max(first, self.first), min(last, self.last)
         if first > last:  # the result names no offset of this batch

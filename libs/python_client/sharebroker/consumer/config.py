@@ -122,8 +122,10 @@ class ConsumerConfig:
     listener: RebalanceListener | None = None
     """Receives changes of the assignment (Kafka: ConsumerRebalanceListener)."""
     acknowledgement_commit_callback: Callable[[AcknowledgementOutcome], None] | None = None
-    """Receives the outcome of each acknowledgement (Kafka: AcknowledgementCommitCallback). Its exceptions are
-    logged."""
+    """Receives the outcome of each acknowledgement (Kafka: AcknowledgementCommitCallback).
+
+    Its exceptions are logged.
+    """
     lock_lost_callback: Callable[[LockLost], None] | None = None
     """Receives offsets whose lock was lost; no counterpart in Kafka. Its exceptions are logged."""
     retry_backoff_ms: int = 100
@@ -133,8 +135,7 @@ class ConsumerConfig:
     request_timeout_ms: int = 30_000
     """How long a heartbeat waits for its response (Kafka: request.timeout.ms)."""
     default_api_timeout_ms: int = 60_000
-    """The time limit of `commit` and `unsubscribe` when the call sets none (Kafka:
-    default.api.timeout.ms)."""
+    """The default time limit of `commit` and `unsubscribe` (Kafka: default.api.timeout.ms)."""
 
     def __post_init__(self) -> None:
         check_settings(self, _MINIMUM, _CHOICES)

@@ -96,8 +96,9 @@ class BatchHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """One batch with assigned offsets; `data` is what consumers receive, `control` marks a transaction
-    marker.
+    """One batch with assigned offsets.
+
+    `data` is what consumers receive, `control` marks a transaction marker.
     """
 
     base_offset: int

@@ -45,10 +45,9 @@ class HotCache:
         self._compact()
 
     def read(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
-        """Returns whole batches from the one that contains or follows `offset`: up to `max_bytes`, at least
-        one.
+        """Returns whole batches from the one that contains or follows `offset`.
 
-        Returns None if that batch was evicted, and an empty list at the end.
+        Up to `max_bytes`, but at least one; [] at the end. Returns None if that batch was evicted.
         """
         if offset < self.start:
             return None
@@ -96,8 +95,9 @@ class HotCache:
 
 
 def select_batches(batches: list[StoredBatch], first: int, max_bytes: int) -> list[StoredBatch]:
-    """Returns batches from index `first` until the next would exceed `max_bytes`; at least one if there is
-    one.
+    """Returns batches from index `first` until the next would exceed `max_bytes`.
+
+    Returns at least one batch if there is one.
     """
     end, remaining = first, max_bytes
     for index in range(first, len(batches)):
@@ -146,8 +146,9 @@ class SegmentIndex:
 
     @property
     def size(self) -> int:
-        """The size of all segments in bytes; the first segment counts in full, including bytes below the log
-        start.
+        """The size of all segments in bytes.
+
+        The first segment counts in full, including bytes below the log start.
         """
         return sum(segment.size for segment in self.segments())
 
@@ -184,9 +185,7 @@ class SegmentIndex:
         return self._closed[below - 1].end_offset if below else 0
 
     def first_since(self, timestamp: int) -> int | None:
-        """Returns the base offset of the first segment with a record at or after `timestamp`
-        (ms), or None.
-        """
+        """Returns the base offset of the first segment with a record since `timestamp` (ms), or None."""
         for segment in self.segments():
             if segment.max_timestamp >= timestamp:
                 return segment.base_offset
@@ -292,8 +291,9 @@ class LogState:
         self.log_end_offset = max(self.log_end_offset, batch.last_offset + 1)
 
     def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
-        """Returns batches from the one that contains `offset`, [] at the log end, None if the store must be
-        read.
+        """Returns batches from the one that contains `offset`; [] at the log end.
+
+        Returns None if the store must be read.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the log end.

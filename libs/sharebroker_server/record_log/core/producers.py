@@ -72,8 +72,9 @@ class Marker(NamedTuple):
 
 
 def find_repeated(state: ProducerState | None, header: BatchHeader) -> SentBatch | None:
-    """Returns the stored batch that this one repeats, or None; the response to the earlier
-    request was lost.
+    """Returns the stored batch that this one repeats, or None.
+
+    If there is one, the response to the earlier request was lost.
     """
     if state is None or state.epoch != header.producer_epoch:
         return None

@@ -106,8 +106,9 @@ class Transactions:
             self.producers.pop(producer_id, None)
 
     def aborted_before(self, offset: int) -> Sequence[AbortedTransaction]:
-        """Returns the aborted transactions whose last offset is below; their records can no
-        longer be read.
+        """Returns the aborted transactions whose last offset is below `offset`.
+
+        Their records can no longer be read.
         """
         return self.aborted[: self._below(offset)]
 

@@ -1,9 +1,12 @@
 """The books of a run: the deliveries and acknowledgements that workers report, and the verdict over them.
 
-Theory of operation. A worker reports a batch twice, in one JSON line each: first the records that it
-received, before it acknowledges them, then the results of the acknowledgements. The worker may be killed at
-any moment, so a report may be missing, and reports of different workers may arrive in any order. The counts
-therefore depend only on the content of reports:
+Theory of operation
+-------------------
+
+A worker reports a batch twice, in one JSON line each: first the records that it received, before it
+acknowledges them, then the results of the acknowledgements. The worker may be killed at any moment, so a
+report may be missing, and reports of different workers may arrive in any order. The counts therefore depend
+only on the content of reports:
 
 * An acknowledgement counts once it is confirmed. If its lock was lost, nothing was applied.
 * An acknowledgement is orphaned if its worker died or did not receive the outcome, unless another worker
@@ -151,8 +154,9 @@ def delivered(batch: int, at: float, deliveries: Iterable[Delivery]) -> bytes:
 
 
 def confirmed(batch: int, at: float, failed: Mapping[RecordId, bool]) -> bytes:
-    """Returns the report that a batch's acknowledgements are durable, except `failed` (see
-    `Ledger.confirmed`).
+    """Returns the report that a batch's acknowledgements are durable.
+
+    `failed` lists the exceptions (see `Ledger.confirmed`).
     """
     return _line({"batch": batch, "at": at, "failed": [(*record, lost) for record, lost in failed.items()]})
 

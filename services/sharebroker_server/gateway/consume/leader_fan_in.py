@@ -28,7 +28,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.gateway.clients import moved
-from sharebroker_server.gateway.consume.decode import OWN_ID, decoded
+from sharebroker_server.gateway.consume.record_decoding import OWN_ID, decoded
 from sharebroker_server.gateway.context import CLOSE_TIMEOUT, Gateway
 from sharebroker_server.gateway.core.credit import CreditSplit, Grants
 from sharebroker_server.gateway.response_queue import UNSENT_MESSAGES, ResponseQueue

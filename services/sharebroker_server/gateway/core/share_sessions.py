@@ -11,7 +11,7 @@ A session belongs to a group and member, and to the connection that opened it. E
 * -1 closes the session; its leaders release the records that it acquired.
 
 A session ends by a request with epoch -1, by the end of its connection, or because it is idle. The code that
-removes a session from the cache must release its records (`share.acknowledge.end_session`), once.
+removes a session from the cache must release its records (`share.acknowledge.release_session_records`), once.
 
 Per partition the session stores whether the next response must include it although it has no records: after
 an error, or because it is new. So an incremental response omits partitions without a change.
@@ -19,7 +19,7 @@ an error, or because it is new. So an incremental response omits partitions with
 A request calls `begin_fetch` or `begin_acknowledge` first, which returns its `FetchContext`: the session and
 the partitions to fetch. `FetchContext.reported` selects the partitions of the response, after the fetch.
 
-`routes` are the leaders that the session is bound to (`clients.leaders`). The rules only drop a partition's
+`routes` are the leaders that the session is bound to (`clients.Leaders`). The rules only drop a partition's
 route together with the partition.
 """
 

@@ -12,6 +12,9 @@ from sharebroker_server.kafka_wire.frames import FrameSplitter
 READ_AHEAD: Final = 64 * 1024
 """Bytes of requests that every connection may buffer; further bytes need the shared memory budget."""
 
+FLUSH_SIZE: Final = 64 * 1024
+"""Bytes that are sent without waiting for further responses."""
+
 
 class RequestBuffer:
     """Requests that arrived and are not yet answered. `now` is in seconds of the loop's clock.
@@ -88,8 +91,10 @@ class RequestBuffer:
         self._regulate()
 
     def stalled(self, now: float, stall_timeout: float) -> bool:
-        """Returns whether the rest of a request has not arrived for `stall_timeout` seconds of our
-        reading.
+        """Returns whether a request is stalled.
+
+        It has been incomplete for more than `stall_timeout` seconds, not counting time in which reading was
+        paused.
         """
         if self._paused:
             self._begun_at = now
@@ -136,10 +141,6 @@ class RequestBuffer:
                 self._transport.resume_reading()
 
 
-FLUSH_SIZE: Final = 64 * 1024
-"""Bytes that are sent without waiting for further responses."""
-
-
 class ResponseBuffer:
     """Writes responses. `disconnect` ends the connection when other clients need the memory.
 
@@ -178,8 +179,9 @@ class ResponseBuffer:
             await self._drained
 
     def write(self, content: bytearray, *, more: bool) -> None:
-        """Sends a response; with `more` it waits in a batch for the responses that follow in this loop
-        iteration.
+        """Sends a response.
+
+        With `more` it waits in a batch for the responses that follow in this loop iteration.
         """
         if self._batch is not None:
             self._batch += content
@@ -222,7 +224,7 @@ class ResponseBuffer:
 
 
 class MemoryBudget:
-    """`limit` bytes for large requests. A request beyond the limit waits for those before it.
+    """`limit` bytes for large requests. Reservations beyond the limit are granted in order.
 
     A request larger than the limit is admitted when the budget is unused.
     """
@@ -262,8 +264,9 @@ class MemoryBudget:
 
 
 class UnreadResponses:
-    """Responses that clients do not read, at most `limit` bytes: beyond it, the client that is longest
-    without reading is disconnected.
+    """Responses that clients do not read, at most `limit` bytes.
+
+    Beyond the limit, the client that has gone longest without reading is disconnected.
     """
 
     def __init__(self, limit: int) -> None:
@@ -272,16 +275,16 @@ class UnreadResponses:
         self._owners: dict[Callable[[], None], int] = {}
 
     def add(self, size: int, disconnect: Callable[[], None]) -> None:
-        """Adds `size` unread bytes of a client;
+        """Adds `size` unread bytes of a client.
 
-        `disconnect` ends its connection and need not call `remove`.
+        `disconnect` closes its connection and does not have to call `remove`.
         """
         self._owners[disconnect] = size
         self.bytes += size
         while self.bytes > self._limit and len(self._owners) > 1:
-            longest = next(iter(self._owners))
-            self.remove(longest)
-            longest()
+            disconnect_longest = next(iter(self._owners))
+            self.remove(disconnect_longest)
+            disconnect_longest()
 
     def remove(self, disconnect: Callable[[], None]) -> None:
         """Removes the bytes of a client that read them or is disconnected."""

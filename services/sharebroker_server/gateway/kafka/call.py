@@ -148,7 +148,7 @@ Dispatch = Callable[[bytes, float], None]
 
 
 class PredictedRequest(Protocol):
-    """The next request of an idle client, and its response if nothing changes (see `idle.py`).
+    """The next request of an idle client, and its response if nothing changes (see `response_cache.py`).
 
     It is made together with the last response. It sends the next response with a `Reply`, or has the request
     served with a `Dispatch` after a change.
@@ -159,8 +159,9 @@ class PredictedRequest(Protocol):
         """Whether the request has arrived and waits."""
 
     def accept(self, data: bytes) -> bool:
-        """Accepts the bytes if they are the predicted request and nothing changed; returns whether they
-        are.
+        """Accepts the bytes if they are the predicted request and nothing changed.
+
+        Returns whether they are.
         """
 
     def dispatch(self) -> None:

@@ -88,9 +88,7 @@ def check_replication_factor(factor: int, brokers: Collection[int]) -> None:
 
 
 def check_assignments(assignments: Sequence[Sequence[int]], brokers: Collection[int]) -> None:
-    """Raises INVALID_REPLICA_ASSIGNMENT unless all assignments have equally many brokers, all of them
-    known.
-    """
+    """Raises INVALID_REPLICA_ASSIGNMENT unless all assignments have equally many known brokers."""
     for replicas in assignments:
         if not replicas:
             raise _invalid("The manual partition assignment includes an empty replica list.")

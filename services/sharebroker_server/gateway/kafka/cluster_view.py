@@ -1,8 +1,11 @@
 """The brokers as a Kafka client sees them: each leads its share of the partitions.
 
-Theory of operation. Every gateway with a Kafka listener is a broker for clients. Metadata must be
-consistent: two brokers must not return different leaders with the same leader epoch, and epochs must never
-fall, since clients ignore older ones.
+Theory of operation
+-------------------
+
+Every gateway with a Kafka listener is a broker for clients. Metadata must be consistent: two brokers must not
+return different leaders with the same leader epoch, and epochs must never fall, since clients ignore older
+ones.
 
 * `LiveMembers` returns the processes that are announced and not suspected. `Brokers` sorts them and caches a
   `ClusterView`, which maps partitions to brokers by rendezvous hashing (`spread`).
@@ -16,7 +19,7 @@ fall, since clients ignore older ones.
 
 A crash is detected faster than its lease expires. After a broken connection a client requests the leaders at
 once, and librdkafka does not repeat that request within a second. The broker that receives it therefore
-probes the ports of the others before it responds. The failure detector (`leases/failure_detector.py`) decides
+probes the ports of the others before it responds. The failure detector (`leases/membership.py`) decides
 whether a process is dead. A member that it has not declared dead within `_DETECTION_TIME` is alive, and its
 refused connection no longer counts.
 """
@@ -24,21 +27,36 @@ refused connection no longer counts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import replace
 from functools import cached_property
 from hashlib import blake2b
 from time import monotonic
-from typing import Any, Final, Protocol
-
+from typing import Any
+from typing import Final
+from typing import Protocol
 import structlog
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
-from sharebroker_server.leases import names, placement
-from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable, Member
-from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.names import STATE_TOPIC_ID
+from sharebroker_server.leases import names
+from sharebroker_server.leases import placement
+from sharebroker_server.leases.port import LeaseStore
+from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.leases.port import Member
+from sharebroker_server.routing.router import GATEWAY
+from sharebroker_server.routing.router import GROUP_COORDINATOR
+from sharebroker_server.routing.router import SHARE_COORDINATOR
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
+from sharebroker_server.catalog.topics import STATE_TOPIC_ID
+
 
 _log = structlog.get_logger()
 
@@ -141,9 +159,7 @@ class ClusterView:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Another broker coordinates {group_id!r}.")
 
     def add_leader_hints(self, response: Any, moved: Sequence[tuple[TopicIdPartition, Any]]) -> None:
-        """Adds the leaders of partitions to their results, and the leaders' addresses to the response
-        (KIP-951).
-        """
+        """Adds partition leaders to the results, and their addresses to the response (KIP-951)."""
         if not moved:
             return
         leaders = set()
@@ -321,9 +337,7 @@ class LiveMembers:
         return since is not None and self._now() - since < _DETECTION_TIME
 
     def is_leaving(self, member: Member) -> bool:
-        """Returns whether clients should leave the member: it announced that it leaves, or it is
-        suspected.
-        """
+        """Returns whether clients should leave the member: it is leaving or suspected."""
         announced = (other.is_leaving for other in self._announced.members if other.owner == member.owner)
         return self.is_suspected(member) or any(announced)
 

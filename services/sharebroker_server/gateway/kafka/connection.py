@@ -1,7 +1,10 @@
 """One client's connection.
 
-Theory of operation. A connection serves its requests one after the other and sends the responses in the same
-order, as Kafka requires. Data flows
+Theory of operation
+-------------------
+
+A connection serves its requests one after the other and sends the responses in the same order, as Kafka
+requires. Data flows
 
     transport -> RequestBuffer (splits bytes into frames, bounds memory) -> `_serve_next` -> ResponseBuffer ->
     transport
@@ -12,9 +15,9 @@ disconnects a client that stalls either of them.
 
 * There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance`
   starts it and is called after every event: bytes, end of file, loss, close, end of the task.
-* After each response the API may predict the next request (see `idle.py`). Bytes go to the prediction first,
-  but only while nothing else is pending, so that responses keep their order.
-* Closing has steps, each idempotent: `_closing` stops reading and cuts off waits; the running request is
+* After each response the API may predict the next request (see `response_cache.py`). Bytes go to the
+  prediction first, but only while nothing else is pending, so that responses keep their order.
+* Closing has steps, each idempotent: `_closing` stops reading and cancels a long poll; any other request is
   finished; then `hang_up` flushes and closes the transport, or the connection stays open until the listener
   closes it (`_stays_open`); `connection_lost` ends the share sessions and calls `ended` exactly once.
 """
@@ -37,24 +40,24 @@ from sharebroker_server.gateway.kafka.buffers import (
 from sharebroker_server.gateway.kafka.call import Client, KafkaListener, PredictedRequest
 from sharebroker_server.gateway.kafka.cluster_view import ClusterView
 from sharebroker_server.gateway.kafka.dispatch import DecodedRequest, EncodedResponse, decode, serve
-from sharebroker_server.gateway.share.acknowledge import end_session
+from sharebroker_server.gateway.share.acknowledge import release_session_records
 from sharebroker_server.kafka_wire.decoder import BadMessage
 
 _numbers = count(1)
 
-FAIRNESS: Final = 16
-"""Requests of one client that are served before other clients are served."""
+REQUESTS_PER_TURN: Final = 16
+"""Maximum number of requests of one client that are served before other clients are served."""
 
 MAX_COALESCED: Final = 32
-"""Requests that are served in one step."""
+"""Maximum number of requests served in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of connections. `stall_timeout` (seconds) applies to incomplete requests and to unread
-    responses.
+    """Limits of connections.
 
-    `max_idle` (seconds) applies to clients without requests; None means no limit.
+    `stall_timeout` (seconds) applies to incomplete requests and to unread responses. `max_idle` (seconds)
+    applies to clients without requests; None means no limit.
     """
 
     max_request_bytes: int
@@ -97,9 +100,7 @@ class Connection(asyncio.Protocol):
         """Starts to serve the client."""
         self._transport = cast("asyncio.Transport", transport)
         self._requests = RequestBuffer(self._transport, self._limits.max_request_bytes, self._limits.requests)
-        make_room = partial(
-            self._disconnect, "its client does not read responses, and other clients need the memory"
-        )
+        make_room = partial(self._disconnect, "unread responses exceed the shared limit")
         self._responses = ResponseBuffer(self._transport, self._limits.responses, make_room)
         peer = transport.get_extra_info("peername")
         self._client.host = f"/{peer[0]}" if peer else "/unknown"
@@ -123,29 +124,30 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def eof_received(self) -> bool:
-        """Finishes the received requests and cuts off waits; without TLS the transport stays open for
-        responses.
+        """Cancels a long poll and finishes the other received requests.
+
+        Without TLS the transport stays open for responses.
         """
         self._closing = True
         self._advance()
         return not self._tls
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cuts off a wait; the running request is finished first."""
+        """Cancels a long poll; any other running request is finished first."""
         self._lost = True
         self._responses.resume()
         self.close()
 
     def pause_writing(self) -> None:
-        """Stops serving: the client does not read its responses."""
+        """Only marks the response buffer as full; `_serve_next` waits until it is not."""
         self._responses.pause(self._loop.time())
 
     def resume_writing(self) -> None:
-        """Continues serving: the client has read."""
+        """Marks the response buffer as not full: the client has read."""
         self._responses.resume()
 
     def close(self, *, hang_up: bool = True) -> None:
-        """Stops serving: cuts off a wait, finishes the running request, then hangs up if `hang_up` is set."""
+        """Stops serving: cancels a long poll, finishes any other request, then hangs up if `hang_up`."""
         self._closing = True
         self._stays_open = not hang_up
         if self._made:
@@ -170,11 +172,11 @@ class Connection(asyncio.Protocol):
         if now - self._active_at < limits.quiet_period and self._requests.empty and not self._responses.full:
             return
         if self._responses.stalled(now, limits.stall_timeout):
-            self._disconnect("its client does not read responses")
+            self._disconnect("client does not read responses")
         elif self._requests.stalled(now, limits.stall_timeout):
-            self._disconnect("the rest of a request did not arrive")
+            self._disconnect(f"request incomplete for {limits.stall_timeout:g} s")
         elif self._is_idle and limits.max_idle is not None and now - self._active_at > limits.max_idle:
-            self._disconnect("it was idle for too long")
+            self._disconnect("idle longer than connections.max.idle.ms")
 
     @property
     def _is_idle(self) -> bool:
@@ -200,7 +202,7 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def _advance(self) -> None:
-        """Takes the next step: starts the task, cuts off a wait, or closes."""
+        """Takes the next step: starts the task, cancels a long poll, or closes."""
         if self._closing and self._predicted is not None:
             self._predicted.cancel()
             self._predicted = None
@@ -211,7 +213,7 @@ class Connection(asyncio.Protocol):
             self.task = self._loop.create_task(self._serve())
         elif self._lost or self._stays_open:
             for session in self._gateway.sessions.disconnect(self._client.connection):
-                end_session(self._gateway, session)  # releases its records, as Kafka does
+                release_session_records(self._gateway, session)  # releases its records, as Kafka does
             if self._lost:
                 self._ended(self)
         elif self._closing:
@@ -223,7 +225,7 @@ class Connection(asyncio.Protocol):
             while self._requests:
                 await self._serve_next()
                 served += 1
-                if served % FAIRNESS == 0:
+                if served % REQUESTS_PER_TURN == 0:
                     await asyncio.sleep(0)
         except asyncio.CancelledError:
             pass

@@ -33,8 +33,9 @@ _NO_RENAMES: Final[Renames] = MappingProxyType({})
 
 
 class Conversion(Generic[S, T]):
-    """Converts an `S` to a `T`. Keyword arguments set further fields of the result, or replace copied
-    ones.
+    """Converts an `S` to a `T`.
+
+    Keyword arguments set further fields of the result, or replace copied ones.
     """
 
     __slots__ = ("_compile", "_function")
@@ -63,8 +64,7 @@ def to_proto(
 def to_kafka(
     source: type[S], target: type[M], renames: Renames = _NO_RENAMES, omit: Collection[str] = ()
 ) -> Conversion[S, M]:
-    """Returns the conversion of a protobuf message, of a record or of another Kafka message to a Kafka
-    message.
+    """Returns the conversion of a protobuf message, record or Kafka message to a Kafka message.
 
     A record is an object of a dataclass or a named tuple; its scalar fields and properties are copied.
     `renames` are field names of the source by Kafka field names, at every depth; fields in `omit` are not

@@ -1,4 +1,4 @@
-"""From the bytes of a request to the bytes of its response."""
+"""Decodes a request, calls its handler and encodes the response."""
 
 from __future__ import annotations
 
@@ -49,7 +49,10 @@ class EncodedResponse(NamedTuple):
 def decode(
     listener: KafkaListener, client: Client, view: ClusterView, frame: bytes, queued_for: float = 0.0
 ) -> DecodedRequest:
-    """Decodes a request that was cached for `queued_for` seconds. Raises BadMessage: close the connection."""
+    """Decodes a request that waited `queued_for` seconds in the response cache.
+
+    Raises BadMessage: close the connection.
+    """
     header = read_header(frame)
     api = listener.apis.get(header.api_key)
     if api is None:
@@ -62,7 +65,8 @@ def decode(
     elif header.api_key == API_VERSIONS:
         api, codec, request = _UNKNOWN_VERSION, codec_of(API_VERSIONS, 0), ApiVersionsRequest()
     else:
-        raise BadMessage(f"{api_schema(header.api_key).name} has no version {header.version} here.")
+        name = api_schema(header.api_key).name
+        raise BadMessage(f"{name} version {header.version} is not supported; {first} to {last} are.")
     call = Call(listener, client, header.client_id or "", header.version, request, view, queued_for)
     return DecodedRequest(len(frame), header, api, codec, call)
 
@@ -130,5 +134,4 @@ async def _supported_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResp
 
 
 _UNKNOWN_VERSION: Final = Api(API_VERSIONS, (0, 0), _supported_versions, api_versions.API.refuse)
-"""Kafka answers an ApiVersions of an unknown version in version 0; for other APIs it closes the connection.
-"""
+"""For ApiVersions of an unknown version, Kafka responds in version 0; else it closes the connection."""

@@ -162,8 +162,9 @@ class _Rejecting(asyncio.Protocol):
 
 
 def _logged_handshakes(log: RateLimitedLog) -> type[ssl.SSLObject]:
-    """Returns the class that asyncio uses for each client's TLS; it logs why a handshake failed, asyncio
-    does not.
+    """Returns the class that asyncio uses for each client's TLS.
+
+    It logs why a handshake failed, asyncio does not.
     """
 
     class Handshake(ssl.SSLObject):

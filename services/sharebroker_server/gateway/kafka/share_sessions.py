@@ -33,8 +33,9 @@ def session_key(request: ShareFetchRequest | ShareAcknowledgeRequest) -> Session
 def ack_batches(
     request: ShareFetchRequest | ShareAcknowledgeRequest,
 ) -> dict[TopicIdPartition, list[AckBatch]]:
-    """Returns the ack batches by partition, in the order of first mention (librdkafka names topics
-    repeatedly).
+    """Returns the ack batches by partition, in the order of first mention.
+
+    librdkafka names topics repeatedly.
     """
     batches: dict[TopicIdPartition, list[AckBatch]] = {}
     for topic in request.topics:

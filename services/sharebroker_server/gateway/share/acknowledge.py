@@ -1,25 +1,38 @@
 """ShareAcknowledge, and what it shares with ShareFetch: acknowledgements of a session, and the session's end.
 
-A session ends by a request, with its connection, or because `SessionReaper` evicts it.
+A session ends when a request closes it, when its connection closes, or when `SessionReaper` evicts it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
-
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Final
+from typing import NamedTuple
 from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.clock import Deadline, now
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, TopicIdPartition
-from sharebroker_server.catalog.topics import check_group_id
+from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.clock import now
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import AckBatch
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import Session, SessionKey, begin_acknowledge
-from sharebroker_server.gateway.core.validation import batches_refusal, check_member_id
-from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
+from sharebroker_server.gateway.core.share_sessions import Session
+from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.gateway.core.share_sessions import begin_acknowledge
+from sharebroker_server.gateway.core.validation import batches_refusal
+from sharebroker_server.gateway.core.validation import check_member_id
+from sharebroker_server.leader_calls.values import AcknowledgeCall
+from sharebroker_server.leader_calls.values import AckPart
+from sharebroker_server.leader_calls.values import AckResult
+from sharebroker_server.catalog.topics import check_group_id
+
 
 _LONGEST_PAUSE: Final = 30.0
+"""Maximum seconds between two searches for idle sessions."""
 
 AckResults = Mapping[TopicIdPartition, KafkaError | None]
 Acks = Mapping[TopicIdPartition, Sequence[AckBatch]]
@@ -29,7 +42,7 @@ class Caller(NamedTuple):
     """The connection of a request, and the partitions that it may name there (`serves` None: all).
 
     A broker that is `leaving` serves no partition, but forwards acknowledgements of records that were fetched
-    there: clients cannot send them elsewhere.
+    from this broker; clients send them nowhere else.
     """
 
     connection: str
@@ -63,7 +76,10 @@ async def share_acknowledge(gateway: Gateway, request: ShareAcknowledge, deadlin
 def checked(
     gateway: Gateway, caller: Caller, key: SessionKey, acks: Acks, *, renew_allowed: bool
 ) -> tuple[AcknowledgeCall, dict[TopicIdPartition, KafkaError | None]]:
-    """The call for the valid partitions, and the errors of the others; None until the call fails."""
+    """Returns the call for the valid partitions, and one result per partition.
+
+    A result is the partition's error, or None, which `add_errors` may replace.
+    """
     results: dict[TopicIdPartition, KafkaError | None] = {}
     parts = []
     for part, batches in acks.items():
@@ -86,12 +102,15 @@ def add_errors(results: dict[TopicIdPartition, KafkaError | None], outcomes: Seq
 
 
 def close_session(gateway: Gateway, session: Session) -> None:
-    """Removes the session and releases its records; a session that was replaced continues as the other."""
+    """Removes the session and releases its records.
+
+    Does nothing if a newer session has replaced it.
+    """
     if gateway.sessions.close(session):
-        end_session(gateway, session)
+        release_session_records(gateway, session)
 
 
-def end_session(gateway: Gateway, session: Session) -> None:
+def release_session_records(gateway: Gateway, session: Session) -> None:
     """Releases the records of a removed session, in the background."""
     partitions = session.forgotten.union(session.partitions)
     release = gateway.leaders.release(*session.key, partitions, session.id)
@@ -99,7 +118,7 @@ def end_session(gateway: Gateway, session: Session) -> None:
 
 
 class SessionReaper:
-    """Ends a session `connections.max.idle.ms` after its last request, or up to a tenth of that later."""
+    """Evicts a session `connections.max.idle.ms` after its last request, or up to a tenth of that later."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -120,4 +139,4 @@ class SessionReaper:
         while True:
             await asyncio.sleep(min(max(self._idle / 10, 0.1), _LONGEST_PAUSE))
             for session in self._gateway.sessions.expire(now() - self._idle):
-                end_session(self._gateway, session)
+                release_session_records(self._gateway, session)

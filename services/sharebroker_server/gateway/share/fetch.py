@@ -12,38 +12,51 @@ the fetch waits for a records-available notification of any leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Final, NamedTuple
-
-from sharebroker_protocol.clock import Deadline, monotonic, now
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AcquiredRange, AcquireMode, TopicIdPartition
-from sharebroker_server.catalog.topics import check_group_id
-from sharebroker_server.gateway.clients import Leaders, Routes, failed, moved, unbind
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from collections.abc import Set
+from typing import Final
+from typing import NamedTuple
+from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.clock import monotonic
+from sharebroker_protocol.clock import now
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import AcquiredRange
+from sharebroker_protocol.model import AcquireMode
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.gateway.clients import Leaders
+from sharebroker_server.gateway.clients import Routes
+from sharebroker_server.gateway.clients import failed
+from sharebroker_server.gateway.clients import moved
+from sharebroker_server.gateway.clients import unbind
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import FetchContext, SessionKey, begin_fetch, shown_error
-from sharebroker_server.gateway.core.validation import (
-    MAX_WAIT,
-    check_bounds,
-    check_member_id,
-    check_renewing_fetch,
-)
-from sharebroker_server.gateway.share.acknowledge import (
-    AckResults,
-    Acks,
-    Caller,
-    add_errors,
-    checked,
-    close_session,
-)
-from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
+from sharebroker_server.gateway.core.share_sessions import FetchContext
+from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.gateway.core.share_sessions import begin_fetch
+from sharebroker_server.gateway.core.share_sessions import shown_error
+from sharebroker_server.gateway.core.validation import MAX_WAIT
+from sharebroker_server.gateway.core.validation import check_bounds
+from sharebroker_server.gateway.core.validation import check_member_id
+from sharebroker_server.gateway.core.validation import check_renewing_fetch
+from sharebroker_server.gateway.share.acknowledge import AckResults
+from sharebroker_server.gateway.share.acknowledge import Acks
+from sharebroker_server.gateway.share.acknowledge import Caller
+from sharebroker_server.gateway.share.acknowledge import add_errors
+from sharebroker_server.gateway.share.acknowledge import checked
+from sharebroker_server.gateway.share.acknowledge import close_session
+from sharebroker_server.leader_calls.values import AcquireCall
+from sharebroker_server.leader_calls.values import AcquireResult
+from sharebroker_server.catalog.topics import check_group_id
+
 
 MOVED_WAIT: Final = 0.05
 """Limit of the wait for records of a session with partitions that another broker leads."""
 
 POLL_INTERVAL: Final = 0.05
-"""Shortest interval between two rounds of a unary fetch from several leaders without records."""
-
+"""Shortest interval in seconds between two rounds of a fetch that found no records."""
 
 _NO_RESULT: Final = AcquireResult("", 0)
 
@@ -51,8 +64,8 @@ _NO_RESULT: Final = AcquireResult("", 0)
 class ShareFetch(NamedTuple):
     """A ShareFetch request. `acks` has every partition that it names, with its acknowledgements.
 
-    `first_loaded`: if share-partitions have to be loaded, the first with `min_bytes` completes the fetch, as
-    in Kafka, whose next response has the others. librdkafka's own tests rely on it.
+    `first_loaded`: if share-partitions must be loaded first, the fetch returns as soon as the first one has
+    `min_bytes`; the next fetch returns the others (as Kafka; librdkafka's tests depend on it).
     """
 
     caller: Caller
@@ -105,7 +118,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
         context = await _begin(gateway, request)
         session = context.session
         if session.watch is not None:
-            if await _stays_quiet(context, request):
+            if await _wait_unchanged(context, request):
                 counts.completed(False, monotonic() - begun, wait)
                 return []
             session.end_watch()
@@ -156,7 +169,7 @@ async def _begin(gateway: Gateway, request: ShareFetch) -> FetchContext:
         raise
 
 
-async def _stays_quiet(context: FetchContext, request: ShareFetch) -> bool:
+async def _wait_unchanged(context: FetchContext, request: ShareFetch) -> bool:
     """Whether the watch of the session's partitions reports no records until the request's time ends.
 
     Raises KafkaError as `FetchContext.check_turn`.
@@ -218,7 +231,7 @@ def _acquire_call(
 
 
 def _wait(wait: float, errors: Iterable[AcquireResult]) -> float:
-    """Seconds to wait for records beside partitions with errors.
+    """Seconds to wait for records when other partitions have errors.
 
     The wait is short if another broker leads one of them: librdkafka sends requests to one broker at a time,
     and may have found that broker meanwhile.
@@ -304,7 +317,10 @@ class MultiLeaderFetch:
             await self._pause(remaining)
 
     async def _pause(self, remaining: float) -> None:
-        """Waits until there may be records, at least briefly: other members may acquire them first."""
+        """Waits for a records-available notification, but at least `POLL_INTERVAL`.
+
+        Other members may acquire the records first, and the fetch must not spin.
+        """
         partitions = self._call.partitions
         # No watch for a wait that ends sooner, or while a partition has an error.
         watches = remaining > POLL_INTERVAL and not any(r.error_code for r in self._results.values())

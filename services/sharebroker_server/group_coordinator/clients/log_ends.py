@@ -32,9 +32,7 @@ class LogEnds(Protocol):
     """Finds the first and last offsets of partitions."""
 
     async def of(self, partitions: Mapping[TopicIdPartition, int]) -> Ends:
-        """Returns each partition's log end offset and the timestamp of the record at the given offset, or the
-        error.
-        """
+        """Returns each partition's log end and the timestamp of the record at its offset, or the error."""
 
     async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
         """Returns the first readable offset of each partition, or the error."""

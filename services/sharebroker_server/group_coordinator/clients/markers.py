@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
+from collections.abc import Collection
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from typing import Any
+from typing import Final
+from typing import Protocol
 import structlog
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
-from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT, Transaction
-from sharebroker_server.group_coordinator.core.view import ClusterView
-from sharebroker_server.proto_values import Conversion, Mapped
+from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
+from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT
+from sharebroker_server.group_coordinator.core.transactions.model import Transaction
+from sharebroker_server.proto_values import Conversion
+from sharebroker_server.proto_values import Mapped
 from sharebroker_server.routing.router import Peer
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
+from sharebroker_server.group_coordinator.core.view import ClusterView
+
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
@@ -75,7 +83,7 @@ class RoutedMarkers:
     The offsets of a shard's consumer groups are a partition of __consumer_offsets.
     """
 
-    def __init__(self, brokers: Brokers, view: ClusterView) -> None:
+    def __init__(self, brokers: Brokers, view: MetadataImage) -> None:
         self._brokers = brokers
         self._view = view
 

@@ -119,8 +119,9 @@ class Sessions(Deadlines[Session]):
 
 
 class StateChangesInProgress:
-    """The share-partitions whose state is being initialised or deleted, and until when no other change may
-    start.
+    """The share-partitions whose state is being initialised or deleted.
+
+    Each has the time until which no other change may start.
     """
 
     __slots__ = ("_until",)

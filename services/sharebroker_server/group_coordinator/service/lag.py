@@ -10,9 +10,9 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnd, LogEnds
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups.commands import ListOffsetPartitions
 from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, partitions_of
-from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.persister.port import Persister, StateSummary
 from sharebroker_server.rpc.errors import refusal, wire
@@ -23,8 +23,9 @@ UNKNOWN = -1
 
 
 class UnreadLag(NamedTuple):
-    """The lag of a partition that the group has not read yet; `oldest` is the time of its first record (ms)
-    or 0.
+    """The lag of a partition that the group has not read yet.
+
+    `oldest` is the time of its first record (ms) or 0.
     """
 
     topic: str
@@ -36,7 +37,7 @@ class UnreadLag(NamedTuple):
 class Lags:
     """Computes the offsets and the lag of groups."""
 
-    def __init__(self, host: Host, view: ClusterView, persister: Persister, ends: LogEnds) -> None:
+    def __init__(self, host: Host, view: MetadataImage, persister: Persister, ends: LogEnds) -> None:
         self._host = host
         self._view = view
         self._persister = persister

@@ -23,9 +23,9 @@ from sharebroker_server.coordinator_runtime.host import expected
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnds
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core.machine import Reply
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, Profile, ShareGroup
-from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.service.lag import Lags
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.group_coordinator.service.share_states import Failures, ShareStates, shielded
@@ -53,7 +53,7 @@ class Ports:
     replaced: leaders load it again. `transactions` confirms open transactions.
     """
 
-    view: ClusterView
+    view: MetadataImage
     persister: Persister
     ends: LogEnds
     member_left: Callable[[str, str], None]
@@ -232,7 +232,7 @@ class ShareGroupRpcs(GroupCoordinatorServiceServicer):
         return topic.topic_id if topic else ""
 
 
-def described(group: ShareGroup, view: ClusterView) -> _Described:
+def described(group: ShareGroup, view: MetadataImage) -> _Described:
     """Returns the description of a group; deleted topics are left out."""
     members = [
         _Member(
@@ -257,7 +257,7 @@ def not_described(group_id: str, error: KafkaError) -> _Described:
     return _Described(group_id=group_id, authorized_operations=NO_OPERATIONS, **refusal(error))
 
 
-def _named(assignment: Assignment, view: ClusterView) -> pb.Assignment:
+def _named(assignment: Assignment, view: MetadataImage) -> pb.Assignment:
     named = pb.Assignment()
     for topic_id, partitions in sorted(assignment.items()):
         if topic := view.topic_by_id(topic_id):

@@ -10,16 +10,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from typing import Final
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.topics import INTERNAL_TOPIC_NAMES
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.catalog.names import INTERNAL_TOPIC_NAMES
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
 from sharebroker_server.group_coordinator.core.machine import Record
-from sharebroker_server.group_coordinator.core.view import ClusterView
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.kafka_wire.encoder import put_uvarint
 from sharebroker_server.kafka_wire.schema import id_bytes
 from sharebroker_server.shard_topic.batches import KafkaRecord
+from sharebroker_server.catalog.topics import INTERNAL_TOPIC_NAMES
+from sharebroker_server.group_coordinator.core.view import ClusterView
+
 
 OFFSET_COMMIT: Final = 1
 _VERSION: Final = 4
@@ -68,7 +71,7 @@ def _text(text: str) -> bytes:
 class OffsetsTopic:
     """The records of a shard's log as Kafka's topic shows them. `clock` returns epoch seconds."""
 
-    def __init__(self, view: ClusterView, clock: Callable[[], float]) -> None:
+    def __init__(self, view: MetadataImage, clock: Callable[[], float]) -> None:
         self._view = view
         self._clock = clock
 

@@ -1,9 +1,11 @@
 """The state log of a share-partition: its replay, the outcome of each offset, and the comparison.
 
-Theory of operation. The pipeline replays a log independently of the share coordinator and verifies that both
-yield the same state, so this module uses no code of the coordinator. The share coordinator applies record by
-record, in place. Here all statuses of an offset are collected, and the highest counts: more deliveries, then
-the higher state.
+Theory of operation
+-------------------
+
+The pipeline replays a log independently of the share coordinator and verifies that both yield the same state,
+so this module uses no code of the coordinator. The share coordinator applies record by record, in place. Here
+all statuses of an offset are collected, and the highest counts: more deliveries, then the higher state.
 
 * `current_entries` are the latest checkpoint and its deltas; nothing else in the log has an effect.
 * `cover` resolves overlapping ranges of offsets: each offset has the value of the first range that contains
@@ -69,8 +71,9 @@ def cover(pieces: Sequence[Piece[V]]) -> list[Piece[V]]:
 
 
 def align(left: Sequence[Piece[V]], right: Sequence[Piece[W]]) -> list[Piece[tuple[V | None, W | None]]]:
-    """Returns the stretches with the values of both sides, which are ascending and disjoint
-    (None: no value).
+    """Returns the stretches with the values of both sides; None means no value.
+
+    Both sides must be ascending and disjoint.
     """
     edges = sorted({*_edges(left), *_edges(right)})
     stretches = [
@@ -118,8 +121,9 @@ Run = Piece[OffsetStatus]
 
 
 class Entry(NamedTuple):
-    """A log record, or the coordinator's state. None: unchanged by a delta. Times in ms since the
-    Unix epoch.
+    """A log record, or the coordinator's state.
+
+    None: unchanged by a delta. Times in ms since the Unix epoch.
     """
 
     position: int
@@ -285,8 +289,9 @@ def _outcome(status: OffsetStatus | None, end: _Finish | None) -> tuple[str, int
 
 
 def _finishes(log: list[Entry]) -> Iterator[Piece[_Finish]]:
-    """Yields finished offsets with the time, earliest first. A checkpoint's content was finished
-    before it.
+    """Yields finished offsets with the time, earliest first.
+
+    A checkpoint's content was finished before it.
     """
     start = NOT_SET
     for entry in log:

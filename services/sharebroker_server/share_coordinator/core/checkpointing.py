@@ -1,4 +1,4 @@
-"""Chooses the record of a state change: a delta or a checkpoint (seed 004)."""
+"""Chooses the record of a state change: a delta or a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ EXTENDED_DELTA_RANGE: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRules:
-    """The largest number of deltas per checkpoint (0: every write is a checkpoint), and the seconds until a
-    key is cold.
+    """When a checkpoint is written.
+
+    The largest number of deltas per checkpoint (0: every write is a checkpoint), and the seconds until a key
+    is cold.
     """
 
     deltas_per_checkpoint: int = 500

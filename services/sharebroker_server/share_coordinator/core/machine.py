@@ -1,6 +1,7 @@
-"""The state machine of a share-coordinator shard (seed 004; Kafka: ShareCoordinatorShard).
+"""The state machine of a share-coordinator shard (Kafka: ShareCoordinatorShard).
 
-Theory of operation.
+Theory of operation
+-------------------
 
 A shard stores the state of many share-partitions in one log. For each share-partition the memory holds a
 `ShareState`: the start offset, the runs of finished and released records above it, two epochs, and the
@@ -123,8 +124,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
         self._last_position = position
 
     def next_deadline(self) -> float | None:
-        """Returns 0 while a deletion is unfinished, else the time at which the oldest checkpoint becomes
-        cold.
+        """Returns 0 while a deletion is unfinished, else when the oldest checkpoint becomes cold.
 
         Returns None while every checkpoint is a cold one.
         """

@@ -1,4 +1,4 @@
-"""The state of a share-partition: the durable records, how they combine, and the state in memory (seed 004).
+"""The state of a share-partition: the durable records, how they combine, and the state in memory.
 
 Times are milliseconds since the Unix epoch; 0 in records written before their kind had a time.
 

@@ -38,7 +38,7 @@ LONGEST_DELAY: Final = 24 * 3600.0
 """Seconds, the longest delay of a release."""
 
 
-class Refusal(StrEnum):
+class RejectReason(StrEnum):
     """Why an acknowledgement is rejected: `reason` in the metadata of INVALID_RECORD_STATE."""
 
     NOT_IN_FLIGHT = "not_in_flight"
@@ -78,7 +78,7 @@ def validate_delay(batches: Sequence[AckBatch], delay: float) -> None:
 
 
 def validate_releases(batches: Sequence[AckBatch], field: str) -> None:
-    """Validates that all are releases; `field` is for those only. Raises: INVALID_REQUEST."""
+    """Raises INVALID_REQUEST for `field` unless every type is RELEASE."""
     if any(kind != _RELEASE for batch in batches for kind in batch.types):
         raise invalid(field, "is for releases only")
 
@@ -105,7 +105,9 @@ def mark(
     batches: Sequence[AckBatch],
     transition: Transition,
 ) -> list[tuple[Run, Lock]]:
-    """Lets all runs that `batches` name wait for the transition, or none; returns what they renew.
+    """Adds the runs named by `batches` to the transition, all or none.
+
+    Returns the runs to renew, with their locks.
 
     Raises: KafkaError as `_Acknowledgement.add`.
     """
@@ -135,13 +137,13 @@ class _Acknowledgement:
         """Marks the runs of a batch; without a token, offsets below the start offset are ignored (Kafka).
 
         Raises: KafkaError INVALID_REQUEST beyond the acquired records; INVALID_RECORD_STATE for a record that
-        this member does not hold, with `offset` and `reason` (Refusal) in the metadata.
+        this member does not hold, with `offset` and `reason` (RejectReason) in the metadata.
         """
         in_flight = self.in_flight
         first, last, types, token = batch
         start = in_flight.start
         if first < start and token is not None:
-            raise _refused(first, Refusal.NOT_IN_FLIGHT)
+            raise _refused(first, RejectReason.NOT_IN_FLIGHT)
         if last < start:
             return
         if len(types) == 1:
@@ -161,7 +163,7 @@ class _Acknowledgement:
     def _check_range(self, first: int, last: int) -> None:
         in_flight = self.in_flight
         if not in_flight.runs and first >= in_flight.start:
-            raise _refused(first, Refusal.NOT_IN_FLIGHT)
+            raise _refused(first, RejectReason.NOT_IN_FLIGHT)
         index = in_flight.locate(last)
         if index == len(in_flight.runs) or in_flight.firsts[index] > last:
             raise KafkaError(
@@ -193,7 +195,7 @@ class _Acknowledgement:
             if target is ARCHIVED:
                 transition.rejected += run.size if kind == _REJECT else 0
                 transition.gaps += run.size if kind != _REJECT else 0
-            # `Transition.add`, which would cost a call per run.
+            # Inlines `Transition.add` to save a call per run.
             run.target = target if target is not AVAILABLE else self._after_release(run)
             run.pending = transition
             transition.runs.append(run)
@@ -204,7 +206,7 @@ class _Acknowledgement:
 
     def _renew(self, run: Run, lock: Lock) -> None:
         if not self.settings.renew_enabled:
-            raise _refused(run.first, Refusal.RENEW_DISABLED)
+            raise _refused(run.first, RejectReason.RENEW_DISABLED)
         self.renewed.append((run, lock))
 
 
@@ -217,19 +219,19 @@ def _segments(batch: AckBatch) -> Iterator[tuple[int, int, int]]:
         first = last + 1
 
 
-def _why(run: Run, member: str) -> Refusal:
+def _why(run: Run, member: str) -> RejectReason:
     """Why `member` may not acknowledge a run; a wrong token is the last possible reason."""
     if run.pending is not None:
-        return Refusal.ACKNOWLEDGEMENT_PENDING
+        return RejectReason.ACKNOWLEDGEMENT_PENDING
     if run.state >= RecordState.ACKNOWLEDGED:
-        return Refusal.ALREADY_ACKNOWLEDGED
+        return RejectReason.ALREADY_ACKNOWLEDGED
     if run.lock is None:
-        return Refusal.LOCK_LOST if run.delivery_count else Refusal.NEVER_ACQUIRED
+        return RejectReason.LOCK_LOST if run.delivery_count else RejectReason.NEVER_ACQUIRED
     if run.lock.member == DELAYED_RELEASE:
-        return Refusal.LOCK_LOST
+        return RejectReason.LOCK_LOST
     if run.lock.member != member:
-        return Refusal.HELD_BY_ANOTHER_MEMBER
-    return Refusal.STALE_TOKEN
+        return RejectReason.HELD_BY_ANOTHER_MEMBER
+    return RejectReason.STALE_TOKEN
 
 
 def invalid(field: str, fault: str, metadata: Mapping[str, str] | None = None) -> KafkaError:
@@ -240,7 +242,7 @@ def invalid(field: str, fault: str, metadata: Mapping[str, str] | None = None) -
     )
 
 
-def _refused(offset: int, why: Refusal) -> KafkaError:
+def _refused(offset: int, why: RejectReason) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_RECORD_STATE,
         f"offset {offset}: {why.value.replace('_', ' ')}",

@@ -1,11 +1,10 @@
-"""Acquisition: which of the records that were read a member gets, and in what portions.
+"""Selects the records that a member acquires out of those read from the log, and the size of each portion.
 
-Reference: SharePartition.acquire of Kafka 4.2. The caller has read the log at the next fetch offset. Records
+Reference: SharePartition.acquire of Kafka 4.3. The caller has read the log at the next fetch offset. Records
 in flight are redelivered first, batch by batch; then records that were never fetched are added at the end.
 
-*Isolation* (KIP-1222). A batch in which a record reached `throttle_limit` deliveries may hold a poison
-record. It goes out alone, in portions that halve with each further failure; a record's last delivery is made
-alone.
+A batch in which a record reached `throttle_limit` deliveries is isolated (KIP-1222; see
+`core.share_partition`).
 """
 
 from __future__ import annotations
@@ -89,11 +88,11 @@ class Acquisition:
                 index = self._redeliver(index, run.batch)
 
     def _redeliver(self, index: int, batch: Batch) -> int:
-        """Acquires from a batch in flight; returns the index behind it."""
+        """Acquires from a batch in flight; returns the index after it."""
         worst = self._highest_delivery_count(index, batch)
         if worst < self._settings.throttle_limit:
             return self._acquire_batch(index, batch, self._quota())
-        # A suspected poison record goes out without records acquired before or after it.
+        # A suspected poison record is delivered without records acquired before or after it.
         if not self.count:
             self._acquire_isolated(index, batch)
         self._room = 0
@@ -119,7 +118,7 @@ class Acquisition:
         return worst
 
     def _acquire_isolated(self, index: int, batch: Batch) -> None:
-        """Acquires a portion that halves with each failure; a last delivery is made alone."""
+        """Acquires a portion that halves with each failure; a last delivery contains only one record."""
         settings, runs = self._settings, self._in_flight.runs
         quota = self._quota()
         throttled = False
@@ -188,7 +187,7 @@ class Acquisition:
         self.count += run.last - run.first + 1
 
     def _fill(self, index: int) -> int:
-        """Acquires from a gap in the loaded state, as new records; returns the index behind it."""
+        """Acquires from a gap in the loaded state, as new records; returns the index after it."""
         gap = self._in_flight.runs[index]
         units = self._new_runs(max(gap.first, self._base), min(gap.last, self._last))
         index = self._in_flight.split_at(index, units[0].first, units[-1].last)
@@ -196,7 +195,7 @@ class Acquisition:
         return index + len(units)
 
     def _first_new(self) -> int:
-        """The first offset of the log that was never fetched, behind a gap in the log if one comes first."""
+        """The first offset of the log that was never fetched, after a gap in the log if one comes first."""
         first = max(self._base, self._in_flight.after_end)
         if self._log[0][1] >= first:
             return max(first, self._log[0][0])
@@ -252,7 +251,7 @@ def archive_hidden(
 ) -> list[AcquiredRange]:
     """Archives and counts what was just acquired of hidden batches, ascending; returns the rest.
 
-    The change is in memory until a later write: see the theory of operation, 2.
+    The change is in memory and is written later (see `core.share_partition`, kind 2).
     """
     kept = []
     for piece in acquired:

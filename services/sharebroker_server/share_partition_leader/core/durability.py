@@ -8,31 +8,64 @@ they were built. Transitions that arrive meanwhile wait and go together into the
 when it is sent: the start offset it carries then covers everything that is durable or part of it.
 
 *Failure.* A failed write is rolled back, and its requests are rejected. A lock timeout cannot be rolled back,
-since another member may hold the record by now: it has state batches but no runs. Such changes wait in the
-retry queue until a write succeeds. A late retry does no harm: of two states of an offset the higher delivery
-count wins.
+since another member may hold the record by now. Such a transition has `batches` but no `runs`. It waits in
+the retry queue until a write succeeds. A late retry does no harm: of two states of an offset the higher
+delivery count wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
+from collections.abc import Iterable
 from typing import Final
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import RecordState
+from sharebroker_protocol.model import StateBatch
+from sharebroker_protocol.model import StateWrite
+from sharebroker_server.share_partition_leader.core.events import Completed
+from sharebroker_server.share_partition_leader.core.events import Effects
+from sharebroker_server.share_partition_leader.core.events import LoadedState
+from sharebroker_server.share_partition_leader.core.events import Reply
+from sharebroker_server.share_partition_leader.core.in_flight import ACKNOWLEDGED
+from sharebroker_server.share_partition_leader.core.in_flight import ACQUIRED
+from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE
+from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
+from sharebroker_server.share_partition_leader.core.in_flight import Batch
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.in_flight import Lock
+from sharebroker_server.share_partition_leader.core.in_flight import Locks
+from sharebroker_server.share_partition_leader.core.in_flight import Run
+from sharebroker_server.share_partition_leader.core.in_flight import Transition
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
-from sharebroker_server.share_partition_leader.core.events import Completed, Effects, LoadedState, Reply
-from sharebroker_server.share_partition_leader.core.in_flight import (
-    ACKNOWLEDGED,
-    ACQUIRED,
-    AVAILABLE,
-    DELAYED_RELEASE,
-    Batch,
-    InFlight,
-    Lock,
-    Locks,
-    Run,
-    Transition,
-)
+
+RETRY_INTERVAL: Final = 2.0
+"""Seconds before changes whose write failed are written again."""
+
+
+def load(loaded: LoadedState) -> InFlight:
+    """Builds the runs from the stored batches.
+
+    Records in a gap were acquired for the first time by the previous leader, so nothing about them was
+    stored. They are available without a delivery, and the start offset stops there (Kafka: GapWindow).
+    Raises: KafkaError UNKNOWN_SERVER_ERROR if the batches overlap, descend, or hold acquired records.
+    """
+    in_flight = InFlight(loaded.start_offset)
+    expected = loaded.start_offset
+    for batch in loaded.batches:
+        state = RecordState(batch.state)
+        if batch.first < expected or batch.last < batch.first or state is ACQUIRED:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
+        if batch.first > expected:
+            in_flight.append(Run(expected, batch.first - 1, AVAILABLE, 0, None))
+        unit = Batch(batch.first, batch.last)
+        in_flight.append(Run(batch.first, batch.last, state, batch.delivery_count, unit))
+        if state is not AVAILABLE:
+            in_flight.complete_count += batch.last - batch.first + 1
+        expected = batch.last + 1
+    in_flight.mark_available(loaded.start_offset)
+    in_flight.advance()
+    return in_flight
 
 
 def merged(batches: Iterable[StateBatch]) -> list[StateBatch]:
@@ -91,7 +124,7 @@ def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tu
 
 
 def commit(in_flight: InFlight, locks: Locks, transitions: Iterable[Transition]) -> Completed:
-    """Lets written transitions take effect."""
+    """Applies transitions whose write is durable; returns the changes."""
     acknowledged = released = archived = 0
     for transition in transitions:
         later = None
@@ -134,48 +167,19 @@ def roll_back(in_flight: InFlight, locks: Locks, transitions: Iterable[Transitio
         in_flight.coalesce(undone)
 
 
-def load(loaded: LoadedState) -> InFlight:
-    """Builds the runs from the stored batches.
-
-    A gap before or between the batches was acquired, for the first time, when the previous leader stopped.
-    Its records are available without a delivery, and the start offset stops there (Kafka: GapWindow). Raises:
-    KafkaError UNKNOWN_SERVER_ERROR if the batches overlap, descend, or hold acquired records.
-    """
-    in_flight = InFlight(loaded.start_offset)
-    expected = loaded.start_offset
-    for batch in loaded.batches:
-        state = RecordState(batch.state)
-        if batch.first < expected or batch.last < batch.first or state is ACQUIRED:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
-        if batch.first > expected:
-            in_flight.append(Run(expected, batch.first - 1, AVAILABLE, 0, None))
-        unit = Batch(batch.first, batch.last)
-        in_flight.append(Run(batch.first, batch.last, state, batch.delivery_count, unit))
-        if state is not AVAILABLE:
-            in_flight.complete_count += batch.last - batch.first + 1
-        expected = batch.last + 1
-    in_flight.mark_available(loaded.start_offset)
-    in_flight.advance()
-    return in_flight
-
-
-RETRY_INTERVAL: Final = 2.0
-"""Seconds before changes whose write failed are written again."""
-
-
 class WriteQueue:
     """The transitions of one share-partition that are not durable yet, with the replies that wait for them.
 
-    `busy` from the first transition that waits until a write completes and none waits any more.
+    `busy` is true while a transition waits or a write is in flight.
     """
 
-    __slots__ = ("_in_flight", "_retry", "_waiting", "busy", "retry_at")
+    __slots__ = ("_retry", "_sent", "_waiting", "busy", "retry_at")
 
     def __init__(self) -> None:
         self.busy = False
         self.retry_at: float | None = None
         self._waiting: list[tuple[Transition, Reply | None]] = []
-        self._in_flight: list[tuple[Transition, Reply | None]] = []
+        self._sent: list[tuple[Transition, Reply | None]] = []
         self._retry: list[Transition] = []
 
     @property
@@ -193,16 +197,16 @@ class WriteQueue:
 
     def take(self) -> list[Transition]:
         """Moves what waits into the write in flight; [] if it was rejected since."""
-        self._in_flight, self._waiting = self._waiting, []
-        self.busy = bool(self._in_flight)
-        return [transition for transition, _ in self._in_flight]
+        self._sent, self._waiting = self._waiting, []
+        self.busy = bool(self._sent)
+        return [transition for transition, _ in self._sent]
 
     def complete(self, error: KafkaError | None, effects: Effects) -> list[Transition]:
         """Ends the write in flight: replies, asks for the next one, returns its transitions."""
-        in_flight, self._in_flight = self._in_flight, []
-        effects.replies = [(reply, error) for _, reply in in_flight if reply is not None]
+        sent, self._sent = self._sent, []
+        effects.replies = [(reply, error) for _, reply in sent if reply is not None]
         self.busy = effects.write_due = bool(self._waiting)
-        return [transition for transition, _ in in_flight]
+        return [transition for transition, _ in sent]
 
     def reject_waiting(self, error: KafkaError, effects: Effects) -> None:
         """Rejects what is not in flight, and retries nothing any more."""

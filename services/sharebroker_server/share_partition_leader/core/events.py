@@ -1,7 +1,7 @@
 """What goes into a share-partition (events) and what comes out (effects, counts), with their values.
 
 Offsets are ints, times are seconds as float. An event and its effects are created on every fetch and
-acknowledgement, and cost about as much as the calls that they replace.
+acknowledgement, and are therefore named tuples and slotted classes, which cost little to create.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, AcquireMode, RecordState, StateBatch
-from sharebroker_server.leader_calls.values import Left
+from sharebroker_server.leader_calls.values import Unreconciled
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.core.in_flight import Transition
@@ -146,7 +146,8 @@ class UndoAcquire(NamedTuple):
 class MembersLeft(NamedTuple):
     """Members are gone: release what they hold, or what one share `session` of them acquired.
 
-    `undo`: the application never received the records, so that this does not count as a delivery.
+    `undo`: the application never received the records, so that this does not count as a delivery. `undo`
+    applies to everything a member holds; `session` is then ignored.
     """
 
     members: Sequence[str]
@@ -198,16 +199,16 @@ Event = (
 class Effects:
     """What the shell does after an event, in this order.
 
-    `acquired` and `left` answer the event itself. `transitions` were queued for a state write by this event;
-    `write_due` asks for a call of `next_write` at the end of this turn of the event loop.
-    `replies` are requests that are decided, `lost` are locks that ended before their holder acknowledged.
-    `deadline` is the time of the next `TimerFired`, if it may have become earlier. `wake`: records may have
-    become available. `retire`: the stored state belongs to another leader or epoch. `unused`: members left,
-    and neither a lock nor a write remains.
+    `acquired` and `unreconciled` answer the event itself. `transitions` were queued by this event for a state
+    write; `write_due` asks for a call of `next_write` at the end of this turn of the event loop. `replies`
+    are requests that are decided, `lost` are locks that ended before their holder acknowledged. `deadline` is
+    the time of the next `TimerFired`, if it may have become earlier. `wake`: records may have become
+    available. `retire`: the stored state belongs to another leader or epoch. `unused`: members left, and
+    neither a lock nor a write remains.
     """
 
     acquired: Sequence[AcquiredRange] = ()
-    left: Sequence[Left] = ()
+    unreconciled: Sequence[Unreconciled] = ()
     transitions: Sequence[Transition] = ()
     write_due: bool = False
     replies: Sequence[tuple[Reply, KafkaError | None]] = ()
@@ -223,7 +224,7 @@ _COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckTyp
 
 @dataclass(slots=True, eq=False)
 class Counts:
-    """Shared by the share-partitions of a group and a topic.
+    """Counters of record outcomes, shared by the share-partitions of a group and a topic.
 
     `acknowledged` counts by AckType. Archived records are counted by reason: `rejected`; `exhausted`, which
     reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers.

@@ -25,7 +25,6 @@ ACQUIRED = RecordState.ACQUIRED
 ACKNOWLEDGED = RecordState.ACKNOWLEDGED
 ARCHIVED = RecordState.ARCHIVED
 
-
 DELAYED_RELEASE: Final = ""
 """The holder of records whose release is delayed; no member has this name."""
 
@@ -41,7 +40,8 @@ class Batch(NamedTuple):
 class Lock:
     """An acquisition lock, shared by all runs of one acquisition; immutable: a renewal creates another.
 
-    It ends with the share `session` that it was issued to, if any; its `member` may acknowledge from another.
+    It ends with the share `session` that it was issued to, if any; its `member` may acknowledge it in another
+    session.
     """
 
     member: str
@@ -68,7 +68,7 @@ class Transition:
         self.gaps = 0
 
     def add(self, run: Run, target: RecordState) -> None:
-        """Lets a run wait for this transition to `target`."""
+        """Adds a run; it changes to `target` when the transition is committed."""
         run.target = target
         run.pending = self
         self.runs.append(run)
@@ -118,9 +118,10 @@ class Run:
 class InFlight:
     """Ordered, disjoint runs and the pointers that they define.
 
-    While there are runs, `start` is the first offset of the first run, which is not terminal, and `end` the
-    last offset of the last. Without runs both are the next offset to fetch. Offsets between runs do not exist
-    in the log. `complete_count` counts the terminal offsets.
+    While there are runs, `start` is the first offset of the first run, which is not terminal, and `end` is
+    the last offset of the last run (inclusive). Without runs both are the next offset to fetch, and no offset
+    is in flight; `after_end` covers both cases. Offsets between runs do not exist in the log.
+    `complete_count` counts the terminal offsets.
     """
 
     __slots__ = ("_available_from", "complete_count", "end", "firsts", "runs", "start")
@@ -213,7 +214,7 @@ class InFlight:
         """The runs that a member holds, with and without a pending transition."""
         return ((run, run.lock) for run in self.runs if run.lock is not None and run.lock.member == member)
 
-    # Changes
+    # Search
 
     def locate(self, offset: int) -> int:
         """The index of the run that contains the offset, else of the first run after it."""
@@ -230,6 +231,8 @@ class InFlight:
                 return self._available_from
         self._available_from = None
         return None
+
+    # Changes
 
     def mark_available(self, offset: int) -> None:
         """Notes that a run at this offset became AVAILABLE."""
@@ -365,8 +368,8 @@ class Locks:
     The runs refer to their locks; this object has the token counter and a lower bound of all deadlines.
 
     No two acquisitions of a partition share a token, not even if the state was loaded again in between:
-    `tokens` continues as long as the leader epoch. `bound`: no lock times out before; None: there is none. It
-    may be early, if its lock ended before: then `expire` finds nothing and computes the next bound.
+    `tokens` continues as long as the leader epoch. `bound` is a time at or before the earliest deadline, or
+    None without locks. If its lock has already ended, `expire` finds nothing and computes the next bound.
     """
 
     __slots__ = ("_tokens", "bound")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sharebroker_protocol.model import AckBatch, AckType, RecordState, StateBatch
-from sharebroker_server.leader_calls.values import Left, LeftReason
+from sharebroker_server.leader_calls.values import Unreconciled, UnreconciledReason
 from sharebroker_server.share_partition_leader.core.acknowledge import invalid, validate_batches
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
@@ -59,17 +59,17 @@ class Reconciliation:
     delivery_count_limit: int
     lock: Lock
     transition: Transition
-    left: list[Left] = field(default_factory=list)
+    unreconciled: list[Unreconciled] = field(default_factory=list)
     renewed: list[tuple[Run, Lock]] = field(default_factory=list)
 
     def add(self, batch: AckBatch, end: int) -> None:
         """Reconciles what is possible of a batch; the log ends before offset `end`."""
         in_flight, (first, last, types, _) = self.in_flight, batch
         if first < in_flight.start:
-            self._leave(first, min(last, in_flight.start - 1), LeftReason.FINISHED)
+            self._leave(first, min(last, in_flight.start - 1), UnreconciledReason.FINISHED)
             first = in_flight.start
         if last >= end:
-            self._leave(max(first, end), last, LeftReason.PAST_END)
+            self._leave(max(first, end), last, UnreconciledReason.PAST_END)
             last = end - 1
         if first > last:
             return
@@ -98,14 +98,14 @@ class Reconciliation:
                 self._reconcile_run(runs[index], kind)
             index += 1
 
-    def _obstacle(self, run: Run) -> LeftReason | None:
+    def _obstacle(self, run: Run) -> UnreconciledReason | None:
         if run.state >= RecordState.ACKNOWLEDGED:
-            return LeftReason.FINISHED
+            return UnreconciledReason.FINISHED
         if run.lock is None:
             return None
         if run.lock.member != self.lock.member:
-            return LeftReason.TAKEN
-        return LeftReason.UNDER_WAY if run.pending is not None else None
+            return UnreconciledReason.TAKEN
+        return UnreconciledReason.UNDER_WAY if run.pending is not None else None
 
     def _reconcile_run(self, run: Run, kind: int) -> None:
         target = TRANSITIONS[ACQUIRED, EVENT_OF_ACK[kind]]
@@ -132,7 +132,11 @@ class Reconciliation:
             first, last = max(first, run.first), min(last, run.last)
             self.transition.batches.append(StateBatch(first, last, ARCHIVED, run.delivery_count))
 
-    def _leave(self, first: int, last: int, reason: LeftReason) -> None:
-        if self.left and self.left[-1].last + 1 == first and self.left[-1].reason is reason:
-            first = self.left.pop().first
-        self.left.append(Left(first, last, reason))
+    def _leave(self, first: int, last: int, reason: UnreconciledReason) -> None:
+        if (
+            self.unreconciled
+            and self.unreconciled[-1].last + 1 == first
+            and self.unreconciled[-1].reason is reason
+        ):
+            first = self.unreconciled.pop().first
+        self.unreconciled.append(Unreconciled(first, last, reason))

@@ -1,6 +1,6 @@
 """The share-partition: the records of one topic partition as one share group sees them, on their leader.
 
-Source: SharePartition of Kafka 4.2 (KIP-932, KIP-1206, KIP-1222).
+Source: SharePartition of Kafka 4.3 (KIP-932, KIP-1206, KIP-1222).
 
 Theory of operation
 -------------------
@@ -12,9 +12,10 @@ log. A run is split when an event concerns a part of it, and coalesced with its 
 equal again. `core.in_flight` keeps the runs, `core.transitions` has the table of legal transitions.
 
 *Batches.* A run belongs to a `Batch`: the records that were acquired together for the first time. Batches are
-redelivered whole. If a batch fails often, one of its records may be the cause, so the batch is *isolated*: no
-other records go out with it, in portions that halve with each failure, and the last attempt of a record is
-made alone. A member that crashes then costs one record its last attempt, not its neighbours (`core.acquire`).
+redelivered whole. If a batch fails often, one of its records may be the cause, so the batch is *isolated*:
+the batch is delivered without other records, in portions that halve with each failure; a record's last
+delivery contains only that record. A member that crashes then uses up the last delivery of one record only
+(`core.acquire`).
 
 *Pending transitions.* An acknowledgement takes effect once the share coordinator has stored it. Until then
 the run stays ACQUIRED, with a `pending` transition and a `target`. It cannot be acquired, its lock does not
@@ -35,8 +36,9 @@ offset passes only records whose final state is durable, or is part of this writ
 *Order of calls.* `handle` applies one event and returns its effects; the shell performs them in the order of
 `Effects`. To acquire: `fetch_offset`, read the log there, then `Acquire`. To write: after `write_due`, one
 `next_write` at the end of the turn of the event loop, then `WriteCompleted`; `next_write` returns None if the
-changes were rejected meanwhile. `TimerFired` may come early: it then returns the next deadline. After `Stop`
-and `Retire` requests are rejected with NOT_LEADER_OR_FOLLOWER, and members release what they hold as before.
+changes were rejected meanwhile. `TimerFired` may be sent early; its effects then carry the next deadline.
+After `Stop` and `Retire` requests are rejected with NOT_LEADER_OR_FOLLOWER, and members release what they
+hold as before.
 """
 
 from __future__ import annotations
@@ -74,17 +76,20 @@ STATE_LOST: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors of a state write after which the state has to be loaded again: somebody else changed it."""
+"""Errors of a state write after which the state must be loaded again.
+
+Another leader or an administrator changed it.
+"""
 
 
 class SharePartition:
     """One share-partition, without I/O, clock or log: `handle` takes an event and a time and returns effects.
 
     `tokens` is shared by all share-partitions of a partition under one leader epoch, of any group and after
-    any reload: the token of an earlier acquisition must never fit a later lock. `settings` are the limits in
-    effect, `counts` what happened to the records, `stopping`: requests are rejected. `in_flight` is for
-    queries; only this class changes it. Raises: KafkaError UNKNOWN_SERVER_ERROR if the loaded state
-    contradicts itself.
+    any reload: the token of an earlier acquisition must never match a later lock. `settings` are the limits
+    in effect, `counts` what happened to the records, `stopping`: requests are rejected. `in_flight` is for
+    queries; only this class changes it. Raises: KafkaError UNKNOWN_SERVER_ERROR if the loaded state is
+    inconsistent.
     """
 
     __slots__ = (
@@ -121,7 +126,7 @@ class SharePartition:
         """Applies an event; `now` in seconds. Returns what the shell has to do.
 
         Raises KafkaError for a request that is rejected; then nothing has changed. INVALID_REQUEST,
-        INVALID_RECORD_STATE (see `core.acknowledge.Refusal`), NOT_LEADER_OR_FOLLOWER once it stops.
+        INVALID_RECORD_STATE (see `core.acknowledge.RejectReason`), NOT_LEADER_OR_FOLLOWER once it stops.
         """
         effects = Effects()
         _HANDLERS[type(event)](self, event, now, effects)
@@ -177,7 +182,7 @@ class SharePartition:
             return retry if lock is None else lock
         return min(lock, retry)
 
-    # Events
+    # Event handlers
 
     def _loaded(self, event: events.Loaded, now: float, effects: Effects) -> None:
         self._persist_start_offset(effects)
@@ -190,7 +195,8 @@ class SharePartition:
             return
         starts_hidden = bool(hidden) and hidden[0] == log_batches[0]
         if starts_hidden:
-            # The whole batch goes, whatever the request's limit: the caller reads on behind it.
+            # Archives the whole hidden batch regardless of the request's limit; the caller continues reading
+            # after it.
             first, last = hidden[0]
             request = request._replace(max_records=last - first + 1, mode=AcquireMode.BATCH_OPTIMIZED)
             log_batches = hidden = hidden[:1]
@@ -235,7 +241,7 @@ class SharePartition:
         if self.settings.renew_enabled:
             self._locks.renew(self.in_flight, reconciliation.renewed, deadline)
         self._abandoned = False
-        effects.left = tuple(reconciliation.left)
+        effects.unreconciled = tuple(reconciliation.unreconciled)
         effects.deadline = self.next_deadline()
         self._reply_when_durable(transition, batches, reply, effects)
 
@@ -245,7 +251,10 @@ class SharePartition:
             self._locks.renew(self.in_flight, held, now + self.settings.lock_duration)
 
     def _undo_acquire(self, event: events.UndoAcquire, now: float, effects: Effects) -> None:
-        """Takes effect at once and is not written, as the acquisition was not: a new leader has neither."""
+        """Takes effect at once.
+
+        Nothing is written: the acquisition was not written either, so a new leader needs neither.
+        """
         if self.stopping:
             raise relinquished()
         validate_batches(event.batches)
@@ -292,10 +301,11 @@ class SharePartition:
         effects.deadline = self.next_deadline()
 
     def _write_completed(self, event: events.WriteCompleted, now: float, effects: Effects) -> None:
-        """The one place that decides what a failed write means.
+        """Decides how a failed write is handled; no other code does.
 
-        The transitions are rolled back and their requests rejected. If somebody else changed the stored
-        state, the share-partition retires; else what could not be rolled back is written again later.
+        The transitions are rolled back and their requests rejected. If another leader or an administrator
+        changed the stored state, the share-partition retires; else what could not be rolled back is written
+        again later.
         """
         error = event.error
         transitions = self._writes.complete(error, effects)
@@ -333,19 +343,20 @@ class SharePartition:
         self.counts.unseen += sum(run.size for run in runs)
         self.in_flight.undo(runs)
 
-    # Rules of writing
+    # State writes
 
     def _reply_when_durable(
         self, transition: Transition, batches: Sequence[AckBatch], reply: Reply, effects: Effects
     ) -> None:
-        """Queues the transition; an empty one waits only if `batches` name records that are late.
+        """Queues the transition, or replies at once.
 
-        Late are records that only the start offset in memory has passed (see theory of operation, 3).
+        An empty transition waits only if `batches` names offsets below a start offset that is not yet stored
+        (kind 3).
         """
         start = self.in_flight.start
         in_memory_only = start > self._persisted_start
-        late = in_memory_only and any(batch.first < start for batch in batches)
-        if transition.runs or transition.batches or late:
+        below_unstored_start = in_memory_only and any(batch.first < start for batch in batches)
+        if transition.runs or transition.batches or below_unstored_start:
             self._queue(transition, reply, effects)
         else:
             effects.replies = ((reply, None),)
@@ -362,14 +373,14 @@ class SharePartition:
         self._writes.add(transition, reply, effects)
 
     def _persist_start_offset(self, effects: Effects) -> None:
-        """Writes the start offset where no acknowledgement will carry it (see theory of operation, 2)."""
+        """Writes the start offset where no acknowledgement will carry it (kind 2)."""
         carried = self.in_flight.runs or self.in_flight.start <= self._sent_start
         if not (carried or self.stopping):
             self._writes.add(Transition(), None, effects)
 
 
 def relinquished() -> KafkaError:
-    """The error of requests to a share-partition that another leader serves, or will."""
+    """The error of requests to a share-partition that this leader no longer serves."""
     return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leader no longer serves this share-partition.")
 
 

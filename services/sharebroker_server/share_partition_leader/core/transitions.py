@@ -1,7 +1,7 @@
 """The states of a record and the legal transitions between them.
 
-A pair of state and event that the table lacks is illegal. The callers decide which member holds a record, how
-often it was delivered, and what is durable.
+Any pair of state and event that is not in the table is illegal. The callers decide which member holds a
+record, how often it was delivered, and what is durable.
 
 A record that the start offset passes has no state any more.
 """

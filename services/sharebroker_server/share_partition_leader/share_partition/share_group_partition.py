@@ -5,25 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final, Protocol
-
+from typing import TYPE_CHECKING
+from typing import Final
+from typing import Protocol
 from sharebroker_protocol.clock import now
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, StateWrite, TopicIdPartition
-from sharebroker_server.leader_calls.values import Left
-from sharebroker_server.persister.default import WriteBatcher
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import AckBatch
+from sharebroker_protocol.model import StateWrite
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.leader_calls.values import Unreconciled
+from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
-from sharebroker_server.share_partition_leader.share_partition.reading import (
-    Fetched,
-    NotFetched,
-    bytes_of,
-    hidden_spans,
-    share_key,
-    translated,
-    visible_end,
-)
+from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
+from sharebroker_server.share_partition_leader.share_partition.reading import NotFetched
+from sharebroker_server.share_partition_leader.share_partition.reading import bytes_of
+from sharebroker_server.share_partition_leader.share_partition.reading import hidden_spans
+from sharebroker_server.share_partition_leader.share_partition.reading import share_key
+from sharebroker_server.share_partition_leader.share_partition.reading import translated
+from sharebroker_server.share_partition_leader.share_partition.reading import visible_end
+from sharebroker_server.leader_calls.values import Left
+from sharebroker_server.persister.default import WriteBatcher
+
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.leadership import LedPartition
@@ -144,13 +149,17 @@ class ShareGroupPartition:
         """Whether nothing can be acquired now; a listener is notified when that may have changed."""
         return not self.core.stopping and self._fetch_offset() is None
 
-    def reconcile(self, holder: str, batches: Sequence[AckBatch], reply: events.Reply) -> Sequence[Left]:
+    def reconcile(
+        self, holder: str, batches: Sequence[AckBatch], reply: events.Reply
+    ) -> Sequence[Unreconciled]:
         """Applies what can be applied of a planned batch's offsets; returns what was left unchanged.
 
         `reply` is called once the rest is durable. Raises KafkaError if nothing can be applied.
         """
         end = visible_end(self._log, committed=self.core.settings.read_committed)
-        return self.handle(events.Reconcile(holder, batches, self._log.log_start_offset, end, reply)).left
+        return self.handle(
+            events.Reconcile(holder, batches, self._log.log_start_offset, end, reply)
+        ).unreconciled
 
     def renewed_deadline(self) -> float:
         """The deadline of a lock that is renewed now."""

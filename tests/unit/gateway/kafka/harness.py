@@ -33,7 +33,7 @@ from sharebroker_server.routing.router import GATEWAY, Router
 from tests.support.kafka_client import KafkaClient, connected
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually
-from tests.unit.gateway.fakes import Ownership, catalog, member
+from tests.unit.gateway.fakes import OwnerLookup, catalog, member
 
 EXECUTE: Final = 3
 """The API that executes the name of its first topic as a command (Metadata, version 1)."""
@@ -60,13 +60,13 @@ class Harness:
         self.config = BrokerConfig.of(
             {name.replace("_", "."): str(value) for name, value in properties.items()}
         )
-        self.router = Router(Ownership(member(1, "127.0.0.1:1")), "1/1")
+        self.router = Router(OwnerLookup(member(1, "127.0.0.1:1")), "1/1")
         self.gateway = Gateway(self.router, catalog(), self.config)
         self.server = KafkaServer()
         self.address = f"127.0.0.1:{self.server.bind('127.0.0.1', 0)}"
         local = Member("1/1", 1, frozenset({GATEWAY}), "127.0.0.1:1", self.address)
         live_members, partitions = (
-            LiveMembers(Ownership(local), _not_refused),
+            LiveMembers(OwnerLookup(local), _not_refused),
             self.gateway.catalog.partitions,
         )
         brokers = Brokers(live_members, local, MemoryLeaseStore(), hash, partitions)

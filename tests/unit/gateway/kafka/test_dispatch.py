@@ -36,7 +36,7 @@ def header(key: int, version: int) -> bytes:
     ("frame", "reason"),
     [
         (header(9999, 0), "API key 9999 is not served"),
-        (header(HEARTBEAT, 99), "Heartbeat has no version 99 here"),
+        (header(HEARTBEAT, 99), "Heartbeat version 99 is not supported; 0 to 4 are"),
         (header(HEARTBEAT, 0), "The message ends too early"),
     ],
 )

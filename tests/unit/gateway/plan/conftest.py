@@ -19,10 +19,10 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
 from sharebroker_server.leader_calls.values import (
     AcquireCall,
     AcquireResult,
-    Left,
-    LeftReason,
     ReconcileCall,
     ReconcileResult,
+    Unreconciled,
+    UnreconciledReason,
 )
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC
@@ -60,9 +60,9 @@ class Calls:
         left = []
         if self.pending and call.parts:
             self.pending -= 1
-            left = [Left(2, 3, LeftReason.UNDER_WAY)]
+            left = [Unreconciled(2, 3, UnreconciledReason.UNDER_WAY)]
         elif call.parts:
-            left = [Left(0, 0, LeftReason.FINISHED)]
+            left = [Unreconciled(0, 0, UnreconciledReason.FINISHED)]
         return [ReconcileResult(part.topic_id, part.partition, left=left) for part in call.parts]
 
 

@@ -14,7 +14,7 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
     TransactionCoordinatorServiceStub,
 )
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.plan.pieces import Piece
+from sharebroker_server.gateway.plan.offset_ranges import Piece
 from sharebroker_server.gateway.plan.sessions import StagedBatch, open_session, session_key, staged
 from tests.unit.gateway.conftest import Harness
 

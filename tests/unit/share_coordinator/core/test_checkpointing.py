@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import pytest
-
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Read
-from sharebroker_server.share_coordinator.core.state import (
-    CheckpointTombstone,
-    DeltaTombstone,
-    ShareCheckpoint,
-    ShareDelta,
-    ShareRecord,
-)
-from tests.unit.share_coordinator.harness import KEY, NOW, Shard, batch, write
+from sharebroker_server.share_coordinator.core.commands import Delete
+from sharebroker_server.share_coordinator.core.commands import Initialize
+from sharebroker_server.share_coordinator.core.commands import Read
+from sharebroker_server.share_coordinator.core.state import CheckpointTombstone
+from sharebroker_server.share_coordinator.core.state import DeltaTombstone
+from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
+from sharebroker_server.share_coordinator.core.state import ShareDelta
+from sharebroker_server.share_coordinator.core.state import ShareRecord
+from tests.unit.share_coordinator.harness import KEY
+from tests.unit.share_coordinator.harness import NOW
+from tests.unit.share_coordinator.harness import Shard
+from tests.unit.share_coordinator.harness import batch
+from tests.unit.share_coordinator.harness import write
+
 
 NOW_MS = int(NOW * 1000)
 
@@ -104,7 +108,7 @@ def test_a_read_counts_as_a_delta() -> None:
 
 
 def test_indices_go_on_over_checkpoints() -> None:
-    """The example of seed 004: two checkpoints, a delta, a checkpoint, two deltas."""
+    """Two checkpoints, a delta, a checkpoint, two deltas."""
     shard = Shard()
     shard.run(Initialize(KEY, 1, 0))
     shard.run(Initialize(KEY, 2, 0))

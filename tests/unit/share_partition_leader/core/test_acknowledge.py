@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-
 import pytest
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.share_partition_leader.core.acknowledge import Refusal
-from sharebroker_server.share_partition_leader.core.events import (
-    AcquireRequest,
-    Completed,
-    SharePartitionSettings,
-)
+from sharebroker_server.share_partition_leader.core.acknowledge import RejectReason
+from sharebroker_server.share_partition_leader.core.events import AcquireRequest
+from sharebroker_server.share_partition_leader.core.events import Completed
+from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
-from tests.unit.share_partition_leader.core.support import (
-    ACCEPT,
-    GAP,
-    REJECT,
-    RELEASE,
-    RENEW,
-    ack,
-    acks,
-    check,
-    compact,
-    done,
-    fetch,
-    opened,
-    picture,
-    show,
-)
+from tests.unit.share_partition_leader.core.support import ACCEPT
+from tests.unit.share_partition_leader.core.support import GAP
+from tests.unit.share_partition_leader.core.support import REJECT
+from tests.unit.share_partition_leader.core.support import RELEASE
+from tests.unit.share_partition_leader.core.support import RENEW
+from tests.unit.share_partition_leader.core.support import ack
+from tests.unit.share_partition_leader.core.support import acks
+from tests.unit.share_partition_leader.core.support import check
+from tests.unit.share_partition_leader.core.support import compact
+from tests.unit.share_partition_leader.core.support import done
+from tests.unit.share_partition_leader.core.support import fetch
+from tests.unit.share_partition_leader.core.support import opened
+from tests.unit.share_partition_leader.core.support import picture
+from tests.unit.share_partition_leader.core.support import show
+from sharebroker_server.share_partition_leader.core.acknowledge import Refusal
+
 
 KINDS = {"gap": GAP, "accept": ACCEPT, "release": RELEASE, "reject": REJECT, "renew": RENEW}
 AFTER = {
@@ -138,23 +135,23 @@ def _compacted() -> SteppedPartition:
 
 
 SITUATIONS = {
-    "never acquired": (_never_acquired, Refusal.NEVER_ACQUIRED),
-    "nothing fetched": (opened, Refusal.NOT_IN_FLIGHT),
-    "released": (lambda: _after_ack(RELEASE), Refusal.LOCK_LOST),
-    "lock timed out": (_expired, Refusal.LOCK_LOST),
-    "another's": (lambda: _held("m2"), Refusal.HELD_BY_ANOTHER_MEMBER),
-    "released, now another's": (_passed_on, Refusal.HELD_BY_ANOTHER_MEMBER),
-    "accepted": (lambda: _after_ack(ACCEPT), Refusal.ALREADY_ACKNOWLEDGED),
-    "rejected": (lambda: _after_ack(REJECT), Refusal.ALREADY_ACKNOWLEDGED),
-    "pending": (_pending, Refusal.ACKNOWLEDGEMENT_PENDING),
-    "compacted": (_compacted, Refusal.ALREADY_ACKNOWLEDGED),
+    "never acquired": (_never_acquired, RejectReason.NEVER_ACQUIRED),
+    "nothing fetched": (opened, RejectReason.NOT_IN_FLIGHT),
+    "released": (lambda: _after_ack(RELEASE), RejectReason.LOCK_LOST),
+    "lock timed out": (_expired, RejectReason.LOCK_LOST),
+    "another's": (lambda: _held("m2"), RejectReason.HELD_BY_ANOTHER_MEMBER),
+    "released, now another's": (_passed_on, RejectReason.HELD_BY_ANOTHER_MEMBER),
+    "accepted": (lambda: _after_ack(ACCEPT), RejectReason.ALREADY_ACKNOWLEDGED),
+    "rejected": (lambda: _after_ack(REJECT), RejectReason.ALREADY_ACKNOWLEDGED),
+    "pending": (_pending, RejectReason.ACKNOWLEDGEMENT_PENDING),
+    "compacted": (_compacted, RejectReason.ALREADY_ACKNOWLEDGED),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("prepare", "reason"), SITUATIONS.values(), ids=SITUATIONS)
 def test_a_record_the_member_does_not_hold_is_refused_with_the_reason(
-    prepare: Callable[[], SteppedPartition], reason: Refusal, kind: str
+    prepare: Callable[[], SteppedPartition], reason: RejectReason, kind: str
 ) -> None:
     share = prepare()
     before = picture(share, members=True)

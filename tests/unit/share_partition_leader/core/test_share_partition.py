@@ -208,7 +208,9 @@ def test_a_reconciliation_replies_when_durable() -> None:
     harness = Harness()
     event = Reconcile("m", [AckBatch(0, 14, ACCEPT)], 0, 12, lambda error: harness.replies.update(r=error))
     effects = harness.handle(event)
-    assert [(left.first, left.last, left.reason.name) for left in effects.left] == [(12, 14, "PAST_END")]
+    assert [(left.first, left.last, left.reason.name) for left in effects.unreconciled] == [
+        (12, 14, "PAST_END")
+    ]
     assert (effects.write_due, effects.deadline) == (True, LOCK)
     harness.write()
     assert harness.replies == {"r": None}

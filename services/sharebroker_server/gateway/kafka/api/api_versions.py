@@ -8,7 +8,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, Refusal
-from sharebroker_server.gateway.kafka.idle import HEARTBEAT
+from sharebroker_server.gateway.kafka.response_cache import HEARTBEAT
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 _PRODUCE: Final = 0

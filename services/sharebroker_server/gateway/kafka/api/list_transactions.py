@@ -14,8 +14,9 @@ _state = to_kafka(pb.ListTransactionsResponse.TransactionState, _State)
 
 
 async def handle(call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
-    """Clients send the request to every broker; each returns its own transactions, so that each is listed
-    once.
+    """Clients send the request to every broker.
+
+    Each returns its own transactions, so that each is listed once.
     """
     request = _request(call.request)
     if call.request.duration_filter >= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.validation import acquire_mode
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
-from sharebroker_server.gateway.kafka.idle import SHARE_FETCH, predict_fetch
+from sharebroker_server.gateway.kafka.response_cache import SHARE_FETCH, predict_fetch
 from sharebroker_server.gateway.kafka.share_sessions import ack_batches, add_results, caller, session_key
 from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch, share_fetch
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse

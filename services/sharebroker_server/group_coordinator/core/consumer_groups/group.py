@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 A rebalance has two rounds. In the first, all members send JoinGroup; when all have joined, or time is up, a
 new generation begins, and every joined member receives its reply. One member is the leader; its reply lists
 all members. In the second, all members send SyncGroup; the leader's request contains the assignment of every
@@ -250,8 +251,9 @@ class ConsumerGroup:
             self._complete_if_ready(now)
 
     def _may_stay(self, member_id: str) -> bool:
-        """Whether a member that joins again unchanged needs no rebalance; a leader that does so
-        requests one.
+        """Whether a member that joins again unchanged needs no rebalance.
+
+        A leader that does so requests one.
         """
         if self.state is State.COMPLETING:
             return True

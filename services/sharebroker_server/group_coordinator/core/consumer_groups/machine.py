@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 Two kinds of state meet here. Committed offsets, and offsets pending in transactions, are durable: records
 change them. The groups themselves, with members and generations, are soft state (`group.py`): decisions
 replace them, and a load of the shard starts without any.
@@ -46,7 +47,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
     value_of,
 )
 from sharebroker_server.group_coordinator.core.deadlines import Deadlines, DeadlineSet, Session
-from sharebroker_server.group_coordinator.core.view import ClusterView
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 
 ConsumerRecord = OffsetRecord | PendingRecord | TransactionEndRecord
 _Decision = Decision[ConsumerRecord, c.ConsumerReply]
@@ -62,7 +63,7 @@ CONSUMER: Final = "consumer"
 class ConsumerGroups:
     """`offsets` and `pending` change by `apply`, groups and deadlines by `apply_soft`."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: MetadataImage) -> None:
         self.offsets = CommittedOffsets()
         self.pending = PendingOffsets()
         self._view = view

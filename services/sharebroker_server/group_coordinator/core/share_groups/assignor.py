@@ -47,8 +47,9 @@ def assign(
 def _problems(
     subscriptions: Mapping[str, Set[str]], assignable: Assignment
 ) -> list[tuple[list[str], list[str]]]:
-    """Returns topics and members to balance together: everything if all subscriptions agree, else
-    per topic.
+    """Returns the topics and members to balance together.
+
+    That is everything if all subscriptions agree, else each topic with its members.
     """
     usable = {member_id: topics & assignable.keys() for member_id, topics in sorted(subscriptions.items())}
     if len({frozenset(topics) for topics in usable.values()}) <= 1:

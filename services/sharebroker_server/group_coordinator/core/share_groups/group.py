@@ -326,8 +326,9 @@ class PendingGroup:
         apply_to(self.group, record)
 
     def raise_epoch(self, metadata_hash: int | None = None) -> None:
-        """Raises the group epoch by one; `metadata_hash` replaces the hash of the subscribed topics
-        if given.
+        """Raises the group epoch by one.
+
+        `metadata_hash` replaces the hash of the subscribed topics if given.
         """
         group = self.group
         seen = group.metadata_hash if metadata_hash is None else metadata_hash

@@ -7,30 +7,31 @@ GroupMetadataManager.shareGroupHeartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set
 from dataclasses import dataclass
-
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.topics import Topic
+from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.core import validation
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import share_state
 from sharebroker_server.group_coordinator.core.share_groups.assignor import assign
-from sharebroker_server.group_coordinator.core.share_groups.group import (
-    Assignment,
-    CurrentRecord,
-    Member,
-    MemberRecord,
-    PendingGroup,
-    Profile,
-    ShareGroup,
-    TargetEpochRecord,
-    TargetRecord,
-    TopicState,
-)
+from sharebroker_server.group_coordinator.core.share_groups.group import Assignment
+from sharebroker_server.group_coordinator.core.share_groups.group import CurrentRecord
+from sharebroker_server.group_coordinator.core.share_groups.group import Member
+from sharebroker_server.group_coordinator.core.share_groups.group import MemberRecord
+from sharebroker_server.group_coordinator.core.share_groups.group import PendingGroup
+from sharebroker_server.group_coordinator.core.share_groups.group import Profile
+from sharebroker_server.group_coordinator.core.share_groups.group import ShareGroup
+from sharebroker_server.group_coordinator.core.share_groups.group import TargetEpochRecord
+from sharebroker_server.group_coordinator.core.share_groups.group import TargetRecord
+from sharebroker_server.group_coordinator.core.share_groups.group import TopicState
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.group_coordinator.core.view import ClusterView
+
 
 _HASH_MASK = (1 << 63) - 1
 
@@ -43,13 +44,13 @@ class HeartbeatContext:
     last assignment is younger than the assignment interval.
     """
 
-    view: ClusterView
+    view: MetadataImage
     now: float
     busy: Set[TopicIdPartition] = frozenset()
     may_assign: bool = True
 
 
-def check(group: ShareGroup | None, heartbeat: c.Heartbeat, view: ClusterView, groups: int) -> None:
+def check(group: ShareGroup | None, heartbeat: c.Heartbeat, view: MetadataImage, groups: int) -> None:
     """Validates a heartbeat to a shard with `groups` share groups.
 
     Raises UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
@@ -91,8 +92,9 @@ def apply_heartbeat(
 
 
 def remove(pending: PendingGroup, member_id: str) -> None:
-    """Removes a member that left or is fenced; the next heartbeat of another member reassigns its
-    partitions.
+    """Removes a member that left or is fenced.
+
+    The next heartbeat of another member reassigns its partitions.
     """
     pending.add(MemberRecord(pending.group.group_id, member_id, None))
     pending.raise_epoch()
@@ -125,7 +127,7 @@ def _update_profile(pending: PendingGroup, heartbeat: c.Heartbeat) -> bool:
     return member is None or subscribed != before
 
 
-def _subscribed_topics(group: ShareGroup, view: ClusterView) -> list[Topic]:
+def _subscribed_topics(group: ShareGroup, view: MetadataImage) -> list[Topic]:
     found = (view.topic(name) for name in sorted(group.subscribed))
     return [topic for topic in found if topic is not None]
 

@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 A share group is a set of members, a target assignment, and the share state of the partitions it uses. A
 heartbeat does all the work: it updates the member's profile, raises the *group epoch* if anything that
 influences the assignment changed, requests the initialisation of missing share state, runs the assignor for
@@ -41,6 +42,7 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core import validation
 from sharebroker_server.group_coordinator.core.deadlines import Session, Sessions, StateChangesInProgress
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import heartbeat, share_state
 from sharebroker_server.group_coordinator.core.share_groups.group import (
@@ -52,7 +54,6 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     ShareGroupRecord,
     apply_to,
 )
-from sharebroker_server.group_coordinator.core.view import ClusterView
 
 FENCED_PER_DEADLINE: Final = 100
 
@@ -63,7 +64,7 @@ _Decision = Decision[_Record, "c.ShareGroupReply"]
 class ShareGroups:
     """Share groups change by `apply` only, session deadlines and the like also by `apply_soft`."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: MetadataImage) -> None:
         self.groups: dict[str, ShareGroup] = {}
         self.floor = 0
         self._view = view

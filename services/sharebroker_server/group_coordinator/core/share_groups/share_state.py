@@ -6,25 +6,28 @@ and deletes the state of topics or of the whole group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Set
 from dataclasses import replace
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.topics import Topic
+from sharebroker_server.catalog.records import Topic
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import share_state
-from sharebroker_server.group_coordinator.core.share_groups.group import (
-    Assignment,
-    GroupRecord,
-    PendingGroup,
-    ShareGroup,
-    StateRecord,
-    TopicState,
-    by_topic,
-)
+from sharebroker_server.group_coordinator.core.share_groups.group import Assignment
+from sharebroker_server.group_coordinator.core.share_groups.group import GroupRecord
+from sharebroker_server.group_coordinator.core.share_groups.group import PendingGroup
+from sharebroker_server.group_coordinator.core.share_groups.group import ShareGroup
+from sharebroker_server.group_coordinator.core.share_groups.group import StateRecord
+from sharebroker_server.group_coordinator.core.share_groups.group import TopicState
+from sharebroker_server.group_coordinator.core.share_groups.group import by_topic
 from sharebroker_server.group_coordinator.core.validation import check_empty
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.group_coordinator.core.view import ClusterView
+
 
 Rejections = dict[tuple[str, int], KafkaError]
 
@@ -37,7 +40,7 @@ def put_topics(pending: PendingGroup, changed: Mapping[str, TopicState]) -> None
         pending.add(StateRecord(pending.group.group_id, topics))
 
 
-def forget_deleted_topics(pending: PendingGroup, view: ClusterView) -> None:
+def forget_deleted_topics(pending: PendingGroup, view: MetadataImage) -> None:
     """Drops deleted topics; their share state is deleted with them."""
     group = pending.group
     existing = {topic_id: state for topic_id, state in group.topics.items() if not view.is_deleted(topic_id)}
@@ -151,7 +154,7 @@ def initialized(group: ShareGroup, topics: Iterable[Topic]) -> Assignment:
     return {topic_id: partitions for topic_id, partitions in found.items() if partitions}
 
 
-def alter(pending: PendingGroup, command: c.AlterOffsets, view: ClusterView, now_ms: int) -> c.AlterPlan:
+def alter(pending: PendingGroup, command: c.AlterOffsets, view: MetadataImage, now_ms: int) -> c.AlterPlan:
     """Plans new start offsets at a higher state epoch, which fences leaders with the old state.
 
     Raises NON_EMPTY_GROUP. An unknown partition or a negative offset is rejected alone.
@@ -167,7 +170,7 @@ def alter(pending: PendingGroup, command: c.AlterOffsets, view: ClusterView, now
     return c.AlterPlan(c.InitializeState(group_id, pending.group.epoch, offsets), rejected)
 
 
-def forget_topics(pending: PendingGroup, command: c.DeleteOffsets, view: ClusterView) -> c.DeletePlan:
+def forget_topics(pending: PendingGroup, command: c.DeleteOffsets, view: MetadataImage) -> c.DeletePlan:
     """Plans the deletion of topics' state.
 
     Raises NON_EMPTY_GROUP. A topic without state is rejected alone.
@@ -190,7 +193,7 @@ def forget_topics(pending: PendingGroup, command: c.DeleteOffsets, view: Cluster
     return c.DeletePlan(share_state.mark_deleting(pending, topic_ids), pending.group.epoch, rejected)
 
 
-def forget_group(pending: PendingGroup, view: ClusterView) -> c.DeletePlan:
+def forget_group(pending: PendingGroup, view: MetadataImage) -> c.DeletePlan:
     """Plans the deletion of a group's state; a group without state is deleted now. Raises NON_EMPTY_GROUP."""
     check_empty(pending.group.group_id, pending.group.members)
     share_state.forget_deleted_topics(pending, view)
@@ -210,7 +213,9 @@ def finish_deletion(pending: PendingGroup, command: c.StateDeleted) -> bool:
     return deleted
 
 
-def _alterable(command: c.AlterOffsets, view: ClusterView) -> tuple[dict[TopicIdPartition, int], Rejections]:
+def _alterable(
+    command: c.AlterOffsets, view: MetadataImage
+) -> tuple[dict[TopicIdPartition, int], Rejections]:
     offsets: dict[TopicIdPartition, int] = {}
     rejected: Rejections = {}
     for (name, partition), offset in command.offsets.items():

@@ -2,6 +2,7 @@
 
 Theory of operation
 -------------------
+
 A shard owns transactional ids. Each has a producer (an id and an epoch) and at most one transaction, in one
 of the states of `model.py`; `rules.py` decides the transitions. Source: Kafka's TransactionCoordinator
 (KIP-98, KIP-360, KIP-890).
@@ -31,9 +32,9 @@ from collections.abc import Set
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.compaction import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core.deadlines import Deadlines
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.transactions import commands as c
 from sharebroker_server.group_coordinator.core.transactions import rules
 from sharebroker_server.group_coordinator.core.transactions.model import (
@@ -51,7 +52,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
     TransactionRecord,
     TransactionState,
 )
-from sharebroker_server.group_coordinator.core.view import ClusterView
+from sharebroker_server.live_keys import LiveKeys
 
 DUE_PER_DEADLINE: Final = 100
 
@@ -61,7 +62,7 @@ _Decision = Decision[Record, c.Reply]
 class TransactionMachine:
     """The transactional ids of one shard."""
 
-    def __init__(self, ids: ProducerIds, view: ClusterView) -> None:
+    def __init__(self, ids: ProducerIds, view: MetadataImage) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.ids = ids
         self._view = view
@@ -136,9 +137,7 @@ class TransactionMachine:
         return min((when for when in deadlines if when is not None), default=None)
 
     def on_deadline(self, now: float) -> Decision[Record, None]:
-        """Requests completions, aborts transactions that timed out, deletes transactional ids that
-        expired.
-        """
+        """Requests completions, aborts timed-out transactions, deletes expired transactional ids."""
         now_ms, names = int(now * 1000), tuple(self._to_complete)
         late, moved = self._due(now, {ONGOING}, expiry=False)
         expired, moved_too = self._due(now, IDLE, expiry=True)

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import pytest
-
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server import compaction
-from sharebroker_server.group_coordinator.core.transactions.commands import (
-    AddPartitions,
-    Describe,
-    End,
-    Ended,
-    Initialize,
-    ListTransactions,
-    NewProducer,
-    Producer,
-    ReadEnding,
-    VerifyPartitions,
-)
-from sharebroker_server.group_coordinator.core.transactions.model import (
-    BLOCK,
-    LAST_EPOCH,
-    IdAllocation,
-    ProducerIds,
-    Transaction,
-    TransactionState,
-)
-from tests.unit.group_coordinator.transaction_harness import MINUTE, P0, P1, P2, TransactionHarness, aborting
+from sharebroker_server.group_coordinator.core.transactions.commands import AddPartitions
+from sharebroker_server.group_coordinator.core.transactions.commands import Describe
+from sharebroker_server.group_coordinator.core.transactions.commands import End
+from sharebroker_server.group_coordinator.core.transactions.commands import Ended
+from sharebroker_server.group_coordinator.core.transactions.commands import Initialize
+from sharebroker_server.group_coordinator.core.transactions.commands import ListTransactions
+from sharebroker_server.group_coordinator.core.transactions.commands import NewProducer
+from sharebroker_server.group_coordinator.core.transactions.commands import Producer
+from sharebroker_server.group_coordinator.core.transactions.commands import ReadEnding
+from sharebroker_server.group_coordinator.core.transactions.commands import VerifyPartitions
+from sharebroker_server.group_coordinator.core.transactions.model import BLOCK
+from sharebroker_server.group_coordinator.core.transactions.model import LAST_EPOCH
+from sharebroker_server.group_coordinator.core.transactions.model import IdAllocation
+from sharebroker_server.group_coordinator.core.transactions.model import ProducerIds
+from sharebroker_server.group_coordinator.core.transactions.model import Transaction
+from sharebroker_server.group_coordinator.core.transactions.model import TransactionState
+from tests.unit.group_coordinator.transaction_harness import MINUTE
+from tests.unit.group_coordinator.transaction_harness import P0
+from tests.unit.group_coordinator.transaction_harness import P1
+from tests.unit.group_coordinator.transaction_harness import P2
+from tests.unit.group_coordinator.transaction_harness import TransactionHarness
+from tests.unit.group_coordinator.transaction_harness import aborting
+from sharebroker_server import live_keys
+
 
 S = TransactionState
 V2 = 2
@@ -369,7 +371,7 @@ def test_new_owner_completes_decided_transactions_only(shard: TransactionHarness
 
 
 def test_the_log_stays_short(shard: TransactionHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "SLACK", 4)
+    monkeypatch.setattr(live_keys, "SLACK", 4)
     quiet = shard.initialize("quiet")
     for _ in range(50):
         shard.end(shard.begun(P0))

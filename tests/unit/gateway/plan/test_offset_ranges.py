@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
-from sharebroker_server.gateway.plan.pieces import (
+from sharebroker_server.gateway.plan.offset_ranges import (
     ACCEPT,
     REJECT,
     RELEASE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharebroker_server.compaction import SLACK, LiveKeys
+from sharebroker_server.live_keys import SLACK, LiveKeys
 
 
 def test_empty_log_has_nothing_to_trim() -> None:

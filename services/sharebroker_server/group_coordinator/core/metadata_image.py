@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from typing import Protocol
-
-from sharebroker_server.catalog.topics import Topic
+from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
+from sharebroker_server.catalog.topics import Topic
 
 
-class ClusterView(Protocol):
+class MetadataImage(Protocol):
     """The catalog and the effective configs (`sharebroker_server.catalog.metadata_cache`)."""
 
     @property
@@ -18,7 +18,7 @@ class ClusterView(Protocol):
 
     @property
     def revision(self) -> int:
-        """A number that rises with every change of this view."""
+        """A number that rises with every change of the image."""
 
     def topic(self, name: str) -> Topic | None:
         """Returns the topic with this name."""

@@ -95,8 +95,9 @@ class CachedResponse(ABC):
         return self._tick is not None
 
     def accept(self, data: bytes) -> bool:
-        """Starts the wait if the bytes are the predicted request and nothing changed; returns whether it
-        did.
+        """Starts the wait if the bytes are the predicted request and nothing changed.
+
+        Returns whether it did.
         """
         if not self._accepts(data):
             return False
