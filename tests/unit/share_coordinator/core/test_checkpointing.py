@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import pytest
+
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.core.commands import Delete
-from sharebroker_server.share_coordinator.core.commands import Initialize
-from sharebroker_server.share_coordinator.core.commands import Read
-from sharebroker_server.share_coordinator.core.state import CheckpointTombstone
-from sharebroker_server.share_coordinator.core.state import DeltaTombstone
-from sharebroker_server.share_coordinator.core.state import ShareCheckpoint
-from sharebroker_server.share_coordinator.core.state import ShareDelta
-from sharebroker_server.share_coordinator.core.state import ShareRecord
-from tests.unit.share_coordinator.harness import KEY
-from tests.unit.share_coordinator.harness import NOW
-from tests.unit.share_coordinator.harness import Shard
-from tests.unit.share_coordinator.harness import batch
-from tests.unit.share_coordinator.harness import write
-
+from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Read
+from sharebroker_server.share_coordinator.core.state import (
+    CheckpointTombstone,
+    DeltaTombstone,
+    ShareCheckpoint,
+    ShareDelta,
+    ShareRecord,
+)
+from tests.unit.share_coordinator.harness import KEY, NOW, Shard, batch, write
 
 NOW_MS = int(NOW * 1000)
 

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AckBatch
-from sharebroker_protocol.model import AcquiredRange
-from sharebroker_protocol.model import StateWrite
-from sharebroker_server.leader_calls.values import Left
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
+from sharebroker_server.leader_calls.values import Unreconciled
 from sharebroker_server.share_partition_leader.core.acquire import archive_hidden
 from sharebroker_server.share_partition_leader.core.durability import build_write
-from sharebroker_server.share_partition_leader.core.events import Acknowledge
-from sharebroker_server.share_partition_leader.core.events import Acquire
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
-from sharebroker_server.share_partition_leader.core.events import Completed
-from sharebroker_server.share_partition_leader.core.events import Effects
-from sharebroker_server.share_partition_leader.core.events import LogBatch
-from sharebroker_server.share_partition_leader.core.events import LostLock
-from sharebroker_server.share_partition_leader.core.events import MembersLeft
-from sharebroker_server.share_partition_leader.core.events import Reconcile
-from sharebroker_server.share_partition_leader.core.events import RenewAll
-from sharebroker_server.share_partition_leader.core.events import TimerFired
-from sharebroker_server.share_partition_leader.core.events import UndoAcquire
+from sharebroker_server.share_partition_leader.core.events import (
+    Acknowledge,
+    Acquire,
+    AcquireRequest,
+    Completed,
+    Effects,
+    LogBatch,
+    LostLock,
+    MembersLeft,
+    Reconcile,
+    RenewAll,
+    TimerFired,
+    UndoAcquire,
+)
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
-from sharebroker_server.leader_calls.values import Unreconciled
 
 
 class Expired(NamedTuple):
