@@ -16,15 +16,15 @@ from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
     ConfigRecord,
-    ConfigResource,
     PartitionsRecord,
-    ResourceType,
-    Topic,
     TopicDeletedRecord,
     TopicRecord,
 )
 from sharebroker_server.catalog.topics import (
     INTERNAL_TOPIC_IDS,
+    ConfigResource,
+    ResourceType,
+    Topic,
     check_group_id,
     check_not_internal,
     check_topic_name,

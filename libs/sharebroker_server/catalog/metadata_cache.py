@@ -22,14 +22,8 @@ from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.machine import SHARD, effective_broker
-from sharebroker_server.catalog.records import (
-    CatalogCodec,
-    CatalogRecord,
-    ConfigRecord,
-    ConfigResource,
-    ResourceType,
-    Topic,
-)
+from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord, ConfigRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig, resolve_group
 from sharebroker_server.config.topic import TopicConfig, resolve_topic

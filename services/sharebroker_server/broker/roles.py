@@ -35,7 +35,7 @@ from sharebroker_server.gateway.kafka.call import KafkaListener
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.gateway.metrics import gateway_families
-from sharebroker_server.gateway.share.acknowledge import SessionReaper
+from sharebroker_server.gateway.share.session_end import SessionReaper
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
 from sharebroker_server.group_coordinator.clients.markers import RoutedMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig

@@ -19,7 +19,8 @@ from sharebroker_server.catalog.machine import (
     DeleteTopic,
     NameCluster,
 )
-from sharebroker_server.catalog.records import CatalogCodec, ConfigResource, ResourceType
+from sharebroker_server.catalog.records import CatalogCodec
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.config.broker import BrokerConfig
 
 names = st.sampled_from(["a", "b", "c", "d.e", "d_e"])

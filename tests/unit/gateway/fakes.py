@@ -11,7 +11,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.records import Topic, TopicRecord
+from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member

@@ -40,7 +40,7 @@ from sharebroker_server.gateway.kafka.buffers import (
 from sharebroker_server.gateway.kafka.call import Client, KafkaListener, PredictedRequest
 from sharebroker_server.gateway.kafka.cluster_view import ClusterView
 from sharebroker_server.gateway.kafka.dispatch import DecodedRequest, EncodedResponse, decode, serve
-from sharebroker_server.gateway.share.acknowledge import release_session_records
+from sharebroker_server.gateway.share.session_end import release_session_records
 from sharebroker_server.kafka_wire.decoder import BadMessage
 
 _numbers = count(1)

@@ -8,8 +8,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.records import Topic
-from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES
+from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES, Topic
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.admin.partitions import list_offsets
 from sharebroker_server.gateway.kafka.call import Call

@@ -20,7 +20,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Backoff, error_of
 from sharebroker_server.gateway.consume.topic_acquire import (
     NO_STATE,

@@ -28,14 +28,8 @@ from sharebroker_server.gateway.core.validation import (
     check_member_id,
     check_renewing_fetch,
 )
-from sharebroker_server.gateway.share.acknowledge import (
-    AckResults,
-    Acks,
-    Caller,
-    add_errors,
-    checked,
-    close_session,
-)
+from sharebroker_server.gateway.share.acknowledge import AckResults, Acks, Caller, add_errors, checked
+from sharebroker_server.gateway.share.session_end import close_session
 from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 
 MOVED_WAIT: Final = 0.05

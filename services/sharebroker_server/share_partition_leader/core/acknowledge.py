@@ -14,7 +14,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_protocol.model import AckBatch, AckType, RecordState
-from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.events import Counts, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
     ARCHIVED,
@@ -32,6 +32,7 @@ from sharebroker_server.share_partition_leader.core.transitions import (
     after_failed_delivery,
 )
 
+_COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
 _RELEASE, _REJECT, _RENEW = map(int, (AckType.RELEASE, AckType.REJECT, AckType.RENEW))
 
 LONGEST_DELAY: Final = 24 * 3600.0
@@ -248,3 +249,14 @@ def _refused(offset: int, why: RejectReason) -> KafkaError:
         f"offset {offset}: {why.value.replace('_', ' ')}",
         metadata={"offset": str(offset), "reason": why.value},
     )
+
+
+def count_acknowledged(counts: Counts, batches: Sequence[AckBatch]) -> None:
+    """Counts acknowledgements that were applied."""
+    by_type = counts.acknowledged
+    for first, last, types, _ in batches:
+        if len(types) == 1:
+            by_type[types[0]] += last - first + 1
+        else:
+            for kind in _COUNTED_TYPES:
+                by_type[kind] += types.count(kind)

@@ -268,3 +268,12 @@ def archive_hidden(
         if first <= piece.last:
             kept.append(piece._replace(first=first))
     return kept
+
+
+def count_acquired(counts: Counts, acquired: Sequence[AcquiredRange]) -> None:
+    """Counts acquired records."""
+    for item in acquired:
+        size = item.last - item.first + 1
+        counts.acquired += size
+        if item.delivery_count > 1:
+            counts.redelivered += size

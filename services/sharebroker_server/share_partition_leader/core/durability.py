@@ -20,7 +20,13 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
-from sharebroker_server.share_partition_leader.core.events import Completed, Effects, LoadedState, Reply
+from sharebroker_server.share_partition_leader.core.events import (
+    Completed,
+    Counts,
+    Effects,
+    LoadedState,
+    Reply,
+)
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -146,6 +152,16 @@ def commit(in_flight: InFlight, locks: Locks, transitions: Iterable[Transition])
     for transition in transitions:
         in_flight.coalesce(transition.runs)
     return Completed(moved or released > 0, acknowledged, released, archived)
+
+
+def count_archived(counts: Counts, transitions: Collection[Transition], completed: Completed) -> None:
+    """Counts what committed transitions archived, without records that the log deleted meanwhile."""
+    exhausted = completed.archived
+    for transition in transitions:
+        counts.rejected += transition.rejected
+        counts.gaps += transition.gaps
+        exhausted -= transition.rejected + transition.gaps
+    counts.exhausted += max(exhausted, 0)
 
 
 def roll_back(in_flight: InFlight, locks: Locks, transitions: Iterable[Transition]) -> None:

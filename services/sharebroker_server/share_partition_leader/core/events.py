@@ -6,7 +6,7 @@ acknowledgement, and are therefore named tuples and slotted classes, which cost 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -219,12 +219,12 @@ class Effects:
     unused: bool = False
 
 
-_COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
-
-
 @dataclass(slots=True, eq=False)
 class Counts:
     """Counters of record outcomes, shared by the share-partitions of a group and a topic.
+
+    The module of each rule counts its outcomes: `count_acquired`, `count_acknowledged`, `count_archived` and
+    `count_time_outs`.
 
     `acknowledged` counts by AckType. Archived records are counted by reason: `rejected`; `exhausted`, which
     reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers.
@@ -242,41 +242,6 @@ class Counts:
     exhausted: int = 0
     gaps: int = 0
     aborted: int = 0
-
-    def acquire(self, acquired: Sequence[AcquiredRange]) -> None:
-        """Counts acquired records."""
-        for item in acquired:
-            size = item.last - item.first + 1
-            self.acquired += size
-            if item.delivery_count > 1:
-                self.redelivered += size
-
-    def acknowledge(self, batches: Sequence[AckBatch]) -> None:
-        """Counts acknowledgements that were applied."""
-        counts = self.acknowledged
-        for first, last, types, _ in batches:
-            if len(types) == 1:
-                counts[types[0]] += last - first + 1
-            else:
-                for kind in _COUNTED_TYPES:
-                    counts[kind] += types.count(kind)
-
-    def complete(self, transitions: Collection[Transition], completed: Completed) -> None:
-        """Counts what committed transitions archived, without records that the log deleted meanwhile."""
-        exhausted = completed.archived
-        for transition in transitions:
-            self.rejected += transition.rejected
-            self.gaps += transition.gaps
-            exhausted -= transition.rejected + transition.gaps
-        self.exhausted += max(exhausted, 0)
-
-    def lose(self, lost: Sequence[LostLock]) -> None:
-        """Counts lock timeouts."""
-        for lock in lost:
-            size = lock.last - lock.first + 1
-            self.lost += size
-            if lock.state is RecordState.ARCHIVED:
-                self.exhausted += size
 
     def merge(self, other: Counts) -> None:
         """Adds the counts of another object, which is not used any more."""

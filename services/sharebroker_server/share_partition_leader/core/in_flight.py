@@ -13,7 +13,7 @@ from itertools import count, islice, takewhile
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.model import AcquiredRange, RecordState, StateBatch
-from sharebroker_server.share_partition_leader.core.events import LostLock
+from sharebroker_server.share_partition_leader.core.events import Counts, LostLock
 from sharebroker_server.share_partition_leader.core.transitions import (
     TRANSITIONS,
     RecordEvent,
@@ -424,3 +424,12 @@ def _time_out(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: i
     else:
         in_flight.complete_count += run.size
     return LostLock(lock.member, lock.token, run.first, run.last, run.delivery_count, state)
+
+
+def count_time_outs(counts: Counts, lost: Sequence[LostLock]) -> None:
+    """Counts locks that timed out."""
+    for lock in lost:
+        size = lock.last - lock.first + 1
+        counts.lost += size
+        if lock.state is RecordState.ARCHIVED:
+            counts.exhausted += size

@@ -50,22 +50,30 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquireMode, StateBatch, StateWrite
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.acknowledge import (
+    count_acknowledged,
     mark,
     validate_batches,
     validate_delay,
     validate_releases,
 )
-from sharebroker_server.share_partition_leader.core.acquire import Acquisition, archive_hidden
+from sharebroker_server.share_partition_leader.core.acquire import Acquisition, archive_hidden, count_acquired
 from sharebroker_server.share_partition_leader.core.durability import (
     WriteQueue,
     build_write,
     commit,
+    count_archived,
     load,
     merged,
     roll_back,
 )
 from sharebroker_server.share_partition_leader.core.events import Completed, Counts, Effects, Reply
-from sharebroker_server.share_partition_leader.core.in_flight import Locks, Run, Transition, tokens_of
+from sharebroker_server.share_partition_leader.core.in_flight import (
+    Locks,
+    Run,
+    Transition,
+    count_time_outs,
+    tokens_of,
+)
 from sharebroker_server.share_partition_leader.core.reconcile import Reconciliation, validate_reconciliation
 from sharebroker_server.share_partition_leader.core.transitions import RecordEvent, after_failed_delivery
 
@@ -202,7 +210,7 @@ class SharePartition:
             log_batches = hidden = hidden[:1]
         acquisition = Acquisition(self.in_flight, self.settings, request, offset, log_batches)
         acquired = acquisition.run(self._locks, now)
-        self.counts.acquire(acquired)
+        count_acquired(self.counts, acquired)
         if hidden:
             acquired = archive_hidden(self.in_flight, acquired, hidden, self.counts)
         if starts_hidden:
@@ -221,7 +229,7 @@ class SharePartition:
             validate_delay(batches, delay)
         transition = Transition(now + delay if delay else None)
         renewed = mark(self.in_flight, self.settings, member, batches, transition)
-        self.counts.acknowledge(batches)
+        count_acknowledged(self.counts, batches)
         if renewed:
             self._locks.renew(self.in_flight, renewed, now + self.settings.lock_duration)
         self._reply_when_durable(transition, batches, reply, effects)
@@ -237,7 +245,7 @@ class SharePartition:
         reconciliation = Reconciliation(self.in_flight, self.settings.delivery_count_limit, lock, transition)
         for batch in batches:
             reconciliation.add(batch, log_end)
-        self.counts.acknowledge(batches)
+        count_acknowledged(self.counts, batches)
         if self.settings.renew_enabled:
             self._locks.renew(self.in_flight, reconciliation.renewed, deadline)
         self._abandoned = False
@@ -289,7 +297,7 @@ class SharePartition:
         lost = self._locks.expire(self.in_flight, self.settings.delivery_count_limit, now)
         if lost:
             self.in_flight.advance()
-            self.counts.lose(lost)
+            count_time_outs(self.counts, lost)
             effects.lost, effects.wake = lost, True
             transition = Transition()
             transition.batches = merged(
@@ -327,7 +335,7 @@ class SharePartition:
             return Completed(False, 0, 0, 0)
         completed = commit(self.in_flight, self._locks, transitions)
         if completed.archived:
-            self.counts.complete(transitions, completed)
+            count_archived(self.counts, transitions, completed)
         return completed
 
     def _stop(self, event: events.Stop, now: float, effects: Effects) -> None:

@@ -17,7 +17,8 @@ from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
-from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, ResourceType
+from sharebroker_server.catalog.records import ConfigRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.api import share_fetch, share_group_heartbeat
 from sharebroker_server.gateway.kafka.call import Call

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,12 +12,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.share.acknowledge import (
-    Caller,
-    SessionReaper,
-    ShareAcknowledge,
-    share_acknowledge,
-)
+from sharebroker_server.gateway.share.acknowledge import Caller, ShareAcknowledge, share_acknowledge
 from sharebroker_server.rpc.errors import wire
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
@@ -111,24 +104,3 @@ async def test_leaving_broker_forwards_acknowledgements(
 def test_error_codes_are_those_of_kafka() -> None:
     assert wire(ErrorCode.INVALID_RECORD_STATE) == 121
     assert delivery.ACKNOWLEDGE_TYPE_RENEW == RENEW
-
-
-async def test_idle_session_is_evicted_and_released(harness: Harness) -> None:
-    harness.gateway.config = replace(harness.gateway.config, connections_max_idle_ms=1)
-    await harness.share.ShareFetch(fetch(0, 0, 1))
-    idle = SessionReaper(harness.gateway)
-    idle.start()
-    await eventually(lambda: harness.leader.of(leader.ReleaseMemberRequest))
-    await idle.stop()
-    (release,) = harness.leader.of(leader.ReleaseMemberRequest)
-    assert (release.group_id, release.member_id, len(release.partitions)) == ("group", "me", 2)
-    assert (await refused(harness.share.ShareFetch(fetch(1)))).code is ErrorCode.SHARE_SESSION_NOT_FOUND
-
-
-async def test_idle_limit_minus_1_starts_no_reaper(harness: Harness) -> None:
-    harness.gateway.config = replace(harness.gateway.config, connections_max_idle_ms=-1)
-    idle = SessionReaper(harness.gateway)
-    before = asyncio.all_tasks()
-    idle.start()
-    assert asyncio.all_tasks() == before
-    await idle.stop()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.records import Topic
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.core import validation
 from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
