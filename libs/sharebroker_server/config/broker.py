@@ -6,31 +6,29 @@ A property's text names each default that differs from Kafka's. Times are in mil
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import replace
-from typing import Any
-from typing import Final
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.config.keys import INT_MAX
-from sharebroker_server.config.keys import LONG_MAX
-from sharebroker_server.config.keys import Key
-from sharebroker_server.config.keys import Value
-from sharebroker_server.config.keys import attribute
-from sharebroker_server.config.keys import boolean
-from sharebroker_server.config.keys import choice
-from sharebroker_server.config.keys import ignored
-from sharebroker_server.config.keys import int_from
-from sharebroker_server.config.keys import integer
-from sharebroker_server.config.keys import invalid
-from sharebroker_server.config.keys import long_from
-from sharebroker_server.config.keys import parse_all
-from sharebroker_server.config.keys import render
-from sharebroker_server.config.keys import table
-from sharebroker_server.config.keys import text
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.keys import (
+    INT_MAX,
+    LONG_MAX,
+    Key,
+    Value,
+    attribute,
+    boolean,
+    choice,
+    ignored,
+    int_from,
+    integer,
+    invalid,
+    long_from,
+    parse_all,
+    render,
+    table,
+    text,
+)
 
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 _COMPRESSION: Final = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")

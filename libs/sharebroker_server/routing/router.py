@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import Generic
-from typing import Protocol
-from typing import TypeVar
-from typing import cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+
 import grpc
+
 from sharebroker_protocol.cluster.v1 import cluster_pb2_grpc as cluster
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2_grpc as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2_grpc as states
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as leaders
@@ -25,12 +19,8 @@ from sharebroker_server.coordinator_runtime.host import shard_of
 from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leader_calls.values import LeaderCalls
 from sharebroker_server.leases import names
-from sharebroker_server.leases.port import LeasesUnavailable
-from sharebroker_server.leases.port import Member
-from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS
-from sharebroker_server.rpc.stubs import LocalStub
-from sharebroker_server.rpc.stubs import RemoteStub
-
+from sharebroker_server.leases.port import LeasesUnavailable, Member
+from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, RemoteStub
 
 S = TypeVar("S")
 

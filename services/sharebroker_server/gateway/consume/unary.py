@@ -4,34 +4,28 @@ from __future__ import annotations
 
 from typing import Final
 from uuid import uuid4
-from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.clock import now
+
+from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
-from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
-from sharebroker_server.gateway.consume.record_decoding import ack_parts
-from sharebroker_server.gateway.consume.record_decoding import decoded
-from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits
-from sharebroker_server.gateway.consume.topic_acquire import TopicAcquire
+from sharebroker_server.gateway.consume.record_decoding import ack_parts, decoded
+from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.core.validation import MAX_WAIT
-from sharebroker_server.gateway.core.validation import RENEW
-from sharebroker_server.gateway.core.validation import batches_refusal
-from sharebroker_server.gateway.core.validation import check_bounds
-from sharebroker_server.gateway.core.validation import check_delay
-from sharebroker_server.gateway.core.validation import check_member_id
-from sharebroker_server.gateway.core.validation import check_topic_names
-from sharebroker_server.gateway.core.validation import refused
-from sharebroker_server.leader_calls.values import AcknowledgeCall
-from sharebroker_server.leader_calls.values import AckPart
-from sharebroker_server.leader_calls.values import AckResult
+from sharebroker_server.gateway.core.validation import (
+    MAX_WAIT,
+    RENEW,
+    batches_refusal,
+    check_bounds,
+    check_delay,
+    check_member_id,
+    check_topic_names,
+    refused,
+)
+from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 from sharebroker_server.rpc.errors import wire
-from sharebroker_server.catalog.topics import check_group_id
-from sharebroker_server.gateway.consume.decode import ack_parts
-from sharebroker_server.gateway.consume.decode import decoded
-
 
 MAX_ACQUIRE_RECORDS: Final = 1_000
 

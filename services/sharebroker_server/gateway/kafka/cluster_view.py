@@ -27,36 +27,21 @@ refused connection no longer counts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from time import monotonic
-from typing import Any
-from typing import Final
-from typing import Protocol
-import structlog
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.names import STATE_TOPIC_ID
-from sharebroker_server.leases import names
-from sharebroker_server.leases import placement
-from sharebroker_server.leases.port import LeaseStore
-from sharebroker_server.leases.port import LeasesUnavailable
-from sharebroker_server.leases.port import Member
-from sharebroker_server.routing.router import GATEWAY
-from sharebroker_server.routing.router import GROUP_COORDINATOR
-from sharebroker_server.routing.router import SHARE_COORDINATOR
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.topics import STATE_TOPIC_ID
+from typing import Any, Final, Protocol
 
+import structlog
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from sharebroker_server.leases import names, placement
+from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable, Member
+from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 
 _log = structlog.get_logger()
 

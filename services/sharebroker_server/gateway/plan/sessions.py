@@ -6,31 +6,26 @@ epoch for a transactional id that contains its name. See services/decisions/0039
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-from typing import Final
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
+
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
-from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.core.validation import check_bounds
-from sharebroker_server.gateway.core.validation import check_member_id
+from sharebroker_server.gateway.core.validation import check_bounds, check_member_id
 from sharebroker_server.gateway.plan.offset_ranges import Piece
-from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn
-from sharebroker_server.gateway.produce.transactions import init_producer_id
-from sharebroker_server.gateway.produce.transactions import read_staged_verdicts
-from sharebroker_server.gateway.produce.transactions import stage_verdicts
-from sharebroker_server.catalog.topics import check_group_id
-from sharebroker_server.gateway.plan.pieces import Piece
-
+from sharebroker_server.gateway.produce.transactions import (
+    add_partitions_to_txn,
+    init_producer_id,
+    read_staged_verdicts,
+    stage_verdicts,
+)
 
 PREFIX: Final = "plan-session"
 _EPOCH_BITS: Final = 16

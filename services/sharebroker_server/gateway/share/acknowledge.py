@@ -6,30 +6,18 @@ A session ends when a request closes it, when its connection closes, or when `Se
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Final
-from typing import NamedTuple
-from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.clock import now
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AckBatch
-from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.names import check_group_id
-from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import Session
-from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.core.share_sessions import begin_acknowledge
-from sharebroker_server.gateway.core.validation import batches_refusal
-from sharebroker_server.gateway.core.validation import check_member_id
-from sharebroker_server.leader_calls.values import AcknowledgeCall
-from sharebroker_server.leader_calls.values import AckPart
-from sharebroker_server.leader_calls.values import AckResult
-from sharebroker_server.catalog.topics import check_group_id
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
+from sharebroker_protocol.cancellation import end
+from sharebroker_protocol.clock import Deadline, now
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
+from sharebroker_server.catalog.topics import check_group_id
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.share_sessions import Session, SessionKey, begin_acknowledge
+from sharebroker_server.gateway.core.validation import batches_refusal, check_member_id
+from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 
 _LONGEST_PAUSE: Final = 30.0
 """Maximum seconds between two searches for idle sessions."""

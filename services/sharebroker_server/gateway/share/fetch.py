@@ -12,45 +12,31 @@ the fetch waits for a records-available notification of any leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from collections.abc import Set
-from typing import Final
-from typing import NamedTuple
-from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.clock import monotonic
-from sharebroker_protocol.clock import now
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AcquiredRange
-from sharebroker_protocol.model import AcquireMode
-from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.catalog.names import check_group_id
-from sharebroker_server.gateway.clients import Leaders
-from sharebroker_server.gateway.clients import Routes
-from sharebroker_server.gateway.clients import failed
-from sharebroker_server.gateway.clients import moved
-from sharebroker_server.gateway.clients import unbind
-from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import FetchContext
-from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.core.share_sessions import begin_fetch
-from sharebroker_server.gateway.core.share_sessions import shown_error
-from sharebroker_server.gateway.core.validation import MAX_WAIT
-from sharebroker_server.gateway.core.validation import check_bounds
-from sharebroker_server.gateway.core.validation import check_member_id
-from sharebroker_server.gateway.core.validation import check_renewing_fetch
-from sharebroker_server.gateway.share.acknowledge import AckResults
-from sharebroker_server.gateway.share.acknowledge import Acks
-from sharebroker_server.gateway.share.acknowledge import Caller
-from sharebroker_server.gateway.share.acknowledge import add_errors
-from sharebroker_server.gateway.share.acknowledge import checked
-from sharebroker_server.gateway.share.acknowledge import close_session
-from sharebroker_server.leader_calls.values import AcquireCall
-from sharebroker_server.leader_calls.values import AcquireResult
-from sharebroker_server.catalog.topics import check_group_id
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Final, NamedTuple
 
+from sharebroker_protocol.clock import Deadline, monotonic, now
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AcquiredRange, AcquireMode, TopicIdPartition
+from sharebroker_server.catalog.topics import check_group_id
+from sharebroker_server.gateway.clients import Leaders, Routes, failed, moved, unbind
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.share_sessions import FetchContext, SessionKey, begin_fetch, shown_error
+from sharebroker_server.gateway.core.validation import (
+    MAX_WAIT,
+    check_bounds,
+    check_member_id,
+    check_renewing_fetch,
+)
+from sharebroker_server.gateway.share.acknowledge import (
+    AckResults,
+    Acks,
+    Caller,
+    add_errors,
+    checked,
+    close_session,
+)
+from sharebroker_server.leader_calls.values import AcquireCall, AcquireResult
 
 MOVED_WAIT: Final = 0.05
 """Limit of the wait for records of a session with partitions that another broker leads."""

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-from typing import Any
-from typing import Final
-from typing import Protocol
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
 import structlog
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
-from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
-from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT
-from sharebroker_server.group_coordinator.core.transactions.model import Transaction
-from sharebroker_server.proto_values import Conversion
-from sharebroker_server.proto_values import Mapped
-from sharebroker_server.routing.router import Peer
 from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
-from sharebroker_server.group_coordinator.core.view import ClusterView
-
+from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
+from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT, Transaction
+from sharebroker_server.proto_values import Conversion, Mapped
+from sharebroker_server.routing.router import Peer
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (

@@ -13,47 +13,49 @@ from `_latest`, precede the records of the decision, because they state what was
 from __future__ import annotations
 
 from typing import get_args
+
 from sharebroker_protocol.errors import ErrorCode
-from sharebroker_server.coordinator_runtime.machine import Decision
-from sharebroker_server.coordinator_runtime.machine import SoftChange
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import CommitInTransaction
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import CommitOffsets
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import ConsumerCommand
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import ConsumerReply
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import DescribeConsumers
-from sharebroker_server.group_coordinator.core.consumer_groups.commands import Join
+from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
+from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
+    CommitInTransaction,
+    CommitOffsets,
+    ConsumerCommand,
+    ConsumerReply,
+    DescribeConsumers,
+    Join,
+)
 from sharebroker_server.group_coordinator.core.consumer_groups.group import GroupReplaced
-from sharebroker_server.group_coordinator.core.consumer_groups.machine import ConsumerGroups
-from sharebroker_server.group_coordinator.core.consumer_groups.machine import ConsumerRecord
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import PendingRecord
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import TransactionEndRecord
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import value_of
+from sharebroker_server.group_coordinator.core.consumer_groups.machine import ConsumerGroups, ConsumerRecord
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
+    OffsetRecord,
+    PendingRecord,
+    TransactionEndRecord,
+    value_of,
+)
 from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet
 from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
-from sharebroker_server.group_coordinator.core.share_groups.commands import AlterOffsets
-from sharebroker_server.group_coordinator.core.share_groups.commands import DeleteGroup
-from sharebroker_server.group_coordinator.core.share_groups.commands import DeletePlan
-from sharebroker_server.group_coordinator.core.share_groups.commands import Heartbeat
-from sharebroker_server.group_coordinator.core.share_groups.commands import ShareGroupCommand
-from sharebroker_server.group_coordinator.core.share_groups.commands import ShareGroupReply
-from sharebroker_server.group_coordinator.core.share_groups.group import CurrentRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import FloorRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import GroupRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import Key
-from sharebroker_server.group_coordinator.core.share_groups.group import MemberRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import ShareGroupRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import StateRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import TargetEpochRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import TargetRecord
+from sharebroker_server.group_coordinator.core.share_groups.commands import (
+    AlterOffsets,
+    DeleteGroup,
+    DeletePlan,
+    Heartbeat,
+    ShareGroupCommand,
+    ShareGroupReply,
+)
+from sharebroker_server.group_coordinator.core.share_groups.group import (
+    CurrentRecord,
+    FloorRecord,
+    GroupRecord,
+    Key,
+    MemberRecord,
+    ShareGroupRecord,
+    StateRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
 from sharebroker_server.group_coordinator.core.share_groups.machine import ShareGroups
-from sharebroker_server.group_coordinator.core.validation import check_group_id
-from sharebroker_server.group_coordinator.core.validation import group_error
-from sharebroker_server.group_coordinator.core.validation import group_not_found
+from sharebroker_server.group_coordinator.core.validation import check_group_id, group_error, group_not_found
 from sharebroker_server.live_keys import LiveKeys
-from sharebroker_server.compaction import LiveKeys
-from sharebroker_server.group_coordinator.core.view import ClusterView
-
 
 Command = ShareGroupCommand | ConsumerCommand
 Reply = ShareGroupReply | ConsumerReply

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
-from typing import Final
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
-from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceServicer
+from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
+    GroupCoordinatorServiceServicer,
+)
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.status.v1 import status_pb2
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
-from sharebroker_server.coordinator_runtime.host import expected
-from sharebroker_server.coordinator_runtime.host import shard_of
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
+from sharebroker_server.coordinator_runtime.host import expected, shard_of
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import UnverifiedError
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.leases import names
-from sharebroker_server.proto_values import Conversion
-from sharebroker_server.proto_values import Mapped
-from sharebroker_server.routing.transaction_check import ADDING
-from sharebroker_server.routing.transaction_check import Claim
-from sharebroker_server.routing.transaction_check import TransactionCheck
+from sharebroker_server.proto_values import Conversion, Mapped
+from sharebroker_server.routing.transaction_check import ADDING, Claim, TransactionCheck
 from sharebroker_server.rpc.errors import wire
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
-
 
 _CHECK_INTERVAL: Final = 1.0
 """Seconds between two checks whether a deferred reply can still arrive."""

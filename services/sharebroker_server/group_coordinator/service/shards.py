@@ -6,23 +6,18 @@ servicer.
 
 from __future__ import annotations
 
+from sharebroker_server.catalog import machine as catalog
+from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord
 from sharebroker_server.coordinator_runtime.host import ShardHost
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core import machine as groups
 from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
-from sharebroker_server.group_coordinator.core.transactions import commands
-from sharebroker_server.group_coordinator.core.transactions import machine
-from sharebroker_server.group_coordinator.core.transactions import model
+from sharebroker_server.group_coordinator.core.transactions import commands, machine, model
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
 from sharebroker_server.leases import names
 from sharebroker_server.stream_log.port import StreamLog
-from sharebroker_server.catalog import machine as catalog
-from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.catalog.records import CatalogCodec
-from sharebroker_server.catalog.records import CatalogRecord
-from sharebroker_server.group_coordinator.core.view import ClusterView
-
 
 Host = ShardHost[groups.Command, groups.Record, groups.Reply]
 TransactionHost = ShardHost[commands.Command, model.Record, commands.Reply]

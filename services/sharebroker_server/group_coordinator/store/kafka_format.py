@@ -10,9 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from typing import Final
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.catalog.names import INTERNAL_TOPIC_NAMES
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.topics import INTERNAL_TOPIC_NAMES
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
 from sharebroker_server.group_coordinator.core.machine import Record
@@ -20,9 +20,6 @@ from sharebroker_server.group_coordinator.core.metadata_image import MetadataIma
 from sharebroker_server.kafka_wire.encoder import put_uvarint
 from sharebroker_server.kafka_wire.schema import id_bytes
 from sharebroker_server.shard_topic.batches import KafkaRecord
-from sharebroker_server.catalog.topics import INTERNAL_TOPIC_NAMES
-from sharebroker_server.group_coordinator.core.view import ClusterView
-
 
 OFFSET_COMMIT: Final = 1
 _VERSION: Final = 4

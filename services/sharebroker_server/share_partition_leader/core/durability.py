@@ -15,29 +15,24 @@ delivery count wins.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import RecordState
-from sharebroker_protocol.model import StateBatch
-from sharebroker_protocol.model import StateWrite
-from sharebroker_server.share_partition_leader.core.events import Completed
-from sharebroker_server.share_partition_leader.core.events import Effects
-from sharebroker_server.share_partition_leader.core.events import LoadedState
-from sharebroker_server.share_partition_leader.core.events import Reply
-from sharebroker_server.share_partition_leader.core.in_flight import ACKNOWLEDGED
-from sharebroker_server.share_partition_leader.core.in_flight import ACQUIRED
-from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE
-from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
-from sharebroker_server.share_partition_leader.core.in_flight import Batch
-from sharebroker_server.share_partition_leader.core.in_flight import InFlight
-from sharebroker_server.share_partition_leader.core.in_flight import Lock
-from sharebroker_server.share_partition_leader.core.in_flight import Locks
-from sharebroker_server.share_partition_leader.core.in_flight import Run
-from sharebroker_server.share_partition_leader.core.in_flight import Transition
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
+from sharebroker_server.share_partition_leader.core.events import Completed, Effects, LoadedState, Reply
+from sharebroker_server.share_partition_leader.core.in_flight import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    AVAILABLE,
+    DELAYED_RELEASE,
+    Batch,
+    InFlight,
+    Lock,
+    Locks,
+    Run,
+    Transition,
+)
 
 RETRY_INTERVAL: Final = 2.0
 """Seconds before changes whose write failed are written again."""

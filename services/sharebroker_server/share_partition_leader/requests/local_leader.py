@@ -7,31 +7,33 @@ and wait until they are durable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
+
 import structlog
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AckType
-from sharebroker_protocol.model import AcquiredRange
-from sharebroker_protocol.model import TopicIdPartition
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckType, AcquiredRange, TopicIdPartition
 from sharebroker_server.leader_calls import values
 from sharebroker_server.leader_calls.watches import BaseWatch
-from sharebroker_server.share_partition_leader.core.events import DEFAULT_BATCH_SIZE
-from sharebroker_server.share_partition_leader.core.events import Acknowledge
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
-from sharebroker_server.share_partition_leader.core.events import RenewAll
+from sharebroker_server.share_partition_leader.core.events import (
+    DEFAULT_BATCH_SIZE,
+    Acknowledge,
+    AcquireRequest,
+    RenewAll,
+)
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log.append import Appends
 from sharebroker_server.share_partition_leader.requests.deliver_stream import DeliverySession
-from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
-from sharebroker_server.share_partition_leader.share_partition.reading import NoStateError
-from sharebroker_server.share_partition_leader.share_partition.reading import NotFetched
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import member_holder
-
+from sharebroker_server.share_partition_leader.share_partition.reading import (
+    Fetched,
+    NoStateError,
+    NotFetched,
+)
+from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
+    ShareGroupPartition,
+    member_holder,
+)
 
 _log = structlog.get_logger()
 

@@ -5,30 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING
-from typing import Final
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
 from sharebroker_protocol.clock import now
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import AckBatch
-from sharebroker_protocol.model import StateWrite
-from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, StateWrite, TopicIdPartition
 from sharebroker_server.leader_calls.values import Unreconciled
-from sharebroker_server.persister.batching import WriteBatcher
+from sharebroker_server.persister.default import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
-from sharebroker_server.share_partition_leader.share_partition.reading import Fetched
-from sharebroker_server.share_partition_leader.share_partition.reading import NotFetched
-from sharebroker_server.share_partition_leader.share_partition.reading import bytes_of
-from sharebroker_server.share_partition_leader.share_partition.reading import hidden_spans
-from sharebroker_server.share_partition_leader.share_partition.reading import share_key
-from sharebroker_server.share_partition_leader.share_partition.reading import translated
-from sharebroker_server.share_partition_leader.share_partition.reading import visible_end
-from sharebroker_server.leader_calls.values import Left
-from sharebroker_server.persister.default import WriteBatcher
-
+from sharebroker_server.share_partition_leader.share_partition.reading import (
+    Fetched,
+    NotFetched,
+    bytes_of,
+    hidden_spans,
+    share_key,
+    translated,
+    visible_end,
+)
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.leadership import LedPartition

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.acknowledge import RejectReason
-from sharebroker_server.share_partition_leader.core.events import AcquireRequest
-from sharebroker_server.share_partition_leader.core.events import Completed
-from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.events import (
+    AcquireRequest,
+    Completed,
+    SharePartitionSettings,
+)
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
-from tests.unit.share_partition_leader.core.support import ACCEPT
-from tests.unit.share_partition_leader.core.support import GAP
-from tests.unit.share_partition_leader.core.support import REJECT
-from tests.unit.share_partition_leader.core.support import RELEASE
-from tests.unit.share_partition_leader.core.support import RENEW
-from tests.unit.share_partition_leader.core.support import ack
-from tests.unit.share_partition_leader.core.support import acks
-from tests.unit.share_partition_leader.core.support import check
-from tests.unit.share_partition_leader.core.support import compact
-from tests.unit.share_partition_leader.core.support import done
-from tests.unit.share_partition_leader.core.support import fetch
-from tests.unit.share_partition_leader.core.support import opened
-from tests.unit.share_partition_leader.core.support import picture
-from tests.unit.share_partition_leader.core.support import show
-from sharebroker_server.share_partition_leader.core.acknowledge import Refusal
-
+from tests.unit.share_partition_leader.core.support import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    ack,
+    acks,
+    check,
+    compact,
+    done,
+    fetch,
+    opened,
+    picture,
+    show,
+)
 
 KINDS = {"gap": GAP, "accept": ACCEPT, "release": RELEASE, "reject": REJECT, "renew": RENEW}
 AFTER = {

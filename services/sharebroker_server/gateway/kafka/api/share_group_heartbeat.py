@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.core.validation import check_member_id
-from sharebroker_server.gateway.kafka.call import SHARE
-from sharebroker_server.gateway.kafka.call import Api
-from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.call import Refusal
-from sharebroker_server.gateway.kafka.convert import to_kafka
-from sharebroker_server.gateway.kafka.convert import to_proto
-from sharebroker_server.gateway.kafka.response_cache import HEARTBEAT
-from sharebroker_server.gateway.kafka.response_cache import predict_heartbeat
-from sharebroker_server.kafka_wire.messages import ShareGroupHeartbeatRequest
-from sharebroker_server.kafka_wire.messages import ShareGroupHeartbeatResponse
-from sharebroker_server.catalog.topics import check_group_id
-from sharebroker_server.gateway.kafka.idle import HEARTBEAT
-from sharebroker_server.gateway.kafka.idle import predict_heartbeat
-
+from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
+from sharebroker_server.gateway.kafka.response_cache import HEARTBEAT, predict_heartbeat
+from sharebroker_server.kafka_wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 _request = to_proto(
     ShareGroupHeartbeatRequest, pb.ShareGroupHeartbeatRequest, omit=("subscribed_topic_names",)

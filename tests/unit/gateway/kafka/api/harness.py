@@ -7,50 +7,33 @@ the version does not have are therefore lost, as they are for a client.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from typing import Final
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
 from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceStub
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
-from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import SharePartitionLeaderServiceStub
-from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import TransactionCoordinatorServiceStub
-from sharebroker_server.catalog.names import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.names import STATE_TOPIC_ID
+from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+    SharePartitionLeaderServiceStub,
+)
+from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
+    TransactionCoordinatorServiceStub,
+)
+from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.api_table import APIS
-from sharebroker_server.gateway.kafka.call import SUPPORTED
-from sharebroker_server.gateway.kafka.call import Call
-from sharebroker_server.gateway.kafka.call import Client
-from sharebroker_server.gateway.kafka.call import KafkaListener
-from sharebroker_server.gateway.kafka.cluster_view import Brokers
-from sharebroker_server.gateway.kafka.cluster_view import ClusterView
-from sharebroker_server.gateway.kafka.cluster_view import LiveMembers
-from sharebroker_server.gateway.kafka.dispatch import decode
-from sharebroker_server.gateway.kafka.dispatch import serve
-from sharebroker_server.kafka_wire.frames import codec_of
-from sharebroker_server.kafka_wire.frames import request_frame
-from sharebroker_server.kafka_wire.schema import Message
-from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.gateway.kafka.call import SUPPORTED, Call, Client, KafkaListener
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers
+from sharebroker_server.gateway.kafka.dispatch import decode, serve
+from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.schema import Message, api_schema
 from sharebroker_server.leases.port import Member
-from sharebroker_server.routing.router import GATEWAY
-from sharebroker_server.routing.router import Router
+from sharebroker_server.routing.router import GATEWAY, Router
 from tests.support.kafka_frames import read_response
 from tests.testkit.memory.leases import MemoryLeaseStore
-from tests.unit.gateway.fakes import OwnerLookup
-from tests.unit.gateway.fakes import catalog
-from tests.unit.gateway.fakes import member
-from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
-from sharebroker_server.catalog.topics import STATE_TOPIC_ID
-from tests.unit.gateway.fakes import Ownership
-
+from tests.unit.gateway.fakes import OwnerLookup, catalog, member
 
 A = TypeVar("A", bound=Message)
 Q = TypeVar("Q", bound=Message)
