@@ -1,4 +1,4 @@
-"""What follows when a member left or a topic was deleted, although processes come and go meanwhile."""
+"""Cleanup after a member left or a topic was deleted, while brokers start and stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER = Member("2/1", 2, frozenset(), "there:1")
 
 
 class Silent:
-    """A leader that does not answer."""
+    """A leader that does not reply."""
 
     async def ReleaseMember(self, request: leader_pb.ReleaseMemberRequest, *, timeout: float) -> NoReturn:
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""What `doctor` reads from a cluster's Redis, and what it reports of it."""
+"""What `doctor` reads from a cluster's Redis, and its report."""
 
 from __future__ import annotations
 

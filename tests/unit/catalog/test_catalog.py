@@ -1,4 +1,4 @@
-"""Folding records: what a trimmed log may begin with, how deletions are remembered, what describe shows."""
+"""Catalog replay: the first records of a trimmed log, stored deletions, the described configs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalog's rules, command by command: what is written, what is answered, what is refused."""
+"""The catalog's rules by command: its records, its replies and its errors."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ GROUP = ConfigResource(ResourceType.GROUP, "g")
 
 
 class Writer:
-    """Stands for the process that owns the catalog."""
+    """A fake of the broker that owns the catalog."""
 
     def __init__(self) -> None:
         self.log = MemoryStreamLog()

@@ -65,7 +65,7 @@ class Stream:
         self.out.put_nowait(ConsumeResponse(deliveries=[delivery]))
 
     def lose(self, first: int, last: int, token: int = 1) -> None:
-        """The lock of first..last is gone."""
+        """Reports the lock of first..last as lost."""
         lost = LockLost(topic_id=TOPIC_ID, first_offset=first, last_offset=last, lock_token=token)
         self.out.put_nowait(ConsumeResponse(lock_lost=[lost]))
 
@@ -127,7 +127,7 @@ class FakeGateway:
         await self.stop()
 
     async def stop(self) -> None:
-        """Be gone."""
+        """Stops the server without a grace period."""
         await self._server.stop(0)
 
     def stored(self, partition: int) -> list[bytes]:

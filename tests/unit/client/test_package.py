@@ -1,4 +1,4 @@
-"""The package from outside: what it offers, what it loads, and that both forms are the same."""
+"""The public package: its names, its imports, and the equality of both clients."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_exported_names_exist(name: str) -> None:
 def test_unknown_names_raise_attribute_error() -> None:
     assert set(dir(sharebroker)) == set(sharebroker.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Consumer'"):
-        sharebroker.Consumer  # noqa: B018  # the access is what is tested
+        sharebroker.Consumer  # noqa: B018  # the access is under test
 
 
 def public(kind: type[object]) -> dict[str, str]:
-    """Methods and properties with their parameters, results left out."""
+    """Returns methods and properties with their parameters, without results."""
     members = {
         "__init__": inspect.signature(kind.__init__),
         **{name: member for name, member in inspect.getmembers(kind) if not name.startswith("_")},

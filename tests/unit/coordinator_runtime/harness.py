@@ -1,4 +1,4 @@
-"""A machine that is easy to look through: keys and values, a list of what was applied, timers on demand."""
+"""A small machine: keys and values, a list of applied records, timers on demand."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Harness:
         return [entry.payload.decode() for entry in await self.memory.read(SHARD, 0, 10_000)]
 
     async def takeover(self) -> Harness:
-        """What a new owner finds."""
+        """Returns the harness of a new owner of the shard."""
         other = Harness(self.log)
         other.memory = self.memory
         other.lease.epoch = self.lease.epoch + 1

@@ -1,4 +1,4 @@
-"""One shard on a memory log: groups, answers, loading, timers, trimming."""
+"""One shard on a memory log: groups, replies, loading, timers, trimming."""
 
 from __future__ import annotations
 

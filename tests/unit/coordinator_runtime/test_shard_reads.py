@@ -1,4 +1,4 @@
-"""Those who follow a shard's log: how far it goes, and waiting for more of it."""
+"""Readers of a shard's log: its end, and the wait for further records."""
 
 from __future__ import annotations
 

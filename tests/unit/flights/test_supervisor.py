@@ -43,7 +43,7 @@ class FakeCluster:
 
 
 class FakeDisplay:
-    """Keeps what is shown."""
+    """Stores the shown messages."""
 
     def __init__(self) -> None:
         self.messages: list[str] = []

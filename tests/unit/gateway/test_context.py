@@ -82,7 +82,7 @@ async def test_fetches_are_counted_by_outcome(harness: Harness) -> None:
 
 def test_fetch_without_records_at_the_end_of_its_wait_is_expired() -> None:
     counts = FetchCounts()
-    counts.completed(False, 0.0, 0.0)  # it did not want to wait
+    counts.completed(False, 0.0, 0.0)  # a fetch without a wait
     counts.completed(False, 0.1, 0.5)  # an error ended it
     counts.completed(True, 0.6, 0.5)
     assert (counts.expired, sum(counts.seconds.buckets)) == (0, 1)

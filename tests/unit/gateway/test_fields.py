@@ -12,7 +12,7 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 i
 
 
 def shape(field: FieldDescriptor) -> tuple[object, ...]:
-    """What a field is on the wire."""
+    """Fields on the wire."""
     inner = field.message_type
     return field.name, field.number, field.type, field.is_repeated, fields(inner) if inner else None
 

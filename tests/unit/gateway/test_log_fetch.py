@@ -58,7 +58,7 @@ def having(records: bytes, high_watermark: int = 9) -> Any:
 
 
 def waiting(released: asyncio.Event, then: bytes) -> Any:
-    """Has nothing at once; who waits gets records when they are released."""
+    """Returns no records at once; a waiting fetch gets them when `released` is set."""
 
     def answer(request: leader.FetchRequest) -> leader.FetchResponse | Awaitable[leader.FetchResponse]:
         async def later() -> leader.FetchResponse:

@@ -1,4 +1,4 @@
-"""A shard whose groups are consumer groups; members are named by what they call themselves in the test."""
+"""A shard with consumer groups; members have the names that a test gives them."""
 
 from __future__ import annotations
 

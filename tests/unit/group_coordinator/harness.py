@@ -89,7 +89,7 @@ class FakeView:
 
 
 class Harness:
-    """A shard and its log; `now` is the time, `fenced` who was fenced, `replies` the deferred ones by id."""
+    """A shard and its log; `now` is the time, `fenced` the fenced members, `replies` maps ids to replies."""
 
     def __init__(self, cluster: FakeView) -> None:
         self.cluster = cluster
@@ -143,17 +143,17 @@ class Harness:
         return caught.value
 
     def beat(self, member: str, epoch: int, *topics: str, group: str = "g", **more: str) -> HeartbeatReply:
-        """A heartbeat; with topics it names them, without it leaves the subscription as it is."""
+        """Sends a heartbeat; without topics it keeps the subscription."""
         return self.request(Heartbeat(group, member, epoch, topics or None, **more), HeartbeatReply)
 
     def initialize(self, reply: HeartbeatReply) -> None:
-        """Has everything the reply asks for initialised."""
+        """Initialises all state that the reply requests."""
         assert reply.initialize is not None
         done = frozenset(reply.initialize.start_offsets)
         self.send(StateInitialized(reply.initialize.group_id, done))
 
     def join(self, member: str, *topics: str, group: str = "g") -> HeartbeatReply:
-        """What the service does with a joining member: initialise, then ask again."""
+        """Joins as the service does: heartbeat, initialise, heartbeat again."""
         reply = self.beat(member, 0, *topics, group=group)
         if reply.initialize is not None:
             self.initialize(reply)
@@ -166,7 +166,7 @@ class Harness:
             self.accept(self.due())
 
     def reload(self) -> None:
-        """Another process takes the shard over."""
+        """Another process takes over the shard."""
         self.machine = self.replayed()
 
     def group(self, group_id: str = "g") -> ShareGroup:

@@ -82,7 +82,7 @@ class TransactionHarness:
     # What the service does
 
     def finish(self, name: str = "x") -> Transaction:
-        """Writes the markers; what was ended."""
+        """Writes the markers and returns the ended transaction."""
         ending = self.request(ReadEnding(name), Transaction)
         self.request(Ended(name, Producer(ending.producer_id, ending.producer_epoch)), type(None))
         return ending
@@ -93,7 +93,7 @@ class TransactionHarness:
             self.accept(self.due())
 
     def reload(self) -> None:
-        """Another process takes the shard over."""
+        """Another process takes over the shard."""
         self.machine = self.replayed()
 
     def of(self, name: str = "x") -> Transaction:

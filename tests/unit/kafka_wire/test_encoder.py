@@ -1,4 +1,4 @@
-"""Messages to bytes: defaults, nulls, what a field cannot hold."""
+"""Encoding of messages: defaults, nulls, values out of range."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ async def test_pending_takeovers_are_read_in_one_request(
 
     first, second = cluster.node(1), cluster.node(2)
     await first.round()
-    first.closing.clear()  # it takes its time over handing over
+    first.closing.clear()  # its hand-over is slow
     monkeypatch.setattr(cluster.store, "claim", counted)
     await cluster.pass_time(3, second, first)
     assert sorted(claimed) == sorted(set(claimed))

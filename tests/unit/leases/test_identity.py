@@ -1,4 +1,4 @@
-"""A node stays itself over restarts; each start is a later incarnation."""
+"""A node keeps its id over restarts; each start has a higher incarnation."""
 
 from __future__ import annotations
 

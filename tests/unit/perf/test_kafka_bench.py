@@ -155,7 +155,7 @@ def test_the_table_has_medians_ratios_cpu_versions_and_what_is_not_served() -> N
         *NOT_YET_SERVED,
     ):
         assert part in text
-    assert "implicit" not in text.replace("implicit, 1 member", "", 2)  # rows without figures are left out
+    assert "implicit" not in text.replace("implicit, 1 member", "", 2)  # rows without figures are omitted
 
 
 def test_json_has_every_run() -> None:

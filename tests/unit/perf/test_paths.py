@@ -1,4 +1,4 @@
-"""Traced requests: what is counted, and which recording stands for a request."""
+"""Traced requests: the counts, and the recording that represents a request."""
 
 from __future__ import annotations
 

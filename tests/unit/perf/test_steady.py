@@ -1,4 +1,4 @@
-"""When a program is warm, and what is measured after that."""
+"""Detection of the steady state, and the measurement after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RULE = Rule(least_records=1000, most_seconds=60, windows=3, window=1.0, within=0
 def fed(
     meter: Meter, rates: Iterable[float], at: float = 0.0, count: float = 0.0, cpu: float = 0.0
 ) -> Sample:
-    """Gives the meter a sample a second at these rates, one CPU second in each; the last one."""
+    """Adds a sample per second at these rates, each with one CPU second; returns the last."""
     sample = Sample(round(count), at, cpu)
     meter.add(sample)
     for rate in rates:

@@ -1,4 +1,4 @@
-"""The persister gathers, retries, gives up in time; coordinators are played by a function a request."""
+"""The persister coalesces writes, retries and stops in time; a function fakes the coordinators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose limits the pipeline asks for."""
+"""The groups whose limits the pipeline requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is ended ends, whatever swallows a cancellation."""
+"""Tasks end even if they swallow a cancellation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a producer's batch can be read: any compression, and what is bent in it."""
+"""Validation of a producer's batch: every compression, and corrupt fields."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ VERIFYING, ADDING = Claim("x", adds=False), Claim("x", adds=True)
 
 
 class Coordinator:
-    """Raises its refusals one after the other, then answers `outcome`; it is also its own router."""
+    """Raises its refusals in order, then returns `outcome`; it is also its own router."""
 
     def __init__(self, *refusals: ErrorCode, outcome: ErrorCode = ErrorCode.NONE) -> None:
         self.refusals = list(refusals)

@@ -22,7 +22,7 @@ Entry = tuple[int, ShareRecord]
 
 
 class Shard:
-    """Runs commands against a machine and keeps what it wrote, as a log would."""
+    """Runs commands against a machine and keeps its records, as a log would."""
 
     def __init__(
         self, rules: CheckpointRules = CheckpointRules(), log: Iterable[Entry] = (), end: int = 0
@@ -51,7 +51,7 @@ class Shard:
             self.log.append((self.end, record))
 
     def tick(self, seconds: float) -> list[ShareRecord]:
-        """Let time pass, then do all that is due."""
+        """Advances the time and runs everything that is due."""
         self.now += seconds
         made: list[ShareRecord] = []
         while (due := self.machine.next_deadline()) is not None and due <= self.now:
@@ -91,7 +91,7 @@ def same(left: Shard, right: Shard, keys: Iterable[SharePartitionKey]) -> bool:
 
 
 def batch(first: int, last: int, state: int = ACKNOWLEDGED, count: int = 1) -> StateBatch:
-    """A state batch; by default acknowledged at the first attempt."""
+    """A state batch; by default acknowledged at the first delivery."""
     return StateBatch(first, last, state, count)
 
 
@@ -103,5 +103,5 @@ def write(
     leader_epoch: int = 1,
     count: int = -1,
 ) -> Write:
-    """A write with small talk left out."""
+    """Returns a write with defaults."""
     return Write(key, state_epoch, leader_epoch, start, count, batches)

@@ -1,4 +1,4 @@
-"""The harness of these tests, on an event loop where waiting takes no time."""
+"""The harness of these tests, on an event loop whose waits take no time."""
 
 from __future__ import annotations
 

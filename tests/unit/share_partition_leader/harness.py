@@ -81,7 +81,7 @@ class Faults(Persister):
         return self._behind.shard(key)
 
     def begin(self, shard: int, changes: Changes) -> Begun | None:
-        """What is tampered with takes the longer way."""
+        """Returns None while a test intercepts writes: they then use the slower path."""
         if self.before or self.after or not self.open.is_set():
             return None
         begun = self._behind.begin(shard, changes)
@@ -127,7 +127,7 @@ class Records(MemoryRecordStore):
 
 
 class Transactions(TransactionCheck):
-    """Stands for the transaction coordinator: confirms, unless there is something in `refusals`."""
+    """A fake of the transaction coordinator: it confirms unless `refusals` has an error."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[Claim, int, int, str]] = []
@@ -221,7 +221,7 @@ class Harness:
         await self.append_to_catalog(ConfigRecord(ConfigResource(ResourceType.GROUP, group), key, value))
 
     async def hand_over(self, partition: int = 0) -> None:
-        """A process comes that should lead the partition instead, and it is handed over."""
+        """Announces a broker that is the preferred leader, so that the partition is handed over."""
         resource = names.partition(TOPIC, partition)
         for node in range(2, 1000):
             other = Member(f"{node}/1", node, frozenset({"share-partition-leader"}), f"node{node}:1")
@@ -295,7 +295,7 @@ class _Answered(Protocol):
 
 
 def code(answer: _Answered) -> ErrorCode:
-    """The outcome of something that stands in band."""
+    """Returns the error code in a response."""
     return ErrorCode(answer.error_code)
 
 

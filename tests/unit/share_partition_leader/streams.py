@@ -1,4 +1,4 @@
-"""A client of a Deliver stream: what it sends, and all it got."""
+"""A client of a Deliver stream: its requests and everything it received."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Stream:
         while (request := await self._requests.get()) is not None:
             yield request
 
-    # What it sends
+    # Requests
 
     def send(self, request: pb.DeliverRequest) -> None:
         self._requests.put_nowait(request)
@@ -72,11 +72,11 @@ class Stream:
         """Half-closes."""
         self._requests.put_nowait(None)
 
-    # What it got
+    # Responses
 
     @property
     def records(self) -> list[Offset]:
-        """Every record it was handed, as often as it was."""
+        """Every delivered record, once per delivery."""
         return [(p, x) for p, run in self.runs for x in range(run.first_offset, run.last_offset + 1)]
 
     @property

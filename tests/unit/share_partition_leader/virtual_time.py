@@ -7,7 +7,7 @@ from typing import Any
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """For code without sockets or threads. `time()` can stand for the wall clock too."""
+    """For code without sockets or threads. `time()` can replace the wall clock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def now() -> float:
-    """Stands for `sharebroker_protocol.clock.now`."""
+    """Replaces `sharebroker_protocol.clock.now`."""
     return asyncio.get_running_loop().time()
 
 

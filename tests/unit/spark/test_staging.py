@@ -1,4 +1,4 @@
-"""Verdicts that a job stages, and records that are left out."""
+"""Verdicts that a job stages, and skipped records."""
 
 from __future__ import annotations
 

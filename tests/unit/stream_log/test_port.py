@@ -1,4 +1,4 @@
-"""Errors of logs: what a caller may conclude from each."""
+"""Errors of logs and their meaning for the caller."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ async def port(server: HttpServer) -> int:
 
 
 async def ask(port: int, request: bytes) -> bytes:
-    """All that is answered until the server hangs up."""
+    """Returns all bytes until the server closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)

@@ -74,7 +74,7 @@ def test_a_histogram_counts_by_powers_of_two() -> None:
 def test_durations_are_exported_in_seconds() -> None:
     histogram = Histogram()
     histogram.add_seconds(0.0005)
-    histogram.add_seconds(-1.0)  # a clock that went back
+    histogram.add_seconds(-1.0)  # a clock that moved backwards
     exported = read(seconds_of("took_seconds", "help", "log", {"a": histogram}, low=9, high=9))
     assert exported == {
         ("took_seconds_bucket", (("log", "a"), ("le", "0.000512"))): 2,

@@ -20,7 +20,7 @@ NODE = "node"
 
 
 class Seen:
-    """A witness that keeps what it sees."""
+    """An observer that stores its calls."""
 
     def __init__(self) -> None:
         self.written: list[tuple[int, int]] = []

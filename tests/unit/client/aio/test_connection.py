@@ -163,7 +163,7 @@ async def test_consumer_logs_unreachable_server(
 
 
 class Call:
-    """A call whose responses never arrive, and end with its cancellation."""
+    """A call whose responses never arrive; it ends when it is cancelled."""
 
     def __init__(self) -> None:
         self.cancelled = asyncio.Event()

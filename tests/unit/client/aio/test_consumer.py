@@ -31,7 +31,7 @@ async def test_redelivered_record_is_returned_in_a_poll_of_its_own(gateway: Fake
             stream.deliver(batch(offset, values(1)), offset, offset, token=offset, count=count)
         polls: list[list[int]] = []
         async with asyncio.timeout(30):
-            while sum(map(len, polls)) < 4:  # how many polls it takes depends on when the batches arrive
+            while sum(map(len, polls)) < 4:  # the number of polls depends on when the batches arrive
                 records = await consumer.poll(5)
                 polls.append([record.offset for record in records])
                 for record in records:

@@ -183,7 +183,7 @@ async def test_locks_are_renewed_until_acknowledged(gateway: FakeGateway) -> Non
 
 
 def renewed(stream: Stream) -> set[int]:
-    """The offsets whose renewal was requested for."""
+    """Returns the offsets whose renewal was requested."""
     renewals = [ack for ack in stream.all_acknowledgements if ack.type == AcknowledgeType.RENEW]
     return {offset for ack in renewals for offset in range(ack.first_offset, last_of(ack) + 1)}
 

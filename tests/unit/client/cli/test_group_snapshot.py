@@ -23,7 +23,7 @@ PLACES = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartiti
 
 
 class Changing:
-    """A system whose answers about the state of a partition follow one another; the last one stays."""
+    """A system that returns the states of a partition in order and repeats the last."""
 
     def __init__(self, **answers: list[InspectShareGroupStateResponse | ErrorCode]) -> None:
         self._answers = answers

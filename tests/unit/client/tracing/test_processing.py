@@ -38,7 +38,7 @@ class Tracing:
 
 @pytest.fixture
 def tracing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracing]:
-    """The program has set it up for itself, as `set_tracer_provider` does once and for all."""
+    """A program that set its own tracer provider, as `set_tracer_provider` does once."""
     made = Tracing()
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: made.provider)
     yield made
@@ -46,7 +46,7 @@ def tracing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracing]:
 
 
 class Sink:
-    """Takes answers."""
+    """Stores acknowledgements."""
 
     def acknowledge(self, record: Record, kind: AcknowledgeType, detail: Any = None) -> Any:
         record.acknowledgement = cast("Any", SimpleNamespace(kind=kind))

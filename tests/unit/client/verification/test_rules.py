@@ -162,7 +162,7 @@ def test_start_offset_is_replayed() -> None:
 
 def test_every_kind_has_a_case() -> None:
     provoked = {case.kind for case in CASES.values()}
-    assert provoked == {None, *Kind} - {Kind.UNREADABLE}  # nothing is left to judge; see the test on a server
+    assert provoked == {None, *Kind} - {Kind.UNREADABLE}  # nothing to verify; see the test on a server
 
 
 def test_only_start_below_log_is_a_remark() -> None:

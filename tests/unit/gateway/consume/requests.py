@@ -1,4 +1,4 @@
-"""Messages of Consume streams, and the streams that a leader sees."""
+"""Messages of Consume streams, and the streams at a leader."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def stream_of(fake: Leader, number: int = 0) -> Stream:
 
 
 async def refusal(call: Any) -> KafkaError:
-    """The error that ends a call; what comes before it does not matter."""
+    """Returns the error that ends a call; earlier messages are ignored."""
 
     async def to_the_end() -> None:
         while await call.read() is not grpc.aio.EOF:

@@ -71,22 +71,22 @@ async def test_rest_unseen_is_sent_to_every_leader(harness: Harness) -> None:
         assert here_stream.requests[-1].rest_unseen
 
 
-@pytest.mark.parametrize("asked_for", [True, False])
-async def test_next_message_of_the_client_resumes_a_paused_leader(harness: Harness, asked_for: bool) -> None:
+@pytest.mark.parametrize("pauses", [True, False])
+async def test_next_message_of_the_client_resumes_a_paused_leader(harness: Harness, pauses: bool) -> None:
     other, there, _ = await harness.remote_leader(2)
     first = own_membership(0, 1)
-    first.subscribe.pause_on_lock_lost = asked_for
+    first.subscribe.pause_on_lock_lost = pauses
     async with consuming(harness, first) as call:
         await call.read()
         stream = await stream_of(harness.leader)
-        assert stream.requests[0].open.pause_on_lock_lost is asked_for
+        assert stream.requests[0].open.pause_on_lock_lost is pauses
         for leaders in (1, 2):
             stream.out.put_nowait(leader.DeliverResponse(lock_lost=[delivery.LockLost(partition=0)]))
             assert (await call.read()).lock_lost
             await call.write(pb.ConsumeRequest())
             await call.write(pb.ConsumeRequest(acknowledgements=[ack(leaders)]))
             await eventually(lambda: len(stream.acknowledged) == leaders)  # noqa: B023  # it is waited for
-            assert sum(request.resume for request in stream.requests) == leaders * asked_for
+            assert sum(request.resume for request in stream.requests) == leaders * pauses
             harness.ownership.give(1, there)
             await call.write(pb.ConsumeRequest(assignment=assignment(0)))
             await call.write(pb.ConsumeRequest(assignment=assignment(0, 1)))

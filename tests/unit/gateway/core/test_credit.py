@@ -8,7 +8,7 @@ from sharebroker_server.gateway.core.credit import CreditSplit
 
 
 def split(**left: int) -> CreditSplit[str]:
-    """A split in which each leader has this much left and nothing was delivered lately."""
+    """Returns a split with this remaining credit per leader and no recent deliveries."""
     credit: CreditSplit[str] = CreditSplit()
     for leader, records in left.items():
         credit.add(leader)
@@ -32,7 +32,7 @@ def test_one_leader_gets_all() -> None:
     assert credit.grant(7) == [("a", 7)]
 
 
-# What leaders have left, what comes in, what each is given.
+# Remaining credit of the leaders, new credit, credit granted to each.
 SHARES = [
     ({"a": 0, "b": 0}, 10, {"a": 5, "b": 5}),
     ({"a": 0, "b": 0, "c": 0}, 10, {"a": 4, "b": 3, "c": 3}),
@@ -49,7 +49,7 @@ def test_those_with_the_least_come_level(left: dict[str, int], records: int, giv
     assert dict(split(**left).grant(records)) == given
 
 
-# What leaders have left, what is taken back, what each loses; the rest is on its way already.
+# Remaining credit of the leaders, credit withdrawn, loss of each; the rest is in flight.
 BACK = [
     ({"a": 10}, 4, {"a": -4}, 0),
     ({"a": 2, "b": 8}, 5, {"b": -5}, 0),

@@ -91,7 +91,7 @@ def test_requests_before_an_invalid_one_are_kept() -> None:
 
 
 class Writing(asyncio.Transport):
-    """Records what is written; `unread` is the size of its write buffer."""
+    """Records written bytes; `unread` is the size of its write buffer."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []

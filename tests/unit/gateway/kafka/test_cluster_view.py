@@ -129,7 +129,7 @@ async def test_leaving_broker_redirects_clients_once_its_peers_saw_it_leave() ->
 
 
 async def test_who_left_is_listed_for_a_while_and_leads_nothing() -> None:
-    """librdkafka drops who is not listed at once, with the partitions that are on their way from there."""
+    """librdkafka drops an unlisted broker at once, with the responses in flight from it."""
     clock, _, [one, two, three] = started(3)
     one.members = [one.member, two.member, three.member]
     before = await one.brokers.view()
@@ -278,11 +278,11 @@ async def test_coordinators_are_those_who_hold_the_shards() -> None:
 
 
 async def acquired(_resource: str, _epoch: int) -> None:
-    """A shard has come."""
+    """Ignores an acquired shard."""
 
 
 async def lost(_resource: str) -> None:
-    """It has gone."""
+    """Ignores a lost shard."""
 
 
 def test_when_a_broker_goes_few_partitions_move_but_its_own() -> None:

@@ -1,4 +1,4 @@
-"""A connection serves its requests in order, whatever its client does, and others go on."""
+"""A connection serves its requests in order for any client, and does not affect others."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ import socket
 import struct
 from dataclasses import replace
 from typing import Any
-
 import pytest
 import structlog
 from structlog.typing import EventDict
-
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
-from sharebroker_server.gateway.kafka.connection import MAX_COALESCED, REQUESTS_PER_TURN
+from sharebroker_server.gateway.kafka.cluster_view import Brokers
+from sharebroker_server.gateway.kafka.cluster_view import ClusterView
+from sharebroker_server.gateway.kafka.connection import MAX_COALESCED
+from sharebroker_server.gateway.kafka.connection import REQUESTS_PER_TURN
 from sharebroker_server.kafka_wire.frames import codec_of
 from tests.support.kafka_client import connected
 from tests.support.kafka_frames import read_response
 from tests.testkit.waiting import eventually
-from tests.unit.gateway.kafka.harness import (
-    EXECUTE,
-    JOIN,
-    WAIT,
-    Caller,
-    Harness,
-    calling,
-    large_frame,
-    order_frame,
-)
+from tests.unit.gateway.kafka.harness import EXECUTE
+from tests.unit.gateway.kafka.harness import JOIN
+from tests.unit.gateway.kafka.harness import WAIT
+from tests.unit.gateway.kafka.harness import Caller
+from tests.unit.gateway.kafka.harness import Harness
+from tests.unit.gateway.kafka.harness import calling
+from tests.unit.gateway.kafka.harness import large_frame
+from tests.unit.gateway.kafka.harness import order_frame
+
 
 STALL_TIMEOUT = 30.0
 
@@ -395,7 +394,7 @@ async def test_a_client_that_reads_again_receives_the_rest(harness: Harness) -> 
 
 @having(queued_max_request_bytes=10_000_000)
 async def test_unread_responses_are_bounded(harness: Harness) -> None:
-    """Two of them are more than there may be: the one that was there first goes."""
+    """Two of them exceed the limit: the oldest is disconnected."""
     readers = [SlowReader(harness) for _ in range(3)]
     with structlog.testing.capture_logs() as log:
         for number, slow in enumerate(readers):
@@ -450,7 +449,7 @@ async def test_a_stalled_large_request_releases_its_budget(harness: Harness) -> 
 
 @having(**LARGE)
 async def test_reading_pauses_while_many_requests_are_buffered(harness: Harness) -> None:
-    """What a client sends ahead stays in its socket: the process holds a bounded part of it."""
+    """Pipelined requests stay in the socket: the process buffers a bounded part."""
     async with calling(harness) as caller:
         caller.send("hold:it")
         await eventually(lambda: harness.begun)

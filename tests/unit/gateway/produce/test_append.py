@@ -80,7 +80,7 @@ async def test_stream_answers_all_requests_before_it_ends(harness: Harness) -> N
 
 
 async def test_stream_keeps_the_order_of_a_partition(harness: Harness) -> None:
-    """The first one's partitions are many, so looking its leaders up takes longer than all of the others."""
+    """The first request has many partitions, so its leader look-ups take longest."""
     wide = Topic("W" * 22, "wide", 40)
     harness.gateway.catalog.catalog.apply(TopicRecord(wide), 2)
     harness.leader.answer = appending

@@ -18,7 +18,7 @@ from tests.unit.gateway.conftest import Harness
 
 
 class Coordinator:
-    """Answers for all transactional ids; what is in `refusals` comes first."""
+    """A coordinator of all transactional ids; it raises `refusals` first."""
 
     def __init__(self) -> None:
         self.refusals: list[KafkaError] = []

@@ -68,7 +68,7 @@ def answered(response: Any) -> dict[int, Any]:
 
 
 def records_of(*partitions: int) -> Any:
-    """Answers of a leader that has ten records in each of these partitions."""
+    """Returns responses of a leader with ten records in each of these partitions."""
 
     def answer(request: Any) -> Any:
         response = Leader.all_is_well(request)

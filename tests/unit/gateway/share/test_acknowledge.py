@@ -69,7 +69,7 @@ async def test_fetches_and_acknowledgements_share_one_epoch(harness: Harness) ->
     assert error.metadata["expected_epoch"] == "3"
 
 
-# Acknowledgements that are refused for their partition, which stays as it was; the other one is applied.
+# Acknowledgements that are rejected for their partition, which is unchanged; the other is applied.
 WRONG = [
     ([(9, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
     ([(0, 9, [ACCEPT]), (5, 6, [ACCEPT])], ErrorCode.INVALID_REQUEST),

@@ -126,7 +126,7 @@ async def test_invalid_requests_name_the_field(
 
 
 async def test_wait_is_short_if_another_broker_leads_a_partition(harness: Harness) -> None:
-    """librdkafka asks one broker at a time: a wait here would keep it from the records there."""
+    """librdkafka fetches from one broker at a time: a wait here would delay the records there."""
     caller = Caller("connection", lambda _, index: index == 0)
 
     async def fetched(epoch: int, *partitions: int) -> list[tuple[int, ErrorCode]]:

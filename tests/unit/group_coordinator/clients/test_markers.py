@@ -24,7 +24,7 @@ NONE = ErrorCode.NONE
 
 
 class Leader:
-    """Answers each partition with what `outcomes` has for it."""
+    """Returns the entry of `outcomes` for each partition."""
 
     def __init__(self) -> None:
         self.outcomes: dict[int, ErrorCode] = {}

@@ -30,7 +30,7 @@ def test_ratios_zero_and_one() -> None:
 
 
 def test_one_random_number_yields_skip_count() -> None:
-    """As many lots as there are traces: each is left out with a probability of three quarters."""
+    """One random number per trace: each is skipped with a probability of three quarters."""
     quarter = Sampling(0.25, parent_based=False)
     left_out = [quarter.left_out(1 - lot / 4096) for lot in range(4096)]
     for most in range(8):

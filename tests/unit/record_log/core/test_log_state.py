@@ -277,7 +277,7 @@ def test_retention_without_limits_keeps_all() -> None:
     [(0, 40), (1, 35), (50, 35), (51, 30), (149, 25), (150, 25), (151, 10), (250, 10), (251, 0), (351, 0)],
 )
 def test_within_the_tail_single_batches_are_too_many(limit: int, end: int) -> None:
-    """The segment that is hot in part counts as far as it is hot."""
+    """A partly hot segment counts with its hot part only."""
     assert oversized_before(SEGMENTS, HALF, limit) == end
 
 

@@ -1,4 +1,4 @@
-"""What a partition takes from idempotent and transactional producers, case by case."""
+"""The batches a partition accepts from idempotent and transactional producers, by case."""
 
 from __future__ import annotations
 

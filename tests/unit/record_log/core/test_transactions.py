@@ -21,7 +21,7 @@ from tests.unit.record_log.batches import LIMIT, batch
 
 
 class Partition:
-    """Appends to transactions, each in a draft of its own; what was written to be kept is in `notes`."""
+    """Appends to transactions, each in its own draft; `notes` holds the persisted notes."""
 
     def __init__(self) -> None:
         self.transactions = Transactions()

@@ -39,19 +39,19 @@ def made(shard: Shard) -> ShareRecord:
         ((), (batch(100, 109),), -1, False),
         ((), (batch(100, 109),), 100, False),
         ((), (), -1, False),
-        # it moves and nothing is left in flight
+        # it moves and no record remains in flight
         ((), (), 110, True),
         ((batch(100, 109),), (), 110, True),
         ((batch(100, 109), batch(111, 115, 0)), (), 116, True),
-        # it moves and no more is left than the delta would carry
+        # it moves and no more remains than the delta would carry
         ((batch(100, 109),), (batch(110, 119),), 110, True),
         ((batch(100, 114),), (batch(115, 119),), 110, True),
         ((batch(100, 109), batch(115, 119, 0)), (batch(110, 112), batch(113, 114)), 110, True),
-        # more is left
+        # more remains
         ((batch(100, 114),), (), 110, False),
         ((batch(100, 109), batch(115, 119, 0)), (batch(110, 112),), 110, False),
         ((batch(100, 109), batch(115, 119, 0), batch(121, 122)), (batch(110, 112),), 110, False),
-        # as many are left as are written, but they do not become fewer together
+        # as many remain as are written, but merging does not reduce them
         ((batch(115, 119, 0),), (batch(110, 112),), 110, False),
     ],
 )
@@ -130,7 +130,7 @@ def test_indices_roll_over_at_255_and_the_range_is_extended_when_too_small(limit
 
 
 def test_an_index_in_use_is_not_written_again_after_the_range_was_extended() -> None:
-    """Deltas 250 to 255 and 0 to 50 count, then the limit is raised: at 250 a checkpoint comes first."""
+    """Deltas 250 to 255 and 0 to 50 count, then the limit is raised: at 250 a checkpoint is written first."""
     small = Shard(CheckpointRules(deltas_per_checkpoint=250))
     small.run(Initialize(KEY, 1, 0))
     for offset in range(250 + 1 + 57):

@@ -157,7 +157,7 @@ def test_trim_position() -> None:
     assert shard.machine.trim_before() == 1
     shard.run(write(batch(5, 5), key=KEYS[0]))  # 3
     assert shard.machine.trim_before() == 1
-    shard.run(write(start=1, key=KEYS[0]))  # 4, delta: a run is left
+    shard.run(write(start=1, key=KEYS[0]))  # 4, delta: a run remains
     shard.run(write(start=9, key=KEYS[0]))  # 5, checkpoint
     assert shard.machine.trim_before() == 2
     shard.run(write(start=9, key=KEYS[1]))  # 6, checkpoint
@@ -287,7 +287,7 @@ TABLE: list[tuple[str, Command, ErrorCode | None]] = [
     (FRESH, write(batch(100, 109, 2, -1), state_epoch=5), BAD),
     (FRESH, write(batch(100, 109, 2, 32768), state_epoch=5), BAD),
     (FRESH, write(batch(100, 109), batch(120, 119), state_epoch=5), BAD),
-    # Delete: of an epoch, only what is not newer
+    # Delete: of an epoch, only state that is not newer
     (ABSENT, Delete(KEY, 0), None),
     (ABSENT, Delete(KEY, -1), BAD),
     (FRESH, Delete(KEY, 4), STATE),
@@ -357,7 +357,7 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
     [
         (Initialize(KEY, 1, -1), False),  # requested again after a lost reply: written state stays
         (Initialize(KEY, 1, 110), False),
-        (Initialize(KEY, 1, 50), True),  # Kafka: another start, at whatever epoch
+        (Initialize(KEY, 1, 50), True),  # Kafka: another start, at any epoch
         (
             Initialize(KEY, 1, 50, start_has_epoch=True),
             False,
@@ -368,7 +368,7 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
         # an added partition starts at 0; its state stays when requested again
         (Initialize(KEY, 1, 0, keep_existing=True), False),
         (Initialize(KEY, 2, 0, keep_existing=True), False),
-        # what was deleted, and came back by a late request
+        # deleted state that a late request created again
         (Initialize(KEY, 2, -1, since_epoch=1), False),
         (Initialize(KEY, 2, -1, since_epoch=2), True),
         (Initialize(KEY, 2, 0, keep_existing=True, since_epoch=2), True),

@@ -1,4 +1,4 @@
-"""A share-partition whose single steps a test makes in any order, such as several writes at a time."""
+"""A share-partition whose steps a test runs in any order, such as several writes at a time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Expired(NamedTuple):
 
 
 class Reconciled(NamedTuple):
-    """The transition to write (None: nothing), and the offsets that were left unchanged."""
+    """The transition to write (None: nothing), and the unchanged offsets."""
 
     transition: Transition | None
     left: tuple[Unreconciled, ...]

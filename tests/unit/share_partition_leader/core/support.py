@@ -66,7 +66,7 @@ def fetch(
     mode: AcquireMode = OPTIMIZED,
     now: float = 0.0,
 ) -> list[AcquiredRange]:
-    """Acquire at the next fetch offset what `log` gives from there on."""
+    """Acquires from `log` at the next fetch offset."""
     read = log_of(log) if isinstance(log, str) else log
     offset = share.next_fetch_offset()
     found = [piece for piece in read if piece[1] >= offset]
@@ -76,7 +76,7 @@ def fetch(
 
 
 def ranges(acquired: Iterable[AcquiredRange]) -> str:
-    """What was acquired as "0-9 x1, 12 x2" (x: delivery count)."""
+    """Returns the acquired ranges as "0-9 x1, 12 x2" (x: delivery count)."""
     return ", ".join(f"{_span(a.first, a.last)} x{a.delivery_count}" for a in acquired)
 
 
@@ -92,7 +92,7 @@ def ack(
     member: str = "m1",
     now: float = 0.0,
 ) -> StateWrite | None:
-    """Acknowledge "10-19" (or several, by spaces) durably; what was written, None when nothing had to be."""
+    """Acknowledges "10-19 25" durably; returns the write, None if none was needed."""
     transition = share.acknowledge(member, acks(text, kind), now)
     return None if transition is None else done(share, transition)
 
@@ -104,7 +104,7 @@ def acks(text: str, kind: int | Sequence[int] = ACCEPT, token: int | None = None
 
 
 def done(share: SteppedPartition, *transitions: Transition) -> StateWrite:
-    """Write transitions in one durable write; what was written."""
+    """Stores transitions in one durable write and returns it."""
     written = share.write(transitions)
     share.complete(transitions)
     check(share)
@@ -119,7 +119,7 @@ def show(written: StateWrite | None) -> str:
 
 
 def compact(share: SteppedPartition, first: int, last: int) -> None:
-    """As a fetch that finds them gone from the log."""
+    """Archives offsets as a fetch does that finds them compacted."""
     share.in_flight.archive(first, last, RecordEvent.COMPACT)
 
 
@@ -196,7 +196,7 @@ def _check_hints(share: SteppedPartition) -> None:
 
 @dataclass
 class Store:
-    """The share coordinator as one dict: folds writes offset by offset, gives the state back."""
+    """The share coordinator as one dict: applies writes by offset and returns the state."""
 
     start: int = 0
     records: dict[int, tuple[int, RecordState]] = field(default_factory=dict)
@@ -214,7 +214,7 @@ class Store:
         return offset < self.start or self.records.get(offset, (0, AVAILABLE))[1] >= ACKNOWLEDGED
 
     def loaded(self, leader_epoch: int = 8) -> LoadedState:
-        """What a new leader reads."""
+        """Returns the state that a new leader reads."""
         merged: list[StateBatch] = []
         for offset, (count, state) in sorted(self.records.items()):
             last = merged[-1] if merged else None

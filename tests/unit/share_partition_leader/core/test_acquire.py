@@ -1,4 +1,4 @@
-"""Records never fetched before: how much, in what units, and what the window takes in."""
+"""Acquisition of new records: limits, batch sizes, and growth of the window."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from tests.unit.share_partition_leader.core.support import (
 def _released(
     part: str, delay: float, now: float = 0.0, share: SteppedPartition | None = None
 ) -> SteppedPartition:
-    """A share-partition where m1 held 0-9 and gave `part` back for later, durably."""
+    """Returns a share-partition in which m1 held 0-9 and released `part` durably with a delay."""
     if share is None:
         share = opened()
         fetch(share, "0-9", now=now)

@@ -1,4 +1,4 @@
-"""What is written, what counts as finished meanwhile, and what a failed write leaves behind."""
+"""State writes: their contents, finished records while pending, and failed writes."""
 
 from __future__ import annotations
 
@@ -362,7 +362,7 @@ def test_loaded_records_have_no_holder() -> None:
     assert refused.value.metadata["reason"] == "lock_lost"
 
 
-# --- the gap window: what was in flight for the first time when the last leader stopped (KAFKA-18494)
+# --- the gap window: records first acquired when the last leader stopped (KAFKA-18494)
 
 
 @pytest.mark.parametrize(

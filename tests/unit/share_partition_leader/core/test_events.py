@@ -1,4 +1,4 @@
-"""What is counted of records on their way."""
+"""The counts of records in flight."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATER = 100_000.0
 
 
 def counted(counts: Counts) -> dict[str, Any]:
-    """What is not 0, acknowledgements as (accept, release, reject, renew)."""
+    """Returns the counts other than 0, acknowledgements as (accept, release, reject, renew)."""
     acknowledged = {"acknowledged": tuple(counts.acknowledged[ACCEPT:])} if any(counts.acknowledged) else {}
     names = ("acquired", "redelivered", "unseen", "lost", "rejected", "exhausted", "gaps", "aborted")
     return {name: value for name in names if (value := getattr(counts, name))} | acknowledged

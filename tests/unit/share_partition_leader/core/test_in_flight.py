@@ -261,7 +261,7 @@ def test_an_acknowledgement_after_the_lock_was_ended_is_refused(kind: int) -> No
         share.acknowledge("m1", acks("0-9", kind), 30.0)
 
 
-# --- KAFKA-19476: a lock that runs out while a change waits for its write
+# --- KAFKA-19476: a lock timeout while a change waits for its write
 
 
 def test_a_lock_with_a_pending_change_does_not_run_out() -> None:

@@ -1,4 +1,4 @@
-"""What the log loses: its start moves, compaction takes records, transactions abort."""
+"""Records lost by the log: its start moves, compaction removes records, transactions abort."""
 
 from __future__ import annotations
 

@@ -1,34 +1,31 @@
-"""Settling what a member names: held, available, taken, finished, never fetched."""
+"""Reconcile of ranges: held, available, taken, finished and new records."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 import pytest
-
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.leader_calls.values import UnreconciledReason
 from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
-from tests.unit.share_partition_leader.core.support import (
-    ACCEPT,
-    GAP,
-    LIMITED,
-    REJECT,
-    RELEASE,
-    RENEW,
-    ack,
-    acks,
-    check,
-    done,
-    fetch,
-    log_of,
-    opened,
-    picture,
-    ranges,
-    show,
-)
+from tests.unit.share_partition_leader.core.support import ACCEPT
+from tests.unit.share_partition_leader.core.support import GAP
+from tests.unit.share_partition_leader.core.support import LIMITED
+from tests.unit.share_partition_leader.core.support import REJECT
+from tests.unit.share_partition_leader.core.support import RELEASE
+from tests.unit.share_partition_leader.core.support import RENEW
+from tests.unit.share_partition_leader.core.support import ack
+from tests.unit.share_partition_leader.core.support import acks
+from tests.unit.share_partition_leader.core.support import check
+from tests.unit.share_partition_leader.core.support import done
+from tests.unit.share_partition_leader.core.support import fetch
+from tests.unit.share_partition_leader.core.support import log_of
+from tests.unit.share_partition_leader.core.support import opened
+from tests.unit.share_partition_leader.core.support import picture
+from tests.unit.share_partition_leader.core.support import ranges
+from tests.unit.share_partition_leader.core.support import show
 
 
 def settle(
@@ -39,7 +36,7 @@ def settle(
     end: int = 1000,
     now: float = 0.0,
 ) -> tuple[str, str]:
-    """Settle "10-19 25" durably: what was written, and what was left as "10-12 taken, 15 finished"."""
+    """Reconciles "10-19 25" durably; returns the write and the rest as "10-12 taken, 15 finished"."""
     reconciled = share.reconcile(member, acks(text, kind), end, now)
     check(share)
     written = "" if reconciled.transition is None else show(done(share, reconciled.transition))
@@ -48,7 +45,7 @@ def settle(
 
 
 def lose(share: SteppedPartition, now: float) -> None:
-    """Have the locks that ran out by then end, durably."""
+    """Ends the locks with a deadline before `now`, durably."""
     expired = share.expire(now)
     assert expired.transition is not None
     done(share, expired.transition)

@@ -1,4 +1,4 @@
-"""Records that came back: what is handed out again, together with what, and how poison is isolated."""
+"""Redelivery: which records are delivered together, and how poison records are isolated."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_last_attempt_ends_the_portion_before_it() -> None:
         ack(share, "4-9", RELEASE)
         while fetch(share, "0-9"):
             pass
-    # 0-3 were delivered once; 4-9 four times and have one attempt left.
+    # 0-3 were delivered once; 4-9 four times, one below the delivery limit.
     ack(share, "0-9", RELEASE)
     assert ranges(fetch(share, "0-9")) == "0-3 x2"
     assert [ranges(fetch(share, "0-9")) for _ in range(2)] == ["4 x5", "5 x5"]

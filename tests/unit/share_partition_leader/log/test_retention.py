@@ -1,4 +1,4 @@
-"""Retention, now and then; by consumption it asks the group coordinators."""
+"""Retention runs periodically; by consumption it queries the group coordinators."""
 
 from __future__ import annotations
 

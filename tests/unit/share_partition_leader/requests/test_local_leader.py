@@ -1,4 +1,4 @@
-"""AcquireRecords: one fetch, from what is there or what comes in time."""
+"""AcquireRecords: one fetch of records that are available or arrive in time."""
 
 from __future__ import annotations
 

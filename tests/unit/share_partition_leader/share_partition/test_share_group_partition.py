@@ -421,7 +421,7 @@ async def test_a_failed_or_cancelled_read_notifies_listeners(harness: Harness, m
 
 
 async def test_a_gap_in_the_log_is_passed_over(harness: Harness, me: Listener) -> None:
-    """What was released is gone from the log, and all that one read gives is held by another."""
+    """The released records are deleted from the log, and another member holds all that one read returns."""
     share_partition, other = await held(harness, me, 5), Listener("m2")
     for offset in (5, 6):
         await harness.publish(1, size=600_000)

@@ -119,7 +119,7 @@ def test_members_that_never_sync_are_removed(group: ConsumerHarness) -> None:
     assert group.joined(again).leader == "a"
     generation = group.joined(coming).generation
     waiting = group.sync("b", generation)
-    for _ in range(int(REBALANCE // SESSION) + 1):  # the leader lives, and does not assign
+    for _ in range(int(REBALANCE // SESSION) + 1):  # the leader is alive and does not assign
         group.pass_time(SESSION - 1)
         if group.waits(waiting):
             group.stay("a", generation)

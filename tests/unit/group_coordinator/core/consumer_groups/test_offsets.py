@@ -94,7 +94,7 @@ def test_pending_offsets_become_effective_with_the_commit(
     assert unstable(group) == {AT, BESIDE}
     end(group, P, commit=commit)
     assert (group.committed(), unstable(group)) == (after, set())
-    end(group, P, commit=not commit)  # a marker that comes again, or another one's
+    end(group, P, commit=not commit)  # a repeated or a contrary marker
     assert group.committed() == after
     group.reload()
     assert group.committed() == after
@@ -106,7 +106,7 @@ def test_an_end_is_one_record_for_all_groups_of_the_shard(group: ConsumerHarness
     add(group, Q, offsets(9), who=MemberIdentity("h", -1, ""))
     before = len(group.log)
     end(group, P, commit=True)
-    del group.log[before + 1 :]  # the same offsets, for who reads the log
+    del group.log[before + 1 :]  # the same offsets, for readers of the log
     group.reload()
     assert (group.committed("g"), group.committed("h")) == ({AT: 1, BESIDE: 1}, {AT: 2})
     assert (unstable(group, "g"), unstable(group, "h")) == (set(), {AT})

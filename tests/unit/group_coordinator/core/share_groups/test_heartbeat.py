@@ -1,4 +1,4 @@
-"""Heartbeats: who is let in, which epoch is answered, when an assignment is in the answer."""
+"""Heartbeats: which members are accepted, the returned epoch, when an assignment is returned."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_earlier_stream_cannot_leave_for_a_later_one(shard: Harness, after: str)
     """A gateway reports the end late; by then the member has joined elsewhere."""
     shard.beat("m", 0, "a", stream_id="first")
     epoch = shard.beat("m", 0, "a", stream_id=after).member_epoch
-    shard.beat("m", epoch, stream_id="first")  # a heartbeat on the way; who only stays is not who joined
+    shard.beat("m", epoch, stream_id="first")  # in flight; its stream stays the earlier one
     shard.reload()
     late = Heartbeat("g", "m", -1, stream_id="first")
     assert shard.refuses(late).code is ErrorCode.UNKNOWN_MEMBER_ID

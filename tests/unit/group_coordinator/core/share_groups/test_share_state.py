@@ -183,7 +183,7 @@ def test_state_initialised_before_a_deletion_has_no_higher_epoch(empty: Harness)
     empty.send(StateDeleted("g", frozenset(), failed=tp("id-a", 0, 1, 2)))
     initialize = empty.beat("m", again.member_epoch).initialize
     assert initialize is not None
-    assert initialize.state_epoch > EPOCH + 1  # a deletion that comes late does not touch it
+    assert initialize.state_epoch > EPOCH + 1  # a late deletion does not affect it
 
 
 def altered(shard: Harness, offsets: dict[tuple[str, int], int]) -> AlterPlan:
@@ -204,7 +204,7 @@ def test_full_shard_alters_existing_groups_only() -> None:
 
 
 def test_repeated_alter_with_group_epoch_is_fenced(empty: Harness) -> None:
-    """Workers that are no members may be at work again when the second one comes."""
+    """Workers without membership may already process records when the retry arrives."""
     change = AlterOffsets("g", {("a", 0): 5}, EPOCH)
     plan = empty.request(change, AlterPlan)
     empty.send(StateInitialized("g", frozenset(plan.initialize.start_offsets)))
@@ -389,7 +389,7 @@ def test_group_is_deleted_with_its_last_state(empty: Harness) -> None:
     assert empty.request(StateDeleted("g", plan.partitions, with_group=True), bool) is True
     assert empty.request(ListGroups(), dict) == {}
     assert empty.request(StateDeleted("g", plan.partitions, with_group=True), bool) is True
-    assert empty.machine.trim_before() == len(empty.log)  # what is left is the floor under epochs to come
+    assert empty.machine.trim_before() == len(empty.log)  # only the lower bound of future epochs remains
 
 
 @pytest.mark.parametrize("with_group", [False, True])

@@ -1,32 +1,33 @@
-"""Transactions of one shard: who may do what, and what follows from silence and crashes."""
+"""Transactions of one shard: permitted operations, timeouts and crashes."""
 
 from __future__ import annotations
 
 import pytest
-
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server import live_keys
-from sharebroker_server.group_coordinator.core.transactions.commands import (
-    AddPartitions,
-    Describe,
-    End,
-    Ended,
-    Initialize,
-    ListTransactions,
-    NewProducer,
-    Producer,
-    ReadEnding,
-    VerifyPartitions,
-)
-from sharebroker_server.group_coordinator.core.transactions.model import (
-    BLOCK,
-    LAST_EPOCH,
-    IdAllocation,
-    ProducerIds,
-    Transaction,
-    TransactionState,
-)
-from tests.unit.group_coordinator.transaction_harness import MINUTE, P0, P1, P2, TransactionHarness, aborting
+from sharebroker_server.group_coordinator.core.transactions.commands import AddPartitions
+from sharebroker_server.group_coordinator.core.transactions.commands import Describe
+from sharebroker_server.group_coordinator.core.transactions.commands import End
+from sharebroker_server.group_coordinator.core.transactions.commands import Ended
+from sharebroker_server.group_coordinator.core.transactions.commands import Initialize
+from sharebroker_server.group_coordinator.core.transactions.commands import ListTransactions
+from sharebroker_server.group_coordinator.core.transactions.commands import NewProducer
+from sharebroker_server.group_coordinator.core.transactions.commands import Producer
+from sharebroker_server.group_coordinator.core.transactions.commands import ReadEnding
+from sharebroker_server.group_coordinator.core.transactions.commands import VerifyPartitions
+from sharebroker_server.group_coordinator.core.transactions.model import BLOCK
+from sharebroker_server.group_coordinator.core.transactions.model import LAST_EPOCH
+from sharebroker_server.group_coordinator.core.transactions.model import IdAllocation
+from sharebroker_server.group_coordinator.core.transactions.model import ProducerIds
+from sharebroker_server.group_coordinator.core.transactions.model import Transaction
+from sharebroker_server.group_coordinator.core.transactions.model import TransactionState
+from tests.unit.group_coordinator.transaction_harness import MINUTE
+from tests.unit.group_coordinator.transaction_harness import P0
+from tests.unit.group_coordinator.transaction_harness import P1
+from tests.unit.group_coordinator.transaction_harness import P2
+from tests.unit.group_coordinator.transaction_harness import TransactionHarness
+from tests.unit.group_coordinator.transaction_harness import aborting
+
 
 S = TransactionState
 V2 = 2
@@ -230,11 +231,11 @@ def test_repeated_end_raises_the_epoch_once(shard: TransactionHarness, commit: b
     assert following == Producer(3, 1)
     assert shard.refuses(End("x", producer, commit, V2)) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert shard.refuses(End("x", producer, not commit, V2)) is ErrorCode.INVALID_TXN_STATE
-    for of_the_next in (True, False):  # whatever that comes to, it has to wait
+    for of_the_next in (True, False):  # either outcome has to wait
         assert shard.refuses(End("x", following, of_the_next, V2)) is ErrorCode.CONCURRENT_TRANSACTIONS
     add = AddPartitions("x", following, frozenset({P0}), V2)
     assert shard.refuses(add) is ErrorCode.CONCURRENT_TRANSACTIONS
-    assert shard.finish().producer_epoch == 1  # markers carry it: what comes late of epoch 0 is fenced
+    assert shard.finish().producer_epoch == 1  # markers carry it: late requests of epoch 0 are fenced
     assert shard.end(producer, commit=commit, version=V2) == following
     assert shard.refuses(End("x", producer, not commit, V2)) is ErrorCode.INVALID_TXN_STATE
     shard.add(following, P1, version=V2)
