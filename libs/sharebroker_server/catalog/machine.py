@@ -7,42 +7,34 @@ raises KafkaError; only `TopicCatalog.apply` changes the catalog.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.records import CatalogRecord
-from sharebroker_server.catalog.records import ClusterRecord
-from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.catalog.records import PartitionsRecord
-from sharebroker_server.catalog.records import TopicDeletedRecord
-from sharebroker_server.catalog.records import TopicRecord
-from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
-from sharebroker_server.catalog.topics import Topic
-from sharebroker_server.catalog.topics import check_group_id
-from sharebroker_server.catalog.topics import check_not_internal
-from sharebroker_server.catalog.topics import check_topic_name
-from sharebroker_server.config.broker import BROKER_KEYS
-from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.config.group import GROUP_KEYS
-from sharebroker_server.config.group import check_group
-from sharebroker_server.config.keys import Key
-from sharebroker_server.config.keys import appended
-from sharebroker_server.config.keys import render
-from sharebroker_server.config.keys import subtracted
-from sharebroker_server.config.keys import unknown
-from sharebroker_server.config.topic import TOPIC_KEYS
-from sharebroker_server.config.topic import check_topic
-from sharebroker_server.coordinator_runtime.machine import Decision
-from sharebroker_server.coordinator_runtime.machine import WithoutSoftState
+from sharebroker_server.catalog.records import (
+    CatalogRecord,
+    ClusterRecord,
+    ConfigRecord,
+    PartitionsRecord,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.catalog.topics import (
+    INTERNAL_TOPIC_IDS,
+    ConfigResource,
+    ResourceType,
+    Topic,
+    check_group_id,
+    check_not_internal,
+    check_topic_name,
+)
+from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
+from sharebroker_server.config.group import GROUP_KEYS, check_group
+from sharebroker_server.config.keys import Key, appended, render, subtracted, unknown
+from sharebroker_server.config.topic import TOPIC_KEYS, check_topic
+from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
 from sharebroker_server.live_keys import LiveKeys
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.catalog.records import Topic
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,30 +15,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Final
-import structlog
-from sharebroker_protocol.cancellation import end
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.machine import SHARD
-from sharebroker_server.catalog.machine import effective_broker
-from sharebroker_server.catalog.records import CatalogCodec
-from sharebroker_server.catalog.records import CatalogRecord
-from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
-from sharebroker_server.catalog.topics import Topic
-from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.config.group import GroupConfig
-from sharebroker_server.config.group import resolve_group
-from sharebroker_server.config.topic import TopicConfig
-from sharebroker_server.config.topic import resolve_topic
-from sharebroker_server.stream_log.port import LogUnavailable
-from sharebroker_server.stream_log.port import StreamLog
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import ResourceType
-from sharebroker_server.catalog.records import Topic
 
+import structlog
+
+from sharebroker_protocol.cancellation import end
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.machine import SHARD, effective_broker
+from sharebroker_server.catalog.records import CatalogCodec, CatalogRecord, ConfigRecord
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.config.group import GroupConfig, resolve_group
+from sharebroker_server.config.topic import TopicConfig, resolve_topic
+from sharebroker_server.stream_log.port import LogUnavailable, StreamLog
 
 _log = structlog.get_logger()
 

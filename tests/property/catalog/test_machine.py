@@ -5,24 +5,23 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server import live_keys
 from sharebroker_server.catalog import catalog as catalog_module
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.machine import AlterConfigs
-from sharebroker_server.catalog.machine import CatalogCommand
-from sharebroker_server.catalog.machine import CatalogMachine
-from sharebroker_server.catalog.machine import CreatePartitions
-from sharebroker_server.catalog.machine import CreateTopic
-from sharebroker_server.catalog.machine import DeleteTopic
-from sharebroker_server.catalog.machine import NameCluster
+from sharebroker_server.catalog.machine import (
+    AlterConfigs,
+    CatalogCommand,
+    CatalogMachine,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    NameCluster,
+)
 from sharebroker_server.catalog.records import CatalogCodec
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import ResourceType
-
 
 names = st.sampled_from(["a", "b", "c", "d.e", "d_e"])
 settings = st.one_of(

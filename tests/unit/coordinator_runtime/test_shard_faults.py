@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import MutableMapping
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.leases.port import LeaseLost
-from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
-from tests.unit.coordinator_runtime.harness import SHARD
-from tests.unit.coordinator_runtime.harness import Get
-from tests.unit.coordinator_runtime.harness import Harness
-from tests.unit.coordinator_runtime.harness import Intending
-from tests.unit.coordinator_runtime.harness import LedgerCodec
-from tests.unit.coordinator_runtime.harness import Put
-from tests.unit.coordinator_runtime.harness import outcome
-
+from tests.unit.coordinator_runtime.harness import SHARD, Get, Harness, Intending, LedgerCodec, Put, outcome
 
 Logs = list[MutableMapping[str, Any]]
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterable
-from typing import Any
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final
+
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.metadata_cache import MetadataCache
@@ -20,12 +16,9 @@ from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
-from sharebroker_server.routing.router import GROUP_COORDINATOR
-from sharebroker_server.routing.router import LEADER
+from sharebroker_server.routing.router import GROUP_COORDINATOR, LEADER
 from sharebroker_server.rpc.errors import wire
 from tests.testkit.memory.stream_log import MemoryStreamLog
-from sharebroker_server.catalog.records import Topic
-
 
 TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
 

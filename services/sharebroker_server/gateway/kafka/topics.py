@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
-from typing import Any
-from typing import Final
-from typing import Generic
-from typing import NamedTuple
-from typing import TypeVar
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS
-from sharebroker_server.catalog.topics import INTERNAL_TOPIC_NAMES
-from sharebroker_server.catalog.topics import Topic
+from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES, Topic
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.admin.partitions import list_offsets
 from sharebroker_server.gateway.kafka.call import Call
@@ -25,8 +16,6 @@ from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
 from sharebroker_server.gateway.kafka.convert import topic_conversion
 from sharebroker_server.kafka_wire.schema import Message
 from sharebroker_server.rpc.errors import wire
-from sharebroker_server.catalog.records import Topic
-
 
 Offset = pb.ListOffsetsResponse.Partition
 

@@ -12,58 +12,51 @@ others are reported to the driver with the reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Final
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.topics import Topic
-from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
-from sharebroker_server.gateway.clients import Backoff
-from sharebroker_server.gateway.clients import error_of
-from sharebroker_server.gateway.consume.topic_acquire import NO_STATE
-from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits
-from sharebroker_server.gateway.consume.topic_acquire import TopicAcquire
-from sharebroker_server.gateway.consume.topic_acquire import TopicFilter
-from sharebroker_server.gateway.consume.topic_acquire import parts_of
+from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Backoff, error_of
+from sharebroker_server.gateway.consume.topic_acquire import (
+    NO_STATE,
+    AcquireLimits,
+    TopicAcquire,
+    TopicFilter,
+    parts_of,
+)
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.core.validation import MAX_WAIT
-from sharebroker_server.gateway.core.validation import check_bounds
-from sharebroker_server.gateway.core.validation import check_topic_names
-from sharebroker_server.gateway.core.validation import refused
-from sharebroker_server.gateway.plan.offset_ranges import RENEW
-from sharebroker_server.gateway.plan.offset_ranges import Held
-from sharebroker_server.gateway.plan.offset_ranges import Partition
-from sharebroker_server.gateway.plan.offset_ranges import Piece
-from sharebroker_server.gateway.plan.offset_ranges import by_partition
-from sharebroker_server.gateway.plan.offset_ranges import column_pieces
-from sharebroker_server.gateway.plan.offset_ranges import committed_pieces
-from sharebroker_server.gateway.plan.offset_ranges import held_of
-from sharebroker_server.gateway.plan.offset_ranges import piece_of
-from sharebroker_server.gateway.plan.offset_ranges import plan_range
-from sharebroker_server.gateway.plan.offset_ranges import planned_columns
-from sharebroker_server.gateway.plan.offset_ranges import planned_ranges
-from sharebroker_server.gateway.plan.offset_ranges import verdict_pieces
-from sharebroker_server.gateway.plan.offset_ranges import with_staged
-from sharebroker_server.gateway.plan.offset_ranges import within
-from sharebroker_server.gateway.plan.sessions import open_session
-from sharebroker_server.gateway.plan.sessions import session_key
-from sharebroker_server.gateway.plan.sessions import stage
-from sharebroker_server.gateway.plan.sessions import staged
-from sharebroker_server.leader_calls.values import AckPart
-from sharebroker_server.leader_calls.values import LeaderCalls
-from sharebroker_server.leader_calls.values import ReconcileCall
-from sharebroker_server.leader_calls.values import ReconcileResult
-from sharebroker_server.leader_calls.values import UnreconciledReason
-from sharebroker_server.catalog.records import Topic
-
+from sharebroker_server.gateway.core.validation import MAX_WAIT, check_bounds, check_topic_names, refused
+from sharebroker_server.gateway.plan.offset_ranges import (
+    RENEW,
+    Held,
+    Partition,
+    Piece,
+    by_partition,
+    column_pieces,
+    committed_pieces,
+    held_of,
+    piece_of,
+    plan_range,
+    planned_columns,
+    planned_ranges,
+    verdict_pieces,
+    with_staged,
+    within,
+)
+from sharebroker_server.gateway.plan.sessions import open_session, session_key, stage, staged
+from sharebroker_server.leader_calls.values import (
+    AckPart,
+    LeaderCalls,
+    ReconcileCall,
+    ReconcileResult,
+    UnreconciledReason,
+)
 
 MAX_PLAN_RECORDS: Final = 1_000_000
 

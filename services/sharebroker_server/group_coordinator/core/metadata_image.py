@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from typing import Protocol
+
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig
-from sharebroker_server.catalog.records import Topic
 
 
 class MetadataImage(Protocol):

@@ -7,28 +7,29 @@ import socket
 import struct
 from dataclasses import replace
 from typing import Any
+
 import pytest
 import structlog
 from structlog.typing import EventDict
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.kafka.cluster_view import Brokers
-from sharebroker_server.gateway.kafka.cluster_view import ClusterView
-from sharebroker_server.gateway.kafka.connection import MAX_COALESCED
-from sharebroker_server.gateway.kafka.connection import REQUESTS_PER_TURN
+from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
+from sharebroker_server.gateway.kafka.connection import MAX_COALESCED, REQUESTS_PER_TURN
 from sharebroker_server.kafka_wire.frames import codec_of
 from tests.support.kafka_client import connected
 from tests.support.kafka_frames import read_response
 from tests.testkit.waiting import eventually
-from tests.unit.gateway.kafka.harness import EXECUTE
-from tests.unit.gateway.kafka.harness import JOIN
-from tests.unit.gateway.kafka.harness import WAIT
-from tests.unit.gateway.kafka.harness import Caller
-from tests.unit.gateway.kafka.harness import Harness
-from tests.unit.gateway.kafka.harness import calling
-from tests.unit.gateway.kafka.harness import large_frame
-from tests.unit.gateway.kafka.harness import order_frame
-
+from tests.unit.gateway.kafka.harness import (
+    EXECUTE,
+    JOIN,
+    WAIT,
+    Caller,
+    Harness,
+    calling,
+    large_frame,
+    order_frame,
+)
 
 STALL_TIMEOUT = 30.0
 

@@ -3,53 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
+
 import pytest
 from typing_extensions import override
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
-from sharebroker_protocol.model import AcquiredRange
-from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import SharePartitionLeaderServiceStub
+from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
+from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+    SharePartitionLeaderServiceStub,
+)
 from sharebroker_server.catalog.records import ConfigRecord
-from sharebroker_server.catalog.topics import ConfigResource
-from sharebroker_server.catalog.topics import ResourceType
+from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
-from sharebroker_server.gateway.kafka.api import share_fetch
-from sharebroker_server.gateway.kafka.api import share_group_heartbeat
+from sharebroker_server.gateway.kafka.api import share_fetch, share_group_heartbeat
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.response_cache import CachedResponse
-from sharebroker_server.kafka_wire.frames import codec_of
-from sharebroker_server.kafka_wire.frames import request_frame
-from sharebroker_server.kafka_wire.messages import HeartbeatRequest
-from sharebroker_server.kafka_wire.messages import HeartbeatResponse
-from sharebroker_server.kafka_wire.messages import ShareGroupHeartbeatResponse
+from sharebroker_server.kafka_wire.frames import codec_of, request_frame
+from sharebroker_server.kafka_wire.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    ShareGroupHeartbeatResponse,
+)
 from sharebroker_server.kafka_wire.schema import Message
-from sharebroker_server.leader_calls.values import AcknowledgeCall
-from sharebroker_server.leader_calls.values import AckResult
-from sharebroker_server.leader_calls.values import AcquireCall
-from sharebroker_server.leader_calls.values import AcquireResult
-from sharebroker_server.leader_calls.values import ReconcileCall
-from sharebroker_server.leader_calls.values import ReconcileResult
+from sharebroker_server.leader_calls.values import (
+    AcknowledgeCall,
+    AckResult,
+    AcquireCall,
+    AcquireResult,
+    ReconcileCall,
+    ReconcileResult,
+)
 from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
-from tests.support.kafka_client import KafkaClient
-from tests.support.kafka_client import connected
-from tests.support.kafka_client import fetch_topics
+from tests.support.kafka_client import KafkaClient, connected, fetch_topics
 from tests.support.kafka_frames import read_response
 from tests.testkit.waiting import eventually
-from tests.unit.gateway.fakes import TOPIC
-from tests.unit.gateway.fakes import Leader
+from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.kafka.api.harness import Harness as ApiHarness
-from tests.unit.gateway.kafka.harness import Caller
-from tests.unit.gateway.kafka.harness import Harness
-from sharebroker_server.catalog.records import ConfigResource
-from sharebroker_server.catalog.records import ResourceType
-
+from tests.unit.gateway.kafka.harness import Caller, Harness
 
 HEARTBEAT, VERSION = 12, 4
 REQUEST = HeartbeatRequest(group_id="g", member_id="m")

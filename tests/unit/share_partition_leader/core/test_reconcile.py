@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import pytest
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.leader_calls.values import UnreconciledReason
 from sharebroker_server.share_partition_leader.core.events import SharePartitionSettings
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
-from tests.unit.share_partition_leader.core.support import ACCEPT
-from tests.unit.share_partition_leader.core.support import GAP
-from tests.unit.share_partition_leader.core.support import LIMITED
-from tests.unit.share_partition_leader.core.support import REJECT
-from tests.unit.share_partition_leader.core.support import RELEASE
-from tests.unit.share_partition_leader.core.support import RENEW
-from tests.unit.share_partition_leader.core.support import ack
-from tests.unit.share_partition_leader.core.support import acks
-from tests.unit.share_partition_leader.core.support import check
-from tests.unit.share_partition_leader.core.support import done
-from tests.unit.share_partition_leader.core.support import fetch
-from tests.unit.share_partition_leader.core.support import log_of
-from tests.unit.share_partition_leader.core.support import opened
-from tests.unit.share_partition_leader.core.support import picture
-from tests.unit.share_partition_leader.core.support import ranges
-from tests.unit.share_partition_leader.core.support import show
+from tests.unit.share_partition_leader.core.support import (
+    ACCEPT,
+    GAP,
+    LIMITED,
+    REJECT,
+    RELEASE,
+    RENEW,
+    ack,
+    acks,
+    check,
+    done,
+    fetch,
+    log_of,
+    opened,
+    picture,
+    ranges,
+    show,
+)
 
 
 def settle(

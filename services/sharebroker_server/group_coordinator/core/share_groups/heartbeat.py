@@ -7,9 +7,9 @@ GroupMetadataManager.shareGroupHeartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.topics import Topic
@@ -19,18 +19,18 @@ from sharebroker_server.group_coordinator.core.metadata_image import MetadataIma
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import share_state
 from sharebroker_server.group_coordinator.core.share_groups.assignor import assign
-from sharebroker_server.group_coordinator.core.share_groups.group import Assignment
-from sharebroker_server.group_coordinator.core.share_groups.group import CurrentRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import Member
-from sharebroker_server.group_coordinator.core.share_groups.group import MemberRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import PendingGroup
-from sharebroker_server.group_coordinator.core.share_groups.group import Profile
-from sharebroker_server.group_coordinator.core.share_groups.group import ShareGroup
-from sharebroker_server.group_coordinator.core.share_groups.group import TargetEpochRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import TargetRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import TopicState
-from sharebroker_server.catalog.records import Topic
-
+from sharebroker_server.group_coordinator.core.share_groups.group import (
+    Assignment,
+    CurrentRecord,
+    Member,
+    MemberRecord,
+    PendingGroup,
+    Profile,
+    ShareGroup,
+    TargetEpochRecord,
+    TargetRecord,
+    TopicState,
+)
 
 _HASH_MASK = (1 << 63) - 1
 

@@ -6,27 +6,25 @@ and deletes the state of topics or of the whole group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from sharebroker_protocol.errors import ErrorCode
-from sharebroker_protocol.errors import KafkaError
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import share_state
-from sharebroker_server.group_coordinator.core.share_groups.group import Assignment
-from sharebroker_server.group_coordinator.core.share_groups.group import GroupRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import PendingGroup
-from sharebroker_server.group_coordinator.core.share_groups.group import ShareGroup
-from sharebroker_server.group_coordinator.core.share_groups.group import StateRecord
-from sharebroker_server.group_coordinator.core.share_groups.group import TopicState
-from sharebroker_server.group_coordinator.core.share_groups.group import by_topic
+from sharebroker_server.group_coordinator.core.share_groups.group import (
+    Assignment,
+    GroupRecord,
+    PendingGroup,
+    ShareGroup,
+    StateRecord,
+    TopicState,
+    by_topic,
+)
 from sharebroker_server.group_coordinator.core.validation import check_empty
-from sharebroker_server.catalog.records import Topic
-
 
 Rejections = dict[tuple[str, int], KafkaError]
 

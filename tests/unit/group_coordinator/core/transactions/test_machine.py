@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import pytest
+
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server import live_keys
-from sharebroker_server.group_coordinator.core.transactions.commands import AddPartitions
-from sharebroker_server.group_coordinator.core.transactions.commands import Describe
-from sharebroker_server.group_coordinator.core.transactions.commands import End
-from sharebroker_server.group_coordinator.core.transactions.commands import Ended
-from sharebroker_server.group_coordinator.core.transactions.commands import Initialize
-from sharebroker_server.group_coordinator.core.transactions.commands import ListTransactions
-from sharebroker_server.group_coordinator.core.transactions.commands import NewProducer
-from sharebroker_server.group_coordinator.core.transactions.commands import Producer
-from sharebroker_server.group_coordinator.core.transactions.commands import ReadEnding
-from sharebroker_server.group_coordinator.core.transactions.commands import VerifyPartitions
-from sharebroker_server.group_coordinator.core.transactions.model import BLOCK
-from sharebroker_server.group_coordinator.core.transactions.model import LAST_EPOCH
-from sharebroker_server.group_coordinator.core.transactions.model import IdAllocation
-from sharebroker_server.group_coordinator.core.transactions.model import ProducerIds
-from sharebroker_server.group_coordinator.core.transactions.model import Transaction
-from sharebroker_server.group_coordinator.core.transactions.model import TransactionState
-from tests.unit.group_coordinator.transaction_harness import MINUTE
-from tests.unit.group_coordinator.transaction_harness import P0
-from tests.unit.group_coordinator.transaction_harness import P1
-from tests.unit.group_coordinator.transaction_harness import P2
-from tests.unit.group_coordinator.transaction_harness import TransactionHarness
-from tests.unit.group_coordinator.transaction_harness import aborting
-
+from sharebroker_server.group_coordinator.core.transactions.commands import (
+    AddPartitions,
+    Describe,
+    End,
+    Ended,
+    Initialize,
+    ListTransactions,
+    NewProducer,
+    Producer,
+    ReadEnding,
+    VerifyPartitions,
+)
+from sharebroker_server.group_coordinator.core.transactions.model import (
+    BLOCK,
+    LAST_EPOCH,
+    IdAllocation,
+    ProducerIds,
+    Transaction,
+    TransactionState,
+)
+from tests.unit.group_coordinator.transaction_harness import MINUTE, P0, P1, P2, TransactionHarness, aborting
 
 S = TransactionState
 V2 = 2
