@@ -23,15 +23,10 @@ LAYERS: Final = ("unit", "property", "contract", "integration", "scenarios")
 SPARK: Final = "spark"
 """The test folder for modules that need Spark; the Spark source has its tests at the top of it."""
 
-PENDING: Final = Path(__file__).with_name("modules_without_tests.txt")
-"""Modules whose tests still stand elsewhere. The list may only become shorter."""
-
 
 def test_every_module_has_its_test_module() -> None:
-    pending = set(PENDING.read_text().split())
     missing = {module for module in modules_with_logic() if not any(map(Path.exists, homes(module)))}
-    assert not missing - pending, "add tests/unit/<path>/test_<name>.py"
-    assert not pending - missing, f"these have a test module now: remove them from {PENDING.name}"
+    assert not missing, "add tests/unit/<path>/test_<name>.py"
 
 
 def homes(module: str) -> list[Path]:
