@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -21,6 +21,9 @@ Failures = Mapping[TopicIdPartition, KafkaError]
 
 
 T = TypeVar("T")
+
+_REPEATS: Final = (0.25, 0.5, 1.0, 2.0)
+"""Seconds before each repetition of an initialisation that could not be reported."""
 
 
 class ShareStates:
@@ -103,11 +106,22 @@ class ShareStates:
         return frozenset(requested) - failures.keys(), failures
 
     async def _initialize_and_log(self, plan: c.InitializeState) -> None:
-        try:
-            failures = await self.initialize(plan)
-        except KafkaError as error:
-            _log.warning("initialised share state not recorded", group=plan.group_id, error=str(error))
-            return
+        """Initialises; repeats while the lease of the group's shard is late and the shard stays here.
+
+        Without a report the group waits for its retry interval, 30 seconds by default.
+        """
+        for pause in (*_REPEATS, None):
+            try:
+                self._host.of(plan.group_id)
+                failures = await self.initialize(plan)
+                break
+            except KafkaError as error:
+                if pause is None or error.code is not ErrorCode.NOT_COORDINATOR:
+                    _log.warning(
+                        "initialised share state not recorded", group=plan.group_id, error=str(error)
+                    )
+                    return
+            await asyncio.sleep(pause)
         for partition, failure in failures.items():
             _log.warning(
                 "share state not initialised",

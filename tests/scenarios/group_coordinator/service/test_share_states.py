@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import SharePartitionKey
+from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.group_coordinator.core.share_groups.commands import StateInitialized
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, code
 from tests.testkit.waiting import eventually
 
@@ -134,3 +139,25 @@ async def test_unrecorded_initialisation_is_repeated_by_the_next_owner(
     await first.stop()
     assert parts(await second.beat("m", epoch)) == {topic_id: [0]}
     assert cluster.states.states[SharePartitionKey("g", topic_id, 0)].state_epoch == 2
+
+
+async def test_initialisation_is_repeated_while_the_lease_is_late(
+    cluster: Cluster, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it the group waits for its retry interval (simulation: seed 622935070)."""
+    submit, reported = ShardRuntime.submit, list[bool]()
+
+    def late_once(self: ShardRuntime[Any, Any, Any], command: Any) -> Any:
+        if isinstance(command, StateInitialized):
+            reported.append(bool(reported))
+            if not reported[-1]:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, "The lease may have expired.")
+        return submit(self, command)
+
+    monkeypatch.setattr(ShardRuntime, "submit", late_once)
+    topic_id = await broker.create("a", 1)
+    cluster.states.open.clear()
+    epoch = (await broker.beat("m", 0, "a")).member_epoch
+    cluster.states.open.set()
+    await eventually(lambda: reported == [False, True])
+    assert parts(await broker.beat("m", epoch)) == {topic_id: [0]}
