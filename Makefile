@@ -32,7 +32,7 @@ test: $(READY) ## run all tests
 test-fast: export PYTHONDONTWRITEBYTECODE :=
 test-fast: $(READY) ## run the tests without servers (under a minute on two cores)
 	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios \
-	  -m "not slow and not servers" --hypothesis-profile=fast -n 2 -q
+	  -m "not slow and not servers" --hypothesis-profile=fast -n 3 -q
 
 simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000; SEED=7: one run with its log)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --without "$(WITHOUT)",--seeds $(or $(SEEDS),200)) --jobs $(or $(JOBS),2)
