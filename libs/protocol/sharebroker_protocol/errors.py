@@ -163,3 +163,8 @@ class KafkaError(Exception):
     def retriable(self) -> bool:
         """Whether the same request may succeed later without a change."""
         return self.code.retriable
+
+
+def invalid_field(field: str, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> KafkaError:
+    """Returns the error for one invalid field of a request."""
+    return KafkaError(code, message, violations=[FieldViolation(field, message)])

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+LONGEST_DELAY_MS: Final = 24 * 3_600_000
+"""Limit of the delay of a delayed release."""
 
 
 class TopicPartition(NamedTuple):

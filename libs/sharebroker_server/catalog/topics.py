@@ -17,7 +17,7 @@ from hashlib import blake2b
 from itertools import count
 from typing import Final
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError, invalid_field
 from sharebroker_server.config.broker import BrokerConfig
 
 MAX_LENGTH: Final = 249
@@ -80,7 +80,7 @@ def check_group_id(
         fault = f"The group id must not exceed {GROUP_ID_BYTES} bytes."
     else:
         return
-    raise KafkaError(code, fault, violations=[FieldViolation(field, fault)])
+    raise invalid_field(field, fault, code)
 
 
 def _fault(name: str) -> str:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import plan_pb2 as plan
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Backoff, failed, moved
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.validation import check_bounds, refused
+from sharebroker_server.gateway.core.validation import check_bounds
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ async def read_range(gateway: Gateway, request: plan.ReadRangeRequest) -> plan.R
     check_bounds("range.partition", span.partition, 0, topic.partitions - 1)
     check_bounds("max_bytes", request.max_bytes, 0, MAX_READ_RANGE_BYTES)
     if not 0 <= span.first_offset <= span.last_offset:
-        raise refused("range", f"Offsets {span.first_offset} to {span.last_offset} are not a valid range.")
+        raise invalid_field(
+            "range", f"Offsets {span.first_offset} to {span.last_offset} are not a valid range."
+        )
     size = request.max_bytes or READ_RANGE_BYTES
     part = Part(
         topic_id=topic.topic_id,

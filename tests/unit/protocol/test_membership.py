@@ -264,9 +264,6 @@ def test_unlisted_transition_is_illegal(state: MemberState, event: MemberEvent) 
             after(state, event)
 
 
-TOPICS = frozenset({"flights"})
-
-
 def joined(now: float = 0.0) -> Membership:
     member = Membership(MembershipSettings(rack_id="rack"))
     member.subscribe(TOPICS)

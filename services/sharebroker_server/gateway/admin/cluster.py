@@ -7,12 +7,11 @@ from contextlib import suppress
 from typing import Final
 
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_server.catalog.topics import Topic, check_topic_name
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
 from sharebroker_server.routing.router import GROUP_COORDINATOR, SHARE_COORDINATOR
@@ -107,6 +106,6 @@ def _coordinator_resource(gateway: Gateway, key_type: pb.KeyType.ValueType, key:
     # From the right: a group id may contain colons.
     group_id, topic_id, partition = ("::" + key).rsplit(":", 2)
     if not group_id.removeprefix("::") or not topic_id or not partition.isdecimal():
-        raise refused("coordinator_keys", f"{key!r} is not group:topicId:partition.")
+        raise invalid_field("coordinator_keys", f"{key!r} is not group:topicId:partition.")
     shard = gateway.router.share_shard(group_id.removeprefix("::"), topic_id, int(partition))
     return names.shard(SHARE_COORDINATOR, shard)

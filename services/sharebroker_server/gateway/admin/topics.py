@@ -9,13 +9,12 @@ from typing import Final
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.config_views import describe
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, check_not_internal
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.rpc.errors import wire
 
 VISIBLE_WITHIN: Final = 5.0
@@ -145,7 +144,7 @@ def _resource_type(number: int) -> ResourceType:
     try:
         return ResourceType(number)
     except ValueError:
-        raise refused("resource_type", f"{number} is no resource type with configs.") from None
+        raise invalid_field("resource_type", f"{number} is no resource type with configs.") from None
 
 
 def _is_set(

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 from uuid import uuid4
 
+from sharebroker_protocol.errors import invalid_field
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import TopicPartitions
 from sharebroker_protocol.model import TopicIdPartition
@@ -20,7 +21,6 @@ from sharebroker_server.gateway.core.validation import (
     check_bounds,
     check_member_id,
     check_topic_names,
-    refused,
 )
 
 _MOST: Final = 2**31 - 1
@@ -45,13 +45,13 @@ async def consume(
 def check_first(first: pb.ConsumeRequest) -> None:
     """Raises INVALID_REQUEST or INVALID_TOPIC_EXCEPTION if the message cannot open a stream."""
     if not first.HasField("subscribe"):
-        raise refused("subscribe", "The first message of a Consume stream must subscribe.")
+        raise invalid_field("subscribe", "The first message of a Consume stream must subscribe.")
     subscribe = first.subscribe
     check_group_id(subscribe.group_id, "subscribe.group_id")
     check_bounds("subscribe.batch_size", subscribe.batch_size, 0, _MOST)
     acquire_mode(subscribe.acquire_mode, "subscribe.acquire_mode")
     if subscribe.HasField("rack_id") and not subscribe.rack_id:
-        raise refused("subscribe.rack_id", "The rack id must not be empty; leave it out.")
+        raise invalid_field("subscribe.rack_id", "The rack id must not be empty; leave it out.")
     if subscribe.member_id or not subscribe.topics:
         check_member_id(subscribe.member_id, "subscribe.member_id")
     check_topic_names("subscribe.topics", subscribe.topics)
@@ -95,18 +95,20 @@ class ConsumeStream:
         await self._handle(first)
         async for request in requests:
             if request.HasField("subscribe"):
-                raise refused("subscribe", "A Consume stream subscribes once, in its first message.")
+                raise invalid_field("subscribe", "A Consume stream subscribes once, in its first message.")
             await self._handle(request)
         await self._fan_in.finish()
 
     async def _handle(self, request: pb.ConsumeRequest) -> None:
         self._granted += request.credit
         if self._granted < 0:
-            raise refused("credit", "The credit that is withdrawn exceeds the credit that was granted.")
+            raise invalid_field("credit", "The credit that is withdrawn exceeds the credit that was granted.")
         check_bounds("credit", self._fan_in.outstanding + request.credit, -_MOST, _MOST)
         if request.HasField("assignment"):
             if self._member is not None:
-                raise refused("assignment", "The gateway runs this membership and receives the assignment.")
+                raise invalid_field(
+                    "assignment", "The gateway runs this membership and receives the assignment."
+                )
             parts = request.assignment.partitions
             self._fan_in.assign(frozenset(TopicIdPartition(p.topic_id, p.partition) for p in parts))
         await self._fan_in.forward(request)

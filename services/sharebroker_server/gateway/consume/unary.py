@@ -6,6 +6,7 @@ from typing import Final
 from uuid import uuid4
 
 from sharebroker_protocol.clock import Deadline, now
+from sharebroker_protocol.errors import invalid_field
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.topics import check_group_id
@@ -22,7 +23,6 @@ from sharebroker_server.gateway.core.validation import (
     check_delay,
     check_member_id,
     check_topic_names,
-    refused,
 )
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 from sharebroker_server.rpc.errors import wire
@@ -78,14 +78,14 @@ class UnaryConsumer:
     def _part(self, index: int, decision: Decision) -> AckPart:
         field = f"acknowledgements[{index}]"
         if not decision.type:
-            raise refused(f"{field}.type", "An acknowledgement needs a type.")
+            raise invalid_field(f"{field}.type", "An acknowledgement needs a type.")
         check_delay(f"{field}.delay_ms", decision.delay_ms, decision.type)
         topic = self._gateway.topic(decision.topic, f"{field}.topic")
         last = decision.last_offset if decision.HasField("last_offset") else decision.offset
         batch = AckBatch(decision.offset, last, (decision.type,), decision.lock_token or None)
         problem = batches_refusal([batch], renew_allowed=True)
         if problem is not None:
-            raise refused(field, problem)
+            raise invalid_field(field, problem)
         return AckPart(topic.topic_id, decision.partition, [batch], decision.delay_ms / 1000)
 
     async def _acknowledge(self, key: SessionKey, parts: list[AckPart]) -> None:
@@ -98,7 +98,7 @@ def _check(request: pb.AcquireRequest) -> None:
     if request.member_id:
         check_member_id(request.member_id)
     if not request.topics:
-        raise refused("topics", "At least one topic is needed.")
+        raise invalid_field("topics", "At least one topic is needed.")
     check_topic_names("topics", request.topics)
     check_bounds("max_records", request.max_records, 0, MAX_ACQUIRE_RECORDS)
     check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))

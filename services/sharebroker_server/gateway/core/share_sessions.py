@@ -29,7 +29,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.leader_calls.values import AcquireResult, RecordsWatch
 
@@ -355,8 +355,4 @@ def shown_error(error: ErrorCode) -> ErrorCode:
 
 def _acknowledges_at_open() -> KafkaError:
     message = "A request that opens a share session (epoch 0) cannot carry acknowledgements."
-    return KafkaError(
-        ErrorCode.INVALID_REQUEST,
-        message,
-        violations=[FieldViolation("topics.partitions.acknowledgement_batches", message)],
-    )
+    return invalid_field("topics.partitions.acknowledgement_batches", message)

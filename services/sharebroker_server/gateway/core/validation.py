@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquireMode
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError, invalid_field
+from sharebroker_protocol.model import LONGEST_DELAY_MS, AckBatch, AcquireMode
 from sharebroker_server.catalog.topics import check_topic_name
 
 MAX_WAIT: Final = 60.0
@@ -17,19 +17,12 @@ MEMBER_ID_LENGTH: Final = 36
 RELEASE: Final = 2
 RENEW: Final = 4
 _MODES: Final = {int(mode): mode for mode in AcquireMode}
-LONGEST_DELAY_MS: Final = 24 * 3_600_000
-"""Limit of the delay of a delayed release."""
-
-
-def refused(field: str, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> KafkaError:
-    """The error for one invalid field."""
-    return KafkaError(code, message, violations=[FieldViolation(field, message)])
 
 
 def check_member_id(member_id: str, field: str = "member_id") -> None:
     """Raises INVALID_REQUEST for a member id without 1 to 36 characters (Kafka: KafkaApis)."""
     if not 1 <= len(member_id) <= MEMBER_ID_LENGTH:
-        raise refused(field, f"A member id has 1 to {MEMBER_ID_LENGTH} characters.")
+        raise invalid_field(field, f"A member id has 1 to {MEMBER_ID_LENGTH} characters.")
 
 
 def check_topic_names(field: str, names: Iterable[str]) -> None:
@@ -41,13 +34,13 @@ def check_topic_names(field: str, names: Iterable[str]) -> None:
 def check_bounds(field: str, value: int, low: int, high: int) -> None:
     """Raises INVALID_REQUEST unless low <= value <= high."""
     if not low <= value <= high:
-        raise refused(field, f"{field} is {value}; {low} to {high} is allowed.")
+        raise invalid_field(field, f"{field} is {value}; {low} to {high} is allowed.")
 
 
 def acquire_mode(mode: int, field: str = "share_acquire_mode") -> AcquireMode:
     """The acquire mode with this number. Raises INVALID_REQUEST for an unknown number."""
     if mode not in _MODES:
-        raise refused(field, f"{mode} is not an acquire mode.")
+        raise invalid_field(field, f"{mode} is not an acquire mode.")
     return _MODES[mode]
 
 

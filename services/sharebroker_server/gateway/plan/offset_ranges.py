@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Final, NamedTuple
 
+from sharebroker_protocol.errors import invalid_field
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
 from sharebroker_server.gateway.consume.topic_acquire import TopicFilter
-from sharebroker_server.gateway.core.validation import check_bounds, refused
+from sharebroker_server.gateway.core.validation import check_bounds
 from sharebroker_server.leader_calls.values import AcquireResult
 from sharebroker_server.offset_spans import split_by_spans
 
@@ -44,11 +45,11 @@ def by_partition(pieces: Sequence[Piece], field: str, most: int) -> Mapping[Part
     for index, piece in enumerate(pieces):
         where = f"{field}[{index}]"
         if piece.partition < 0 or not 0 <= piece.first <= piece.last:
-            raise refused(
+            raise invalid_field(
                 where, f"Offsets {piece.first} to {piece.last} of partition {piece.partition} are not valid."
             )
         if piece.kind not in (ACCEPT, RELEASE, REJECT, RENEW):
-            raise refused(f"{where}.type", f"{piece.kind} is not a valid acknowledge type of a batch.")
+            raise invalid_field(f"{where}.type", f"{piece.kind} is not a valid acknowledge type of a batch.")
         found.setdefault((piece.topic, piece.partition), []).append(piece)
     for partition, sorted_pieces in found.items():
         sorted_pieces.sort(key=lambda piece: piece.first)
@@ -60,7 +61,7 @@ def _check_disjoint(partition: Partition, pieces: Sequence[Piece], field: str) -
     end = -1
     for piece in pieces:
         if piece.first <= end:
-            raise refused(field, f"Offset {piece.first} of {partition[0]}-{partition[1]} occurs twice.")
+            raise invalid_field(field, f"Offset {piece.first} of {partition[0]}-{partition[1]} occurs twice.")
         end = piece.last
 
 
@@ -110,7 +111,7 @@ def verdict_pieces(verdicts: Iterable[pb.PlanVerdict], field: str = "commit") ->
     """The pieces of verdicts. Raises INVALID_REQUEST for a renewal."""
     pieces = [piece_of(verdict.range, verdict.type) for verdict in verdicts]
     if any(piece.kind == RENEW for piece in pieces):
-        raise refused(field, "A committed batch cannot be renewed.")
+        raise invalid_field(field, "A committed batch cannot be renewed.")
     return pieces
 
 
@@ -125,7 +126,7 @@ def column_pieces(columns: Iterable[pb.PlanColumns], field: str, kind: int) -> l
     for index, column in enumerate(columns):
         partitions, firsts, lasts = column.partitions, column.first_offsets, column.last_offsets
         if not len(partitions) == len(firsts) == len(lasts):
-            raise refused(f"{field}[{index}]", "The columns differ in length.")
+            raise invalid_field(f"{field}[{index}]", "The columns differ in length.")
         found.extend(map(Piece, repeat(column.topic), partitions, firsts, lasts, repeat(kind)))
     return found
 

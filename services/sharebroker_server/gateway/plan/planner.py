@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.topics import Topic
@@ -31,7 +31,7 @@ from sharebroker_server.gateway.consume.topic_acquire import (
 )
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.core.validation import MAX_WAIT, check_bounds, check_topic_names, refused
+from sharebroker_server.gateway.core.validation import MAX_WAIT, check_bounds, check_topic_names
 from sharebroker_server.gateway.plan.offset_ranges import (
     RENEW,
     Held,
@@ -136,7 +136,7 @@ class Planner:
     def _topics(self, filters: Sequence[tuple[str, Sequence[int]]]) -> TopicFilter:
         names = [name for name, _ in filters]
         if not names or len(set(names)) != len(names):
-            raise refused("topics", "At least one topic is needed, each once.")
+            raise invalid_field("topics", "At least one topic is needed, each once.")
         check_topic_names("topics", names)
         found = [(self._gateway.topic(name), list(partitions)) for name, partitions in filters]
         for topic, partitions in found:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_server.catalog.topics import check_topic_name
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.gateway.produce.record_batching import PartitionBatches, by_partition, publish_traces
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 
@@ -22,7 +21,9 @@ MAX_PUBLISH_RECORDS: Final = 10_000
 async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadline) -> pb.PublishResponse:
     """Appends the records to their partitions; completed when all are durable. Raises KafkaError."""
     if not 1 <= len(request.records) <= MAX_PUBLISH_RECORDS:
-        raise refused("records", f"{len(request.records)} records; 1 to {MAX_PUBLISH_RECORDS} are allowed.")
+        raise invalid_field(
+            "records", f"{len(request.records)} records; 1 to {MAX_PUBLISH_RECORDS} are allowed."
+        )
     check_topic_name(request.topic)
     topic = await create_on_demand(gateway, request.topic, deadline)
     limit = gateway.catalog.topic_config(topic).max_message_bytes

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol import tracing
 from sharebroker_protocol.clock import now
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.batches import CODECS, HEADER_BYTES, BatchBuilder, Header
 from sharebroker_protocol.records.partitioner import Partitioner
 from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
 from sharebroker_server.catalog.topics import Topic
-from sharebroker_server.gateway.core.validation import refused
 from sharebroker_server.leader_calls.values import AppendResult
 
 if TYPE_CHECKING:
@@ -84,17 +83,17 @@ def _checked_weight(index: int, record: pb.PublishRecord, topic: Topic, limit: i
     """The approximate size of a record in a batch. Raises KafkaError for an invalid record."""
     field = f"records[{index}]"
     if record.HasField("partition") and not 0 <= record.partition < topic.partitions:
-        raise refused(
+        raise invalid_field(
             f"{field}.partition",
             f"Topic '{topic.name}' has partitions 0 to {topic.partitions - 1}.",
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         )
     if record.timestamp_ms < 0:
-        raise refused(f"{field}.timestamp_ms", "A timestamp is not negative.", ErrorCode.INVALID_RECORD)
+        raise invalid_field(f"{field}.timestamp_ms", "A timestamp is not negative.", ErrorCode.INVALID_RECORD)
     headers = sum(len(header.key) + len(header.value) + _RECORD_OVERHEAD for header in record.headers)
     weight = len(record.key) + len(_value(record) or b"") + headers + _RECORD_OVERHEAD
     if weight + HEADER_BYTES > limit:
-        raise refused(
+        raise invalid_field(
             field,
             f"The record has {weight} bytes; max.message.bytes is {limit}.",
             ErrorCode.MESSAGE_TOO_LARGE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Final
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_server.catalog import topics
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.core.share_groups.commands import LEAVE, Heartbeat
@@ -19,7 +19,7 @@ def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
     if not broker.group_share_enable:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Share groups are switched off (group.share.enable).")
     if not 1 <= len(heartbeat.member_id) <= MEMBER_ID_LENGTH:
-        raise _invalid("member_id", f"The member id has 1 to {MEMBER_ID_LENGTH} characters.")
+        raise invalid_field("member_id", f"The member id has 1 to {MEMBER_ID_LENGTH} characters.")
     topics.check_group_id(heartbeat.group_id)
     for field, name, value in (
         ("group_id", "GroupId", heartbeat.group_id),
@@ -27,11 +27,11 @@ def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
         ("rack_id", "RackId", heartbeat.rack_id),
     ):
         if value is not None and not value.strip():
-            raise _invalid(field, f"{name} can't be empty.")
+            raise invalid_field(field, f"{name} can't be empty.")
     if heartbeat.member_epoch == 0 and not heartbeat.topics:
-        raise _invalid("subscribed_topic_names", "SubscribedTopicNames must be set in first request.")
+        raise invalid_field("subscribed_topic_names", "SubscribedTopicNames must be set in first request.")
     if heartbeat.member_epoch < LEAVE:
-        raise _invalid("member_epoch", f"MemberEpoch {heartbeat.member_epoch} is invalid.")
+        raise invalid_field("member_epoch", f"MemberEpoch {heartbeat.member_epoch} is invalid.")
 
 
 def check_group_id(group_id: str) -> None:
@@ -115,7 +115,3 @@ def check_member_epoch(member: Member, received: int) -> None:
         f"({member.epoch}). The member must abandon all its partitions and rejoin.",
         metadata={"member_epoch": str(member.epoch)},
     )
-
-
-def _invalid(field: str, message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message, violations=[FieldViolation(field, message)])

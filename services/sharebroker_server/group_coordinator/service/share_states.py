@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from itertools import islice
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -11,6 +12,7 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
+from sharebroker_server.aio import doubling
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.persister.port import Persister
@@ -22,7 +24,7 @@ Failures = Mapping[TopicIdPartition, KafkaError]
 
 T = TypeVar("T")
 
-_REPEATS: Final = (0.25, 0.5, 1.0, 2.0)
+_REPEATS: Final = tuple(islice(doubling(0.25, 2.0), 4))
 """Seconds before each repetition of an initialisation that could not be reported."""
 
 

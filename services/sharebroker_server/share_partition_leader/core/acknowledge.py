@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_protocol.model import AckBatch, AckType, RecordState
+from sharebroker_protocol.model import LONGEST_DELAY_MS, AckBatch, AckType, RecordState
 from sharebroker_server.share_partition_leader.core.events import Counts, SharePartitionSettings
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
@@ -34,9 +34,6 @@ from sharebroker_server.share_partition_leader.core.transitions import (
 
 _COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
 _RELEASE, _REJECT, _RENEW = map(int, (AckType.RELEASE, AckType.REJECT, AckType.RENEW))
-
-LONGEST_DELAY: Final = 24 * 3600.0
-"""Seconds, the longest delay of a release."""
 
 
 class RejectReason(StrEnum):
@@ -69,12 +66,12 @@ def validate_batches(batches: Sequence[AckBatch]) -> None:
 
 
 def validate_delay(batches: Sequence[AckBatch], delay: float) -> None:
-    """Validates that only releases are delayed (seconds), and none longer than `LONGEST_DELAY`.
+    """Validates that only releases are delayed (seconds), and none longer than `LONGEST_DELAY_MS`.
 
     Raises: KafkaError INVALID_REQUEST.
     """
-    if not 0 <= delay <= LONGEST_DELAY:
-        raise invalid("delay_ms", f"must be 0 to {LONGEST_DELAY * 1000:.0f}")
+    if not 0 <= delay * 1000 <= LONGEST_DELAY_MS:
+        raise invalid("delay_ms", f"must be 0 to {LONGEST_DELAY_MS}")
     validate_releases(batches, "delay_ms")
 
 

@@ -255,9 +255,6 @@ class Fetch:
         )
 
 
-_log = structlog.get_logger()
-
-
 class _DurableCall:
     """A call whose parts are applied to share-partitions, and that ends when all of them are durable.
 

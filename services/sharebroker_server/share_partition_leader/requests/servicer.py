@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 from typing_extensions import override
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import invalid_field
 from sharebroker_protocol.model import AcquireMode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
@@ -186,20 +186,20 @@ async def _read(stream: DeliverStream, requests: AsyncIterator[pb.DeliverRequest
 
 def _check_open(opening: pb.DeliverRequest.Open) -> None:
     if not opening.group_id or not opening.member_id:
-        raise _invalid("open", "The first message opens the stream; it needs a group id and a member id.")
+        raise invalid_field(
+            "open", "The first message opens the stream; it needs a group id and a member id."
+        )
     _check_mode(opening.acquire_mode)
 
 
 def _seconds(max_wait_ms: int) -> float:
     if not 0 <= max_wait_ms <= LONGEST_WAIT_MS:
-        raise _invalid("max_wait_ms", f"max_wait_ms is {max_wait_ms}; 0 to {LONGEST_WAIT_MS} is allowed.")
+        raise invalid_field(
+            "max_wait_ms", f"max_wait_ms is {max_wait_ms}; 0 to {LONGEST_WAIT_MS} is allowed."
+        )
     return max_wait_ms / 1000
 
 
 def _check_mode(mode: int) -> None:
     if mode not in tuple(AcquireMode):
-        raise _invalid("acquire_mode", f"{mode} is not an acquire mode.")
-
-
-def _invalid(field: str, message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message, violations=[FieldViolation(field, message)])
+        raise invalid_field("acquire_mode", f"{mode} is not an acquire mode.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_partition_leader.core.acknowledge import LONGEST_DELAY
+from sharebroker_protocol.model import LONGEST_DELAY_MS
 from sharebroker_server.share_partition_leader.core.events import Completed, SharePartitionSettings
 from tests.unit.share_partition_leader.core.stepped import SteppedPartition
 from tests.unit.share_partition_leader.core.support import (
@@ -150,13 +150,13 @@ def test_the_spso_waits_and_the_log_start_does_not() -> None:
     assert share.expire(10.0).lost == ()
 
 
-@pytest.mark.parametrize("delay", [0.001, 1.0, LONGEST_DELAY])
+@pytest.mark.parametrize("delay", [0.001, 1.0, LONGEST_DELAY_MS / 1000])
 def test_legal_delays(delay: float) -> None:
     share = _released("0-9", delay)
     assert share.next_deadline() == min(delay, 30.0)
 
 
-@pytest.mark.parametrize("delay", [-0.001, -5.0, LONGEST_DELAY + 0.001])
+@pytest.mark.parametrize("delay", [-0.001, -5.0, LONGEST_DELAY_MS / 1000 + 0.001])
 def test_delays_out_of_bounds_are_refused(delay: float) -> None:
     _refused((RELEASE,), delay)
 

@@ -66,22 +66,6 @@ def test_offset_of_another_version_is_rejected(offset: Any) -> None:
         from_json(offset)
 
 
-NAMED = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
-
-
-RANGES = st.lists(
-    st.builds(
-        lambda topic, partition, first, size, count: Range(topic, partition, first, first + size, count),
-        NAMED,
-        st.integers(0, 5),
-        st.integers(0, 2**62),
-        st.integers(0, 40),
-        st.integers(1, 9),
-    ),
-    max_size=8,
-)
-
-
 @given(RANGES, st.integers(1, 50), st.integers(1, 12))
 def test_every_offset_is_in_one_task(ranges: list[Range], per_task: int, least: int) -> None:
     tasks = split_into_tasks(ranges, per_task, least)

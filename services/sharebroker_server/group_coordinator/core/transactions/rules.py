@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.transactions import commands as c
 from sharebroker_server.group_coordinator.core.transactions.model import (
@@ -340,13 +340,13 @@ def stage(transaction: Transaction | None, command: c.Stage, step: Step) -> tupl
     verdicts = tuple(sorted(command.verdicts))
     if before is not None and before.batch == command.batch:
         if before.reconciled:
-            raise _rejection(
+            raise invalid_field(
                 "batch", f"Batch {command.batch!r} is committed: no verdict can be staged for it."
             )
         if before.producer_epoch == epoch:
             verdicts = laid_over(before.verdicts, verdicts)
     if len(verdicts) > MOST_STAGED:
-        raise _rejection(
+        raise invalid_field(
             "verdicts", f"{len(verdicts)} offset spans exceed the limit of {MOST_STAGED} staged for a batch."
         )
     staged = Staged(command.batch, epoch, verdicts)
@@ -385,10 +385,6 @@ def laid_over(before: Iterable[Verdict], over: Iterable[Verdict]) -> tuple[Verdi
             if index is None:
                 merged.append(old._replace(first=first, last=last))
     return tuple(sorted(merged))
-
-
-def _rejection(field: str, text: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, text, violations=[FieldViolation(field, text)])
 
 
 RULES: Final[Mapping[type, Callable[[Transaction | None, Any, Step], tuple[Transaction | None, c.Reply]]]] = {
