@@ -6,13 +6,14 @@ docs/glossary.md has the term for each concept.
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture.sources import content, files, name
+from tests.architecture.sources import Function, content, files, name, python, tree
 
 REPLACED = re.compile(
     r"\b(tell|tells|telling|told|whoever|anew|nobody|hear|hears|heard|hearsay|tidings|for ever|of itself|"
@@ -55,6 +56,18 @@ def test_replaced_words_do_not_return() -> None:
         for match in REPLACED.finditer(text)
     ]
     assert not found, f"{len(found)} words that docs/glossary.md replaces"
+
+
+def test_first_paragraph_of_a_docstring_is_whole_sentences() -> None:
+    found = [
+        f"{name(path)}: {getattr(node, 'name', 'the module')}"
+        for path in python(*FOLDERS)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Module | ast.ClassDef | Function)
+        if (text := ast.get_docstring(node))
+        if text.split("\n\n")[0].rstrip()[-1] not in ".:?!…"
+    ]
+    assert not found
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:

@@ -77,9 +77,9 @@ class Tls:
         return grpc.aio.secure_channel(address, credentials, options=named)
 
     async def watch(self) -> None:
-        """Reloads changed files until it is cancelled;
+        """Reloads changed files until it is cancelled.
 
-        keeps the current certificate if the new one is unusable.
+        The current certificate stays in use if the new one is unusable.
         """
         while True:
             await asyncio.sleep(RELOAD_INTERVAL)

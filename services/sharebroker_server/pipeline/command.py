@@ -1,4 +1,4 @@
-"""`sharebroker pipeline …`"""
+"""The subcommands of `sharebroker pipeline`: run and dry-run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""None"""
+"""The partition log: appends, reads, opening, closing and failures of its store."""
 
 from __future__ import annotations
 

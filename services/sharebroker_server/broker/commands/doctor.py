@@ -47,9 +47,9 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a cluster for problems;
+    """Check a cluster for problems.
 
-    exits with 1 if there are errors, with 0 if there are at most warnings.
+    The exit code is 1 if there are errors, and 0 if there are at most warnings.
     """
     try:
         if server is not None:

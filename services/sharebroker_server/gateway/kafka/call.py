@@ -115,7 +115,7 @@ class Call(Generic[Q]):
         return Deadline(min(timeout_ms / 1000, REQUEST_TIMEOUT))
 
     def transaction_version(self, *, implied: bool) -> int:
-        """Returns the transaction.version of the request;
+        """Returns the transaction.version of the request.
 
         `implied` states whether its API version implies level 2.
         """

@@ -81,7 +81,7 @@ def is_internal(topic: Topic) -> bool:
 def locate(
     call: Call, item: I, index: int, leader_epoch: int = -1, *, name: str | None, topic_id: str = ""
 ) -> Located[I] | Rejected[I]:
-    """Looks up the partition `index` of a topic;
+    """Looks up the partition `index` of a topic.
 
     `leader_epoch` is the one that the client has, -1 for none.
     """
