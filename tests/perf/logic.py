@@ -26,6 +26,7 @@ from sharebroker_server.share_partition_leader.core.share_partition import Share
 RECORDS: Final = 500
 LOG_BATCH: Final = 100
 ACCEPT: Final = (1,)
+WRITTEN: Final = WriteCompleted(None)
 
 
 def measure(rounds: int) -> dict[str, float]:
@@ -62,7 +63,7 @@ def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
                 batch = AckBatch(begin, min(begin + run - 1, piece.last), ACCEPT, piece.token)
                 partition.handle(Acknowledge("member", (batch,), replies.append), now)
         partition.next_write()
-        partition.handle(WriteCompleted(None), now)
+        partition.handle(WRITTEN, now)
 
     return step
 

@@ -7,7 +7,6 @@ Marking changes no state: a run refers to the transition that waits for the shar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby
 from typing import Final
@@ -26,8 +25,7 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     Transition,
 )
 from sharebroker_server.share_partition_leader.core.transitions import (
-    EVENT_OF_ACK,
-    TRANSITIONS,
+    AFTER_ACK,
     RecordEvent,
     after_failed_delivery,
 )
@@ -121,15 +119,19 @@ def mark(
     return acknowledgement.renewed
 
 
-@dataclass(slots=True)
 class _Acknowledgement:
     """Marks the runs of one acknowledgement."""
 
-    in_flight: InFlight
-    settings: SharePartitionSettings
-    member: str
-    transition: Transition
-    renewed: list[tuple[Run, Lock]] = field(default_factory=list)
+    __slots__ = ("in_flight", "member", "renewed", "settings", "transition")
+
+    def __init__(
+        self, in_flight: InFlight, settings: SharePartitionSettings, member: str, transition: Transition
+    ) -> None:
+        self.in_flight = in_flight
+        self.settings = settings
+        self.member = member
+        self.transition = transition
+        self.renewed: list[tuple[Run, Lock]] = []
 
     def add(self, batch: AckBatch) -> None:
         """Marks the runs of a batch; without a token, offsets below the start offset are ignored (Kafka).
@@ -173,7 +175,7 @@ class _Acknowledgement:
     def _mark(self, index: int, first: int, last: int, kind: int, token: int | None) -> None:
         """Marks the runs of first..last; `index` is that of the first of them."""
         in_flight, transition, runs = self.in_flight, self.transition, self.in_flight.runs
-        target = TRANSITIONS[ACQUIRED, EVENT_OF_ACK[kind]]
+        target = AFTER_ACK[kind]
         while index < len(runs) and (run := runs[index]).first <= last:
             lock = run.lock
             if (

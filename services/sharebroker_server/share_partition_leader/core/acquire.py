@@ -69,8 +69,9 @@ class Acquisition:
         self._lock = locks.issue(request.member, deadline, request.session)
         if self._in_flight.runs:
             self._walk()
-        if self.count < self._room and self._last >= self._in_flight.after_end:
-            for run in self._new_runs(self._first_new(), self._last):
+        after_end = self._in_flight.after_end
+        if self.count < self._room and self._last >= after_end:
+            for run in self._new_runs(self._first_new(after_end), self._last):
                 self._in_flight.append(run)
         return self._acquired
 
@@ -194,11 +195,11 @@ class Acquisition:
         self._in_flight.replace(index, units)
         return index + len(units)
 
-    def _first_new(self) -> int:
+    def _first_new(self, after_end: int) -> int:
         """The first offset of the log that was never fetched, after a gap in the log if one comes first."""
-        first = max(self._base, self._in_flight.after_end)
+        first = max(self._base, after_end)
         if self._log[0][1] >= first:
-            return max(first, self._log[0][0])
+            return first
         return max(first, next(base for base, last in self._log if last >= first))
 
     def _new_runs(self, first: int, last: int) -> list[Run]:

@@ -72,42 +72,44 @@ def load(loaded: LoadedState) -> InFlight:
 def merged(batches: Iterable[StateBatch]) -> list[StateBatch]:
     """Ascending state batches with equal neighbours merged."""
     result: list[StateBatch] = []
+    opened = None
+    end = 0
     for batch in batches:
         first, last, state, delivery_count = batch
-        if result:
-            previous = result[-1]
-            if (
-                previous.last + 1 == first
-                and previous.state == state
-                and previous.delivery_count == delivery_count
-            ):
-                result[-1] = StateBatch(previous.first, last, state, delivery_count)
+        if opened is not None:
+            if end + 1 == first and opened.state == state and opened.delivery_count == delivery_count:
+                end = last
                 continue
-        result.append(batch)
+            result.append(_ending_at(opened, end))
+        opened, end = batch, last
+    if opened is not None:
+        result.append(_ending_at(opened, end))
     return result
+
+
+def _ending_at(batch: StateBatch, last: int) -> StateBatch:
+    return batch if batch.last == last else batch._replace(last=last)
 
 
 def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collection[Transition]) -> StateWrite:
     """Builds the write of `transitions`: the start offset after them, and batches not below it."""
     start, passed = _start_offset_after(in_flight, set(transitions))
-    finished = sum(
-        run.size
-        for transition in transitions
-        for run in transition.runs
-        if run.pending is transition and run.target >= ACKNOWLEDGED
-    )
-    changes = sorted(batch for transition in transitions for batch in transition.batches)
-    batches = merged(
-        batch if batch.first >= start else batch._replace(first=start)
-        for batch in changes
-        if batch.last >= start
-    )
+    finished = 0
+    changes: list[StateBatch] = []
+    for transition in transitions:
+        changes += transition.batches
+        for run in transition.runs:
+            if run.pending is transition and run.target >= ACKNOWLEDGED:
+                finished += run.last - run.first + 1
+    changes.sort()
+    if changes and changes[0].first < start:
+        changes = [batch._replace(first=max(batch.first, start)) for batch in changes if batch.last >= start]
     return StateWrite(
         loaded.state_epoch,
         loaded.leader_epoch,
         start,
         in_flight.complete_count + finished - passed,
-        tuple(batches),
+        tuple(merged(changes)),
     )
 
 
@@ -120,7 +122,7 @@ def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tu
                 return run.first, passed
         elif run.state < ACKNOWLEDGED:
             return run.first, passed
-        passed += run.size
+        passed += run.last - run.first + 1
     return in_flight.after_end, passed
 
 
@@ -136,21 +138,23 @@ def commit(in_flight: InFlight, locks: Locks, transitions: Iterable[Transition])
             if run.pending is not transition:
                 continue
             target = run.target
-            if target is AVAILABLE:
-                if later is not None:
-                    run.pending, run.lock = None, later
-                    continue
+            size = run.last - run.first + 1
+            if target is ACKNOWLEDGED:
+                acknowledged += size
+            elif target is not AVAILABLE:
+                archived += size
+            elif later is None:
                 in_flight.mark_available(run.first)
-                released += run.size
-            elif target is ACKNOWLEDGED:
-                acknowledged += run.size
+                released += size
             else:
-                archived += run.size
+                run.pending, run.lock = None, later
+                continue
             run.unlock(target)
     in_flight.complete_count += acknowledged + archived
     moved = in_flight.advance()
-    for transition in transitions:
-        in_flight.coalesce(transition.runs)
+    if in_flight.runs:
+        for transition in transitions:
+            in_flight.coalesce(transition.runs)
     return Completed(moved or released > 0, acknowledged, released, archived)
 
 
@@ -189,8 +193,8 @@ class WriteQueue:
     def __init__(self) -> None:
         self.busy = False
         self.retry_at: float | None = None
-        self._waiting: list[tuple[Transition, Reply | None]] = []
-        self._sent: list[tuple[Transition, Reply | None]] = []
+        self._waiting: list[Transition] = []
+        self._sent: list[Transition] = []
         self._retry: list[Transition] = []
 
     @property
@@ -198,9 +202,9 @@ class WriteQueue:
         """Whether nothing waits, is in flight, or has to be retried."""
         return not self.busy and not self._retry
 
-    def add(self, transition: Transition, reply: Reply | None, effects: Effects) -> None:
+    def add(self, transition: Transition, effects: Effects) -> None:
         """Queues a transition; asks for a write unless one is due or in flight."""
-        self._waiting.append((transition, reply))
+        self._waiting.append(transition)
         queued = effects.transitions
         effects.transitions = (*queued, transition) if queued else (transition,)
         if not self.busy:
@@ -210,20 +214,20 @@ class WriteQueue:
         """Moves what waits into the write in flight; [] if it was rejected since."""
         self._sent, self._waiting = self._waiting, []
         self.busy = bool(self._sent)
-        return [transition for transition, _ in self._sent]
+        return self._sent
 
     def complete(self, error: KafkaError | None, effects: Effects) -> list[Transition]:
         """Ends the write in flight: replies, asks for the next one, returns its transitions."""
         sent, self._sent = self._sent, []
-        effects.replies = [(reply, error) for _, reply in sent if reply is not None]
+        effects.replies = _replies(sent, error)
         self.busy = effects.write_due = bool(self._waiting)
-        return [transition for transition, _ in sent]
+        return sent
 
     def reject_waiting(self, error: KafkaError, effects: Effects) -> None:
         """Rejects what is not in flight, and retries nothing any more."""
         waiting, self._waiting = self._waiting, []
         self._retry, self.retry_at = [], None
-        effects.replies = [(reply, error) for _, reply in waiting if reply is not None]
+        effects.replies = _replies(waiting, error)
 
     def add_retries(self, failed: Iterable[Transition], now: float) -> None:
         """Keeps those transitions of a failed write that could not be rolled back."""
@@ -235,4 +239,10 @@ class WriteQueue:
         """Queues the failed transitions again."""
         retry, self._retry, self.retry_at = self._retry, [], None
         for transition in retry:
-            self.add(transition, None, effects)
+            self.add(transition, effects)
+
+
+def _replies(
+    transitions: Iterable[Transition], error: KafkaError | None
+) -> list[tuple[Reply, KafkaError | None]]:
+    return [(transition.reply, error) for transition in transitions if transition.reply is not None]

@@ -13,7 +13,7 @@ from itertools import count, islice, takewhile
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.model import AcquiredRange, RecordState, StateBatch
-from sharebroker_server.share_partition_leader.core.events import Counts, LostLock
+from sharebroker_server.share_partition_leader.core.events import Counts, LostLock, Reply
 from sharebroker_server.share_partition_leader.core.transitions import (
     TRANSITIONS,
     RecordEvent,
@@ -54,13 +54,14 @@ class Transition:
     """State changes that are committed or rolled back together.
 
     `batches` have to be written. `runs` wait for the outcome; a change that is in effect already (lock
-    timeout) has none. `until` delays a release: its records stay locked by DELAYED_RELEASE until then.
-    `rejected` and `gaps` count archived offsets by reason.
+    timeout) has none. `reply` receives the outcome. `until` delays a release: its records stay locked by
+    DELAYED_RELEASE until then. `rejected` and `gaps` count archived offsets by reason.
     """
 
-    __slots__ = ("batches", "gaps", "rejected", "runs", "until")
+    __slots__ = ("batches", "gaps", "rejected", "reply", "runs", "until")
 
-    def __init__(self, until: float | None = None) -> None:
+    def __init__(self, reply: Reply | None = None, until: float | None = None) -> None:
+        self.reply = reply
         self.until = until
         self.runs: list[Run] = []
         self.batches: list[StateBatch] = []

@@ -26,7 +26,7 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     Transition,
 )
 from sharebroker_server.share_partition_leader.core.transitions import (
-    EVENT_OF_ACK,
+    AFTER_ACK,
     TRANSITIONS,
     RecordEvent,
     after_failed_delivery,
@@ -108,7 +108,7 @@ class Reconciliation:
         return UnreconciledReason.UNDER_WAY if run.pending is not None else None
 
     def _reconcile_run(self, run: Run, kind: int) -> None:
-        target = TRANSITIONS[ACQUIRED, EVENT_OF_ACK[kind]]
+        target = AFTER_ACK[kind]
         if run.state is AVAILABLE:
             self._claim(run)
         elif kind == _RENEW and run.lock is not None:

@@ -66,7 +66,7 @@ from sharebroker_server.share_partition_leader.core.durability import (
     merged,
     roll_back,
 )
-from sharebroker_server.share_partition_leader.core.events import Completed, Counts, Effects, Reply
+from sharebroker_server.share_partition_leader.core.events import Counts, Effects
 from sharebroker_server.share_partition_leader.core.in_flight import (
     Locks,
     Run,
@@ -227,12 +227,12 @@ class SharePartition:
         validate_batches(batches)
         if delay:
             validate_delay(batches, delay)
-        transition = Transition(now + delay if delay else None)
+        transition = Transition(reply, now + delay if delay else None)
         renewed = mark(self.in_flight, self.settings, member, batches, transition)
         count_acknowledged(self.counts, batches)
         if renewed:
             self._locks.renew(self.in_flight, renewed, now + self.settings.lock_duration)
-        self._reply_when_durable(transition, batches, reply, effects)
+        self._reply_when_durable(transition, batches, effects)
 
     def _reconcile(self, event: events.Reconcile, now: float, effects: Effects) -> None:
         if self.stopping:
@@ -240,7 +240,7 @@ class SharePartition:
         member, batches, log_start, log_end, reply = event
         self.in_flight.drop_before(log_start)
         validate_reconciliation(batches)
-        transition, deadline = Transition(), now + self.settings.lock_duration
+        transition, deadline = Transition(reply), now + self.settings.lock_duration
         lock = self._locks.issue(member, deadline)
         reconciliation = Reconciliation(self.in_flight, self.settings.delivery_count_limit, lock, transition)
         for batch in batches:
@@ -251,7 +251,7 @@ class SharePartition:
         self._abandoned = False
         effects.unreconciled = tuple(reconciliation.unreconciled)
         effects.deadline = self.next_deadline()
-        self._reply_when_durable(transition, batches, reply, effects)
+        self._reply_when_durable(transition, batches, effects)
 
     def _renew_all(self, event: events.RenewAll, now: float, effects: Effects) -> None:
         if self.settings.renew_enabled:
@@ -284,7 +284,7 @@ class SharePartition:
                 if event.session in ("", lock.session):
                     transition.add(run, after_failed_delivery(RecordEvent.RELEASE, run.delivery_count, limit))
             if transition.runs:
-                self._queue(transition, None, effects)
+                self._queue(transition, effects)
         effects.wake = event.undo
         self._abandoned = True
         effects.unused = self.unused
@@ -303,7 +303,7 @@ class SharePartition:
             transition.batches = merged(
                 StateBatch(lock.first, lock.last, lock.state, lock.delivery_count) for lock in lost
             )
-            self._queue(transition, None, effects)
+            self._queue(transition, effects)
         if self._writes.retry_at is not None and self._writes.retry_at <= now:
             self._writes.flush_retries(effects)
         effects.deadline = self.next_deadline()
@@ -317,26 +317,22 @@ class SharePartition:
         """
         error = event.error
         transitions = self._writes.complete(error, effects)
-        effects.wake = self._complete(transitions, error).fetchable
         if error is None:
+            completed = commit(self.in_flight, self._locks, transitions)
+            if completed.archived:
+                count_archived(self.counts, transitions, completed)
+            effects.wake = completed.fetchable
             self._persisted_start = self._sent_start
-        elif error.code in STATE_LOST:
-            effects.retire = True
-            return
-        elif not self.stopping:
-            self._writes.add_retries(transitions, now)
+        else:
+            roll_back(self.in_flight, self._locks, transitions)
+            if error.code in STATE_LOST:
+                effects.retire = True
+                return
+            if not self.stopping:
+                self._writes.add_retries(transitions, now)
         self._persist_start_offset(effects)
         effects.deadline = self.next_deadline()
         effects.unused = self._abandoned and self.unused
-
-    def _complete(self, transitions: Sequence[Transition], error: KafkaError | None) -> Completed:
-        if error is not None:
-            roll_back(self.in_flight, self._locks, transitions)
-            return Completed(False, 0, 0, 0)
-        completed = commit(self.in_flight, self._locks, transitions)
-        if completed.archived:
-            count_archived(self.counts, transitions, completed)
-        return completed
 
     def _stop(self, event: events.Stop, now: float, effects: Effects) -> None:
         self.stopping = True
@@ -354,7 +350,7 @@ class SharePartition:
     # State writes
 
     def _reply_when_durable(
-        self, transition: Transition, batches: Sequence[AckBatch], reply: Reply, effects: Effects
+        self, transition: Transition, batches: Sequence[AckBatch], effects: Effects
     ) -> None:
         """Queues the transition, or replies at once.
 
@@ -362,14 +358,16 @@ class SharePartition:
         (kind 3).
         """
         start = self.in_flight.start
-        in_memory_only = start > self._persisted_start
-        below_unstored_start = in_memory_only and any(batch.first < start for batch in batches)
-        if transition.runs or transition.batches or below_unstored_start:
-            self._queue(transition, reply, effects)
-        else:
-            effects.replies = ((reply, None),)
+        if (
+            transition.runs
+            or transition.batches
+            or (start > self._persisted_start and any(batch.first < start for batch in batches))
+        ):
+            self._queue(transition, effects)
+        elif transition.reply is not None:
+            effects.replies = ((transition.reply, None),)
 
-    def _queue(self, transition: Transition, reply: Reply | None, effects: Effects) -> None:
+    def _queue(self, transition: Transition, effects: Effects) -> None:
         runs = transition.runs
         if len(runs) == 1:
             run = runs[0]
@@ -378,13 +376,13 @@ class SharePartition:
             transition.batches += merged(
                 StateBatch(run.first, run.last, run.target, run.delivery_count) for run in runs
             )
-        self._writes.add(transition, reply, effects)
+        self._writes.add(transition, effects)
 
     def _persist_start_offset(self, effects: Effects) -> None:
         """Writes the start offset where no acknowledgement will carry it (kind 2)."""
         carried = self.in_flight.runs or self.in_flight.start <= self._sent_start
         if not (carried or self.stopping):
-            self._writes.add(Transition(), None, effects)
+            self._writes.add(Transition(), effects)
 
 
 def relinquished() -> KafkaError:

@@ -61,6 +61,9 @@ EVENT_OF_ACK: Final = (
 )
 """The event of each `AckType`, by its id."""
 
+AFTER_ACK: Final = tuple(TRANSITIONS[RecordState.ACQUIRED, event] for event in EVENT_OF_ACK)
+"""The state of a record after each `AckType`, by its id."""
+
 
 def after_failed_delivery(event: RecordEvent, delivery_count: int, delivery_count_limit: int) -> RecordState:
     """The state after a RELEASE or LOCK_TIMEOUT: ARCHIVED once the delivery limit is reached."""

@@ -9,7 +9,12 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
 from sharebroker_server.leader_calls.values import Unreconciled
 from sharebroker_server.share_partition_leader.core.acquire import archive_hidden
-from sharebroker_server.share_partition_leader.core.durability import build_write
+from sharebroker_server.share_partition_leader.core.durability import (
+    build_write,
+    commit,
+    count_archived,
+    roll_back,
+)
 from sharebroker_server.share_partition_leader.core.events import (
     Acknowledge,
     Acquire,
@@ -115,7 +120,12 @@ class SteppedPartition(SharePartition):
         return build_write(self.in_flight, self._loaded_state, transitions)
 
     def complete(self, transitions: Sequence[Transition], error: ErrorCode | None = None) -> Completed:
-        return self._complete(transitions, KafkaError(error) if error else None)
+        if error:
+            roll_back(self.in_flight, self._locks, transitions)
+            return Completed(False, 0, 0, 0)
+        completed = commit(self.in_flight, self._locks, transitions)
+        count_archived(self.counts, transitions, completed)
+        return completed
 
     def move_log_start(self, offset: int) -> bool:
         before = self.start_offset

@@ -14,6 +14,7 @@ from sharebroker_server.share_partition_leader.core.events import (
     Completed,
     Effects,
     LoadedState,
+    Reply,
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
@@ -455,8 +456,8 @@ def test_a_full_window_after_loading_still_hands_out_its_holes() -> None:
 ERROR = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def transition(*, runs: bool = False, batches: bool = True) -> Transition:
-    made = Transition()
+def transition(*, runs: bool = False, batches: bool = True, reply: Reply | None = None) -> Transition:
+    made = Transition(reply)
     if runs:
         made.runs.append(Run(0, 0, RecordState.ACQUIRED, 1, None))
     if batches:
@@ -467,18 +468,18 @@ def transition(*, runs: bool = False, batches: bool = True) -> Transition:
 def test_the_first_transition_asks_for_a_write() -> None:
     queue, effects = WriteQueue(), Effects()
     first, second = transition(), transition()
-    queue.add(first, None, effects)
+    queue.add(first, effects)
     assert (effects.write_due, effects.transitions, queue.busy) == (True, (first,), True)
     later = Effects()
-    queue.add(second, None, later)
+    queue.add(second, later)
     assert (later.write_due, queue.take()) == (False, [first, second])
 
 
 def test_completion_asks_for_the_next_write_while_transitions_wait() -> None:
     queue, first = WriteQueue(), transition()
-    queue.add(first, None, Effects())
+    queue.add(first, Effects())
     queue.take()
-    queue.add(transition(), None, Effects())
+    queue.add(transition(), Effects())
     effects = Effects()
     assert queue.complete(None, effects) == [first]
     assert (effects.write_due, queue.busy) == (True, True)
@@ -490,7 +491,7 @@ def test_completion_asks_for_the_next_write_while_transitions_wait() -> None:
 def test_waiting_replies_are_rejected_and_the_write_is_empty() -> None:
     queue, effects = WriteQueue(), Effects()
     replies: list[KafkaError | None] = []
-    queue.add(transition(), replies.append, Effects())
+    queue.add(transition(reply=replies.append), Effects())
     queue.reject_waiting(ERROR, effects)
     assert [error for _, error in effects.replies] == [ERROR]
     assert (queue.take(), queue.busy) == ([], False)

@@ -74,7 +74,7 @@ def test_split_at_makes_the_range_a_run_of_its_own() -> None:
 def test_equal_neighbours_coalesce_and_pending_ones_do_not() -> None:
     in_flight = window((0, 9, ACQUIRED))
     in_flight.split_at(0, 3, 6)
-    in_flight.runs[1].pending = Transition(1)
+    in_flight.runs[1].pending = Transition()
     in_flight.coalesce(list(in_flight.runs))
     assert shown(in_flight) == [(0, 2), (3, 6), (7, 9)]
     in_flight.runs[1].pending = None
