@@ -98,7 +98,7 @@ def test_a_permanent_error_names_the_partition(harness: Harness) -> None:
     harness.errors = [{1: ErrorCode.INVALID_RECORD}]
     publisher = Publisher(harness.fake.client)
     publisher.send("t", b"value", partition=1)
-    with pytest.raises(KafkaError, match="t-1: A record is not legal") as caught:
+    with pytest.raises(KafkaError, match="t-1: A record is invalid") as caught:
         publisher.flush()
     assert caught.value.code is ErrorCode.INVALID_RECORD
 

@@ -313,7 +313,7 @@ def _check_batch(batch: StateBatch) -> None:
     if not (0 <= first <= last and state in DURABLE_STATES and 0 <= count <= _INT16_MAX):
         raise c.invalid(
             "state_batches",
-            f"contains {first}-{last} in state {state} with delivery count {count}, which is not legal",
+            f"contains {first}-{last} in state {state} with delivery count {count}, which is not allowed",
         )
 
 
