@@ -22,7 +22,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from sharebroker_server.kafka_wire.codegen import Source
+from sharebroker_server.codegen import Source
 
 V = TypeVar("V")
 M = TypeVar("M", bound=Message)

@@ -17,7 +17,8 @@ from typing import Any, Final, NoReturn
 
 from typing_extensions import override
 
-from sharebroker_server.kafka_wire.codegen import FORMATS, FieldLines, Lines, Source, indented, layout
+from sharebroker_server.codegen import Lines, Source, indented
+from sharebroker_server.kafka_wire.layout import FORMATS, FieldLines, layout
 from sharebroker_server.kafka_wire.schema import Field, Message, Struct, id_text, message_class
 
 MAX_ENTRIES: Final = 50_000

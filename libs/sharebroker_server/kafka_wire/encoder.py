@@ -13,7 +13,8 @@ from typing import Any
 
 from typing_extensions import override
 
-from sharebroker_server.kafka_wire.codegen import FORMATS, FieldLines, Lines, Source, indented, layout
+from sharebroker_server.codegen import Lines, Source, indented
+from sharebroker_server.kafka_wire.layout import FORMATS, FieldLines, layout
 from sharebroker_server.kafka_wire.schema import Field, Struct, equal_values, id_bytes, message_class
 
 Writer = Callable[[bytearray, Any], None]

@@ -20,7 +20,7 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message as Proto
 
-from sharebroker_server.kafka_wire.codegen import Source
+from sharebroker_server.codegen import Source
 from sharebroker_server.kafka_wire.schema import Field, Message, message_class
 
 S = TypeVar("S")

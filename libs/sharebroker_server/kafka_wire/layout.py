@@ -1,16 +1,13 @@
-"""Compiles generated source to functions: one for each struct and version.
-
-A loop over a list of fields costs as much as reading or writing the fields. A function that names each field
-avoids that cost.
-"""
+"""Groups the fields of a struct for generated code, which handles neighbours of fixed size together."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
+from sharebroker_server.codegen import Lines, Source
 from sharebroker_server.kafka_wire.schema import Field
 
 FORMATS: Final = {
@@ -25,8 +22,6 @@ FORMATS: Final = {
     "uuid": "16s",
 }
 """Types of fixed size, with their formats in the module `struct`."""
-
-Lines = list[str]
 
 
 def runs(fields: Iterable[Field]) -> Iterator[list[Field]]:
@@ -43,33 +38,6 @@ def is_fixed(field: Field) -> bool:
 def layout(run: Iterable[Field]) -> str:
     """Returns the format of a run of fields for the module `struct`."""
     return ">" + "".join(FORMATS[field.type] for field in run)
-
-
-class Source:
-    """The source of a function, and the values that its lines refer to by name."""
-
-    def __init__(self, name: str, parameters: str) -> None:
-        self._name = name
-        self._lines = [f"def {name}({parameters}):"]
-        self._values: dict[str, Any] = {}
-
-    def add(self, lines: Iterable[str]) -> None:
-        """Appends lines to the function's body."""
-        self._lines += indented(lines)
-
-    def refer(self, value: Any, name: str) -> str:
-        """Returns the name under which lines can use a value: `name`, or `name` with a number."""
-        if self._values.setdefault(name, value) is not value:
-            name = f"{name}_{len(self._values)}"
-            self._values[name] = value
-        return name
-
-    def function(self) -> Callable[..., Any]:
-        """Compiles and returns the function."""
-        namespace = dict(self._values)
-        exec("\n".join(self._lines), namespace)
-        function: Callable[..., Any] = namespace[self._name]
-        return function
 
 
 class FieldLines(ABC):
@@ -94,8 +62,3 @@ class FieldLines(ABC):
     @abstractmethod
     def field(self, field: Field, name: str, /) -> Lines:
         """Returns lines for one field of any type, whose value has this name in the source."""
-
-
-def indented(lines: Iterable[str]) -> Lines:
-    """Returns the lines, indented by one level."""
-    return [f"    {line}" for line in lines]

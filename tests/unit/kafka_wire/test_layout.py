@@ -1,8 +1,8 @@
-"""Functions from generated source."""
+"""Runs of fields of fixed size."""
 
 from __future__ import annotations
 
-from sharebroker_server.kafka_wire.codegen import Source, is_fixed, layout, runs
+from sharebroker_server.kafka_wire.layout import is_fixed, layout, runs
 from sharebroker_server.kafka_wire.schema import api_schema
 
 
@@ -14,11 +14,3 @@ def test_neighbours_of_fixed_size_form_one_run() -> None:
     ]
     assert layout(partition.of(9)) == ">iiqqi"
     assert all(map(is_fixed, partition.of(9)))
-
-
-def test_values_of_equal_name_get_different_names() -> None:
-    source = Source("add", "number")
-    first, second = source.refer(1, "value"), source.refer(2, "value")
-    assert source.refer(1, "value") == first != second
-    source.add([f"return number + {first} * 10 + {second} * 100"])
-    assert source.function()(5) == 215
