@@ -4,7 +4,7 @@ The decoder compares every length with the number of remaining bytes before it a
 bounds the number of entries of a message. A hostile message therefore costs no more memory and time than a
 small multiple of a valid one.
 
-`struct_reader` compiles one function per struct and version (see codegen). A generated function moves `at`
+`struct_reader` compiles one function per struct and version (see `codegen`). A generated function moves `at`
 forward through `data`; the fields of a flexible version end with tagged fields, which `_read_tags` reads.
 """
 

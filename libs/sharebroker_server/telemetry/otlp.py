@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, cast
 
 import structlog
@@ -78,11 +77,14 @@ class MetricsExport:
         while True:
             await asyncio.sleep(self._interval)
             try:
-                await self._exposition.refresh()
-                data = _data(await self._read(), self._resource)
-                await run_in_daemon_thread(partial(self._exporter.export, data), "metrics")
+                await self._export()
             except Exception:  # the next export may succeed
                 _log.exception("metrics export failed")
+
+    async def _export(self) -> None:
+        await self._exposition.refresh()
+        data = _data(await self._read(), self._resource)
+        await run_in_daemon_thread(lambda: self._exporter.export(data), "metrics")
 
     async def _read(self) -> list[Metric]:
         """Reads all families; yields to other tasks between samples, as there may be thousands of series."""
