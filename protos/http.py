@@ -32,8 +32,8 @@ GENERATOR: Final = HERE.parent / ".cache" / "bin" / "protoc-gen-openapiv2"
 
 def rules() -> dict[str, http_pb2.HttpRule]:
     """The rule of each method that has a path, by its full name."""
-    said: list[dict[str, Any]] = yaml.safe_load(RULES.read_text())["http"]["rules"]
-    return {rule["selector"]: ParseDict(rule, http_pb2.HttpRule()) for rule in said}
+    listed: list[dict[str, Any]] = yaml.safe_load(RULES.read_text())["http"]["rules"]
+    return {rule["selector"]: ParseDict(rule, http_pb2.HttpRule()) for rule in listed}
 
 
 def descriptors() -> bytes:
@@ -63,7 +63,7 @@ def openapi() -> str:
     """The description of the paths, with the protos' comments."""
     with tempfile.TemporaryDirectory() as folder:
         options = [f"grpc_api_configuration={RULES}", "allow_merge=true", "merge_file_name=api"]
-        # A plugin written in Go wants to know packages, though none is made.
+        # A plugin written in Go requires package names, though no package is made.
         options += [*(f"M{each}={Path(each).parent}" for each in protos())]
         _protoc(f"--plugin={GENERATOR}", f"--openapiv2_out={','.join(options)}:{folder}")
         made: dict[str, Any] = json.loads((Path(folder) / "api.swagger.json").read_text())

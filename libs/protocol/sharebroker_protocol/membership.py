@@ -157,7 +157,7 @@ class MemberEvent(Enum):
     JOINED = "a heartbeat with epoch 0 was answered"
     ASSIGNMENT_RECEIVED = "a response carries a new assignment"
     CALLBACKS_COMPLETED = "the callbacks have run, or there were none to run"
-    FENCED = "the coordinator does not know the member or its epoch"
+    FENCED = "the coordinator has no such member, or it has another epoch"
     FAILED = "a fatal error"
     LEAVE = "the application unsubscribes or closes"
     SUBSCRIBED = "the application subscribes again"

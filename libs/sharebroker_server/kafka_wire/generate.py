@@ -1,8 +1,8 @@
 """Generates messages.json and messages.pyi.
 
 messages.json has the schemas of Kafka's messages, as the library kio defines them, in one table for all
-versions. messages.pyi declares the classes that `schema` makes from the table, so that type
-checkers know them. `python -m sharebroker_server.kafka_wire.generate` writes both; `--check` fails if one of
+versions. messages.pyi declares the classes that `schema` makes from the table, for type
+checkers. `python -m sharebroker_server.kafka_wire.generate` writes both; `--check` fails if one of
 them is not current.
 """
 

@@ -125,7 +125,7 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
     # loaded.
     for target in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
         try:
-            # Without a password argument, OpenSSL would ask for one at the terminal.
+            # Without a password argument, OpenSSL would prompt for one at the terminal.
             target.load_cert_chain(files.certificate, files.key, password="")
         except (OSError, ValueError) as failure:
             raise _unusable(f"{files.certificate} and {files.key}", failure) from failure

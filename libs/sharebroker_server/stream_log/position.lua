@@ -1,5 +1,5 @@
--- Position of the last entry ever added, also right after all were trimmed. The stream's newest entry is cheaper
--- to ask for than XINFO, which carries the oldest too.
+-- Position of the last entry ever added, also right after all were trimmed. Reading the newest
+-- entry is cheaper than XINFO, which returns the oldest entry as well.
 local function last_position(log)
   local newest = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
   if newest then return tonumber(string.match(newest[1], '^%d+')) end

@@ -1,10 +1,10 @@
 {{- /* Scheduling of a pod: node selector, tolerations, affinity, priority; empty values are omitted. */}}
 {{- define "sharebroker.placement" -}}
-{{- $said := dict }}
+{{- $placement := dict }}
 {{- range $field := list "priorityClassName" "nodeSelector" "tolerations" "affinity" }}
-{{- with index $ $field }}{{ $_ := set $said $field . }}{{ end }}
+{{- with index $ $field }}{{ $_ := set $placement $field . }}{{ end }}
 {{- end }}
-{{- with $said }}{{ toYaml . }}{{ end }}
+{{- with $placement }}{{ toYaml . }}{{ end }}
 {{- end }}
 
 {{- define "sharebroker.podSpec" -}}

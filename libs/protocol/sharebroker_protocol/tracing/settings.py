@@ -99,7 +99,7 @@ def validate_certificates(variables: Mapping[str, str], signal: str) -> None:
     try:
         context = ssl.create_default_context(cafile=read(rule))
         if certificate := read(rule := "CLIENT_CERTIFICATE"):
-            # Without a password argument, OpenSSL would ask for one at the terminal.
+            # Without a password argument, OpenSSL would prompt for one at the terminal.
             context.load_cert_chain(certificate, read("CLIENT_KEY"), password="")
     except OSError as error:  # SSLError is an OSError
         raise invalid(f"OTEL_EXPORTER_OTLP_{rule}", None, "a file of certificates in PEM") from error

@@ -33,10 +33,10 @@ async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:
 
 async def metadata(gateway: Gateway, request: pb.MetadataRequest, deadline: Deadline) -> pb.MetadataResponse:
     """Returns nodes and topics; an unknown topic has the error in its entry."""
-    asked = list(request.topics) or [topic.name for topic in gateway.catalog.catalog.topics()]
+    names = list(request.topics) or [topic.name for topic in gateway.catalog.catalog.topics()]
     create = bool(request.topics) and request.allow_auto_topic_creation
     # Before the nodes: looking up leaders may add members to the cached list.
-    topics = await asyncio.gather(*(_topic(gateway, name, deadline, create=create) for name in asked))
+    topics = await asyncio.gather(*(_topic(gateway, name, deadline, create=create) for name in names))
     return pb.MetadataResponse(
         cluster_id=await cluster_id(gateway, deadline),
         nodes=[_node(member) for member in gateway.router.members],

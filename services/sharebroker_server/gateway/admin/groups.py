@@ -59,7 +59,7 @@ async def describe_groups(
 ) -> pb.ShareGroupDescribeResponse:
     """Describes each group."""
 
-    async def ask(
+    async def send(
         stub: Stub, group_id: str, left: float
     ) -> Iterable[pb.ShareGroupDescribeResponse.DescribedGroup]:
         one = pb.ShareGroupDescribeRequest(
@@ -67,7 +67,7 @@ async def describe_groups(
         )
         return (await stub.ShareGroupDescribe(one, timeout=left)).groups
 
-    groups = await _each(gateway, request.group_ids, ask, DescribedGroup, deadline)
+    groups = await _each(gateway, request.group_ids, send, DescribedGroup, deadline)
     return pb.ShareGroupDescribeResponse(groups=groups)
 
 
@@ -76,12 +76,12 @@ async def delete_groups(
 ) -> pb.DeleteGroupsResponse:
     """Deletes each group."""
 
-    async def ask(stub: Stub, group_id: str, left: float) -> Iterable[Deleted]:
+    async def send(stub: Stub, group_id: str, left: float) -> Iterable[Deleted]:
         epoch = request.group_epochs.get(group_id) or await _epoch(stub, group_id, left)
         one = pb.DeleteGroupsRequest(group_ids=[group_id], group_epochs={group_id: epoch} if epoch else {})
         return (await stub.DeleteGroups(one, timeout=left)).results
 
-    results = await _each(gateway, request.group_ids, ask, Deleted, deadline)
+    results = await _each(gateway, request.group_ids, send, Deleted, deadline)
     return pb.DeleteGroupsResponse(results=results)
 
 
@@ -89,13 +89,13 @@ async def describe_offsets(
     gateway: Gateway, request: pb.DescribeShareGroupOffsetsRequest, deadline: Deadline
 ) -> pb.DescribeShareGroupOffsetsResponse:
     """Returns start offsets and lag of each group."""
-    asked = {group.group_id: group for group in request.groups}
+    by_id = {group.group_id: group for group in request.groups}
 
-    async def ask(stub: Stub, group_id: str, left: float) -> Iterable[Offsets]:
-        one = pb.DescribeShareGroupOffsetsRequest(groups=[asked[group_id]])
+    async def send(stub: Stub, group_id: str, left: float) -> Iterable[Offsets]:
+        one = pb.DescribeShareGroupOffsetsRequest(groups=[by_id[group_id]])
         return (await stub.DescribeShareGroupOffsets(one, timeout=left)).groups
 
-    groups = await _each(gateway, list(asked), ask, Offsets, deadline)
+    groups = await _each(gateway, list(by_id), send, Offsets, deadline)
     return pb.DescribeShareGroupOffsetsResponse(groups=groups)
 
 
@@ -151,20 +151,20 @@ async def _epoch(stub: Stub, group_id: str, left: float) -> int:
 async def _each(
     gateway: Gateway,
     group_ids: Sequence[str],
-    ask: Callable[[Stub, str, float], Awaitable[Iterable[R]]],
+    send: Callable[[Stub, str, float], Awaitable[Iterable[R]]],
     answer: Callable[..., R],
     deadline: Deadline,
 ) -> list[R]:
     """Returns the result of each group, in order; a group whose coordinator failed has the error."""
 
     async def one(group_id: str) -> R:
-        async def send(stub: Stub, left: float) -> R:
-            (result,) = await ask(stub, group_id, left)
+        async def attempt(stub: Stub, left: float) -> R:
+            (result,) = await send(stub, group_id, left)
             raise_moved(result.error_code, result.error_message)
             return result
 
         try:
-            return await gateway.coordinators.of_group(group_id, send, deadline)
+            return await gateway.coordinators.of_group(group_id, attempt, deadline)
         except KafkaError as error:
             return answer(group_id=group_id, **refusal(error))
 
@@ -229,11 +229,11 @@ async def _offsets(
 ) -> dict[_Partition, int]:
     if not partitions:
         return {}
-    asked = [
+    wanted = [
         leader.ListOffsetsRequest.Partition(topic_id=topic_id, partition=partition, timestamp=timestamp)
         for topic_id, partition in partitions
     ]
-    found = await list_offsets(gateway, leader.ListOffsetsRequest(partitions=asked), deadline)
+    found = await list_offsets(gateway, leader.ListOffsetsRequest(partitions=wanted), deadline)
     for row in found.partitions:
         _raise(row)
     return {(row.topic_id, row.partition): row.offset for row in found.partitions}

@@ -66,18 +66,18 @@ class ShareServicer(ShareServiceServicer):
 
     @override
     async def ShareFetch(self, request: pb.ShareFetchRequest, context: Any) -> pb.ShareFetchResponse:
-        asked, deadline = fetch_of(request, context.peer()), deadline_of(context)
+        fetch, deadline = fetch_of(request, context.peer()), deadline_of(context)
         # A response after the deadline is lost, and with it the new session epoch.
-        asked = asked._replace(max_wait_ms=min(asked.max_wait_ms, int(deadline.remaining() * 1000)))
-        fetched = await share_fetch(self._gateway, asked, deadline)
+        fetch = fetch._replace(max_wait_ms=min(fetch.max_wait_ms, int(deadline.remaining() * 1000)))
+        fetched = await share_fetch(self._gateway, fetch, deadline)
         return fetch_response(fetched, self._gateway.lock_timeout_ms(request.group_id))
 
     @override
     async def ShareAcknowledge(
         self, request: pb.ShareAcknowledgeRequest, context: Any
     ) -> pb.ShareAcknowledgeResponse:
-        asked = acknowledge_of(request, context.peer())
-        results = await share_acknowledge(self._gateway, asked, deadline_of(context))
+        acknowledgement = acknowledge_of(request, context.peer())
+        results = await share_acknowledge(self._gateway, acknowledgement, deadline_of(context))
         return acknowledge_response(results, self._gateway.lock_timeout_ms(request.group_id))
 
 

@@ -51,7 +51,7 @@ _CACHED_TOPICS: Final = 10_000
 """Topics whose leaders a view caches."""
 
 _EPOCH_INTERVAL: Final = 1.0
-"""Seconds after which the epoch is read again. Processes learn of each other at different times. A process
+"""Seconds after which the epoch is read again. Processes detect each other at different times. A process
 that still announces the previous brokers may raise the epoch; with an older epoch this broker's leaders
 would be ignored."""
 
@@ -200,7 +200,7 @@ class Brokers:
         self._epoch_due_at = now()
 
     def unchanged(self, view: ClusterView) -> bool:
-        """Returns whether a view is still the current one, as far as this process knows."""
+        """Returns whether a view is still the current one in this process."""
         return view is self._view and self._current_members() == view.members
 
     async def view(self) -> ClusterView:

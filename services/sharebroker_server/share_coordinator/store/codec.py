@@ -63,7 +63,7 @@ class ShareRecordCodec:
             raise ValueError(f"not a share state record: {error}") from error
         kind = message.WhichOneof("value")
         if kind is None:
-            raise ValueError("a share state record without a value that this version knows")
+            raise ValueError("a share state record of a kind that this version does not support")
         record: ShareRecord = _CONVERSIONS[kind][1].value(getattr(message, kind), key=_KEY.value(message.key))
         return record
 

@@ -203,7 +203,7 @@ class WriteQueue:
         return not self.busy and not self._retry
 
     def add(self, transition: Transition, effects: Effects) -> None:
-        """Queues a transition; asks for a write unless one is due or in flight."""
+        """Queues a transition; sets `write_due` unless a write is due or in flight."""
         self._waiting.append(transition)
         queued = effects.transitions
         effects.transitions = (*queued, transition) if queued else (transition,)
@@ -217,7 +217,7 @@ class WriteQueue:
         return self._sent
 
     def complete(self, error: KafkaError | None, effects: Effects) -> list[Transition]:
-        """Ends the write in flight: replies, asks for the next one, returns its transitions."""
+        """Ends the write in flight: replies, sets `write_due` for the next one, returns its transitions."""
         sent, self._sent = self._sent, []
         effects.replies = _replies(sent, error)
         self.busy = effects.write_due = bool(self._waiting)

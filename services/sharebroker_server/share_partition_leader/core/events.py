@@ -200,7 +200,7 @@ class Effects:
     """What the shell does after an event, in this order.
 
     `acquired` and `unreconciled` answer the event itself. `transitions` were queued by this event for a state
-    write; `write_due` asks for a call of `next_write` at the end of this turn of the event loop. `replies`
+    write; `write_due` requests a call of `next_write` at the end of this turn of the event loop. `replies`
     are requests that are decided, `lost` are locks that ended before their holder acknowledged. `deadline` is
     the time of the next `TimerFired`, if it may have become earlier. `wake`: records may have become
     available. `retire`: the stored state belongs to another leader or epoch. `unused`: members left, and

@@ -19,7 +19,7 @@ delivery contains only that record. A member that crashes then uses up the last 
 
 *Pending transitions.* An acknowledgement takes effect once the share coordinator has stored it. Until then
 the run stays ACQUIRED, with a `pending` transition and a `target`. It cannot be acquired, its lock does not
-time out, and a rollback only has to forget the transition. Acquisition itself is never stored: after a
+time out, and a rollback only has to discard the transition. Acquisition itself is never stored: after a
 fail-over the records are available again, and their delivery counts are those of the last stored state.
 
 *Writes.* At most one state write is in flight (`core.durability`). It is built when it is sent. Its start

@@ -74,7 +74,7 @@ async def _reset(log: PartitionLog, config: GroupConfig) -> int:
     found = await log.offset_for_timestamp(int(now() * 1000) - reset.duration_ms)
     if found is None:
         raise KafkaError(
-            ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as young as {config.share_auto_offset_reset} asks."
+            ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is young enough for {config.share_auto_offset_reset}."
         )
     return found.offset
 

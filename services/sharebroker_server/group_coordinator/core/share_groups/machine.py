@@ -25,8 +25,8 @@ Soft state, lost with the memory of the shard:
 
 * Session deadlines. Members loaded from the log start with a full session at the first deadline.
 * State changes in progress. They prevent two changes of one share-partition from overtaking each other. A
-  change whose time has passed, or that a load made this machine forget, counts as interrupted: the next
-  heartbeat raises the epoch and initialises again.
+  change that has timed out, or that was lost in a load, counts as interrupted: the next heartbeat raises the
+  epoch and initialises again.
 * The time of the last assignment per group, for the assignment interval.
 * Heartbeat stamps. A heartbeat that changed nothing is stamped with all that its result depends on; while
   the stamp is the same, an UnchangedHeartbeat only extends the session.
