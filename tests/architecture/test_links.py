@@ -12,6 +12,7 @@ from tests.architecture.sources import files, name
 
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _FILE_LINK = re.compile(r"\[`([\w./]+\.(?:py|lua))`\]\(([^)#]+)\)")
+_FUNCTION_LINK = re.compile(r"\]\(([^)#]+\.py)\): ((?:`\w+`(?:, )?)+)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md"]
@@ -26,6 +27,19 @@ def test_links_resolve(document: Path) -> None:
 def test_a_link_named_like_a_file_leads_to_that_file(document: Path) -> None:
     links = _FILE_LINK.findall(document.read_text())
     assert [(text, target) for text, target in links if Path(text).name != Path(target).name] == []
+
+
+def test_functions_named_in_epochs_exist_in_the_linked_file() -> None:
+    document = next(path for path in DOCUMENTS if path.name == "EPOCHS.md")
+    links = _FUNCTION_LINK.findall(document.read_text())
+    assert len(links) > 10
+    missing = [
+        (target, function)
+        for target, functions in links
+        for function in re.findall(r"`(\w+)`", functions)
+        if not re.search(rf"def {function}\(", (document.parent / target).read_text())
+    ]
+    assert missing == []
 
 
 def broken(document: Path) -> Iterator[str]:
