@@ -24,22 +24,22 @@ pytestmark = pytest.mark.skipif(
 _RISES, _STAYS = "0+10x90", "1+0x90"
 # The series of each alert, a minute between two values.
 TROUBLE = {
-    "SharebrokerRedisAway": {"sharebroker_redis_connected": "0+0x90"},
-    "SharebrokerRoleAway": {'sharebroker_members{role="gateway"}': _STAYS},
-    "SharebrokerNotOwned": {'sharebroker_leases_missing{kind="partition"}': _STAYS},
+    "SharebrokerRedisUnreachable": {"sharebroker_redis_connected": "0+0x90"},
+    "SharebrokerRoleMissing": {'sharebroker_members{role="gateway"}': _STAYS},
+    "SharebrokerLeasesWithoutOwner": {'sharebroker_leases_missing{kind="partition"}': _STAYS},
     "SharebrokerAppendsFail": {'sharebroker_log_append_failures_total{log="group"}': _RISES},
     "SharebrokerInternalErrors": {'sharebroker_rpc_calls_total{code="INTERNAL"}': _RISES},
     "SharebrokerRestarts": {"process_start_time_seconds": _RISES, "sharebroker_build_info": _STAYS},
-    "SharebrokerBacklogOld": {"sharebroker_share_group_oldest_unaccepted_seconds": "901+0x90"},
+    "SharebrokerOldestRecordLag": {"sharebroker_share_group_oldest_unaccepted_seconds": "901+0x90"},
     "SharebrokerGroupWithoutMembers": {
         "sharebroker_share_group_members": "0+0x90",
         "sharebroker_share_group_lag": _STAYS,
     },
-    "SharebrokerLocksRunOut": {
+    "SharebrokerLockTimeouts": {
         "sharebroker_share_group_acquisition_lock_timeouts_total": _RISES,
         "sharebroker_share_group_records_acquired_total": "0+100x90",
     },
-    "SharebrokerRecordsGivenUp": {
+    "SharebrokerDeliveryLimitReached": {
         'sharebroker_share_group_records_archived_total{reason="attempts"}': _RISES
     },
     "SharebrokerAppendsSlow": {
@@ -47,7 +47,7 @@ TROUBLE = {
         'sharebroker_log_append_seconds_bucket{le="1"}': _RISES,
         'sharebroker_log_append_seconds_bucket{le="+Inf"}': _RISES,
     },
-    "SharebrokerLoopLate": {
+    "SharebrokerEventLoopLag": {
         'sharebroker_event_loop_lag_seconds_bucket{le="0.2"}': "0+0x90",
         'sharebroker_event_loop_lag_seconds_bucket{le="1"}': _RISES,
         'sharebroker_event_loop_lag_seconds_bucket{le="+Inf"}': _RISES,
@@ -108,7 +108,7 @@ def test_other_release_does_not_suppress_an_alert(tmp_path: Path) -> None:
         for release, roles in (("whole", "abcd"), ("lame", "abc"))
         for role in roles
     ]
-    expected = [{"labels": '{alertname="SharebrokerRoleAway",release="lame"}', "value": 1}]
+    expected = [{"labels": '{alertname="SharebrokerRoleMissing",release="lame"}', "value": 1}]
     asked = 'count by (alertname, release) (ALERTS{alertstate="firing"})'
     test = {
         "interval": "1m",
@@ -127,7 +127,7 @@ def test_alert_fires_when_no_process_remains(tmp_path: Path) -> None:
         for role in roles
     ]
     asked = 'count by (alertname, release) (ALERTS{alertstate="firing"})'
-    away = [{"labels": '{alertname="SharebrokerRoleAway",release="gone"}', "value": 1}]
+    away = [{"labels": '{alertname="SharebrokerRoleMissing",release="gone"}', "value": 1}]
     expected = [
         {"expr": asked, "eval_time": time, "exp_samples": samples}
         for time, samples in (("19m", []), ("23m", away), ("1h", away))

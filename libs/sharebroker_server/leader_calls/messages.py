@@ -88,19 +88,19 @@ _ACKNOWLEDGE = _conversion(
 _ACK_RESULT = _conversion(AckResult, pb.AcknowledgeRecordsResponse.Partition)
 _TYPED_RANGE = _conversion(
     AckBatch,
-    pb.SettleRecordsRequest.Range,
+    pb.ReconcileRecordsRequest.Range,
     types=Mapped("type", encode=lambda types: types[0], decode=lambda ack_type: (ack_type,)),
 )
 _RECONCILED_PART = _conversion(
-    AckPart, pb.SettleRecordsRequest.Partition, batches=Mapped("ranges", nested=_TYPED_RANGE)
+    AckPart, pb.ReconcileRecordsRequest.Partition, batches=Mapped("ranges", nested=_TYPED_RANGE)
 )
 _RECONCILE = _conversion(
-    ReconcileCall, pb.SettleRecordsRequest, parts=Mapped("partitions", nested=_RECONCILED_PART)
+    ReconcileCall, pb.ReconcileRecordsRequest, parts=Mapped("partitions", nested=_RECONCILED_PART)
 )
 _UNRECONCILED = _conversion(Unreconciled, delivery.LeftRange)
 _RECONCILED = _conversion(
     ReconcileResult,
-    pb.SettleRecordsResponse.Partition,
+    pb.ReconcileRecordsResponse.Partition,
     left=Mapped(nested=_UNRECONCILED),
     held=Mapped(nested=_RANGE),
 )

@@ -65,8 +65,8 @@ class RemoteLeader:
         return messages.ack_results(response.partitions)
 
     async def reconcile(self, call: ReconcileCall, timeout: float) -> Sequence[ReconcileResult]:
-        """Sends SettleRecords."""
-        response = await self._stub.SettleRecords(messages.reconcile_request(call), timeout=timeout)
+        """Sends ReconcileRecords."""
+        response = await self._stub.ReconcileRecords(messages.reconcile_request(call), timeout=timeout)
         return messages.reconcile_results(response.partitions)
 
     async def append(self, call: AppendCall, timeout: float | None) -> Sequence[AppendResult]:

@@ -114,7 +114,7 @@ class TraceFinder:
         return found
 
     def _should_decode(self, data: bytes, position: int, header: BatchHeader) -> bool:
-        if header.control or not self._tracer.limit.room():
+        if header.control or not self._tracer.limit.has_room():
             return False
         if header.codec:
             return self._limit.take(header.size * _COMPRESSED_WEIGHT)

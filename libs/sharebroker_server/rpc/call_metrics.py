@@ -78,7 +78,7 @@ class CallCounts:
             ),
         )
         yield gauge(
-            "sharebroker_rpc_under_way",
+            "sharebroker_rpc_in_flight",
             "gRPC calls and streams in flight.",
             ((("method", each.method), each.in_flight) for each in methods),
         )

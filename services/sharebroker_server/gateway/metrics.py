@@ -30,7 +30,7 @@ def gateway_families(gateway: Gateway) -> Iterable[Family]:
 
 def _fetches(counts: FetchCounts) -> Iterable[Family]:
     yield gauge(
-        "sharebroker_share_fetches_under_way",
+        "sharebroker_share_fetches_in_purgatory",
         "ShareFetch requests in flight; nearly all of them wait for records.",
         [((), counts.in_flight)],
     )

@@ -125,7 +125,7 @@ async def test_every_call_is_counted_with_its_outcome(watched: Watched, client: 
     assert more("rpc_calls_total", code="NOT_FOUND") == 1
     assert more("rpc_errors_total", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
     assert more("rpc_seconds_count") == 2
-    assert after.of("rpc_under_way", **publish) == 0
+    assert after.of("rpc_in_flight", **publish) == 0
 
 
 async def test_dependencies_are_exported(watched: Watched, client: Client) -> None:

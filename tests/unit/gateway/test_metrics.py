@@ -19,7 +19,7 @@ async def test_evictions_fetches_and_streams_are_measured(harness: Harness) -> N
     gateway.sessions.expired, gateway.sessions.disconnected = 3, 2
     gateway.fetches.in_flight, gateway.fetches.expired = 4, 5
     assert values(harness, "share_session_evictions_total") == [3, 2]
-    assert values(harness, "share_fetches_under_way") == [4]
+    assert values(harness, "share_fetches_in_purgatory") == [4]
     assert values(harness, "share_fetch_expires_total") == [5]
     with gateway.serving(lambda _: None):
         assert values(harness, "client_streams") == [1]

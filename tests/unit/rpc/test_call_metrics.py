@@ -20,5 +20,5 @@ def test_calls_are_counted_by_outcome() -> None:
     assert (calls["OK"], calls["INTERNAL"], sum(calls.values())) == (1, 1, 3)
     ((labels, value, _),) = families["sharebroker_rpc_errors_total"]
     assert (labels, value) == (("method", "ShareService/ShareFetch", "error", "INVALID_REQUEST"), 1)
-    ((_, in_flight, _),) = families["sharebroker_rpc_under_way"]
+    ((_, in_flight, _),) = families["sharebroker_rpc_in_flight"]
     assert in_flight == 0

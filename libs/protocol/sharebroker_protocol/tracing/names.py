@@ -23,6 +23,7 @@ SEND: Final = "send"
 RECEIVE: Final = "receive"
 PROCESS: Final = "process"
 SETTLE: Final = "settle"
+"""OpenTelemetry's operation type of acknowledgements; the attribute SETTLED follows it."""
 
 SHAREBROKER: Final = "sharebroker"
 

@@ -62,7 +62,7 @@ SAMPLERS: Final[Mapping[str, tuple[bool, float | None]]] = {
 """By OTEL_TRACES_SAMPLER: whether it is parent-based, and its ratio (None: OTEL_TRACES_SAMPLER_ARG)."""
 
 
-STORY: Final = 8
+SPANS_PER_TRACE: Final = 8
 """The usual number of spans of a record; a trace is started or joined only if they fit."""
 
 
@@ -78,13 +78,13 @@ class SpanLimit:
         self._tokens = float(burst)
         self._at = clock()
 
-    def stories(self) -> SpanLimit:
+    def of_traces(self) -> SpanLimit:
         """Returns a limit on new traces such that each fits completely."""
-        return SpanLimit(self._rate / STORY, max(1, self._burst // STORY), self._clock)
+        return SpanLimit(self._rate / SPANS_PER_TRACE, max(1, self._burst // SPANS_PER_TRACE), self._clock)
 
-    def room(self) -> bool:
+    def has_room(self) -> bool:
         """Whether the spans of a whole trace fit."""
-        return self._has(min(STORY, self._burst))
+        return self._has(min(SPANS_PER_TRACE, self._burst))
 
     def take(self, spans: int = 1) -> bool:
         """Takes tokens for spans (at most a full bucket); returns False if there are too few."""

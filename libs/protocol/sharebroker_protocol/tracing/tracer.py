@@ -53,7 +53,7 @@ class Tracer:
     ) -> None:
         self.sampling = sampling
         self.limit = limit
-        self._new_traces = limit.stories() if sampling.ratio < 1 else None
+        self._new_traces = limit.of_traces() if sampling.ratio < 1 else None
         self._tracer = tracer
         self._draw = draw
         self._now = now
@@ -64,20 +64,20 @@ class Tracer:
 
     def begins(self) -> bool:
         """Whether to start a new trace."""
-        return not self.left_out() and self.limit.room()
+        return not self.left_out() and self.limit.has_room()
 
-    def room(self, parent: TraceContext | None) -> bool:
+    def has_room(self, parent: TraceContext | None) -> bool:
         """Whether a record may be traced now, below `parent` or as a new trace.
 
         With a ratio below 1, new traces are limited to those that fit completely.
         """
-        if not self.limit.room():
+        if not self.limit.has_room():
             return False
         return parent is not None or self._new_traces is None or self._new_traces.take()
 
     def joins(self, context: TraceContext | None) -> bool:
         """Whether to add spans to a trace of another process."""
-        return context is not None and self.sampling.joins(context) and self.limit.room()
+        return context is not None and self.sampling.joins(context) and self.limit.has_room()
 
     def start(
         self,
@@ -206,7 +206,7 @@ class RecordTraces:
         if any(name == PARENT for name, _ in headers):
             return None
         parent = self._tracer.current()
-        if not self._tracer.room(parent):
+        if not self._tracer.has_room(parent):
             self.full_until = now + _RETRY_AFTER
             return None
         about = names.about(names.CREATE, names.CREATE, topic)
@@ -236,7 +236,7 @@ class BatchTraces:
         """Adds a traced record."""
         self._spans.append((index, span))
 
-    def settled(self) -> None:
+    def end(self) -> None:
         """Ends the spans: the batch was appended or failed."""
         spans, self._spans = self._spans, []
         if not spans:

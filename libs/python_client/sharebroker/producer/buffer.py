@@ -104,10 +104,10 @@ class Publication:
         batch = self._batch
         if batch.traces is None:
             batch.traces = traces.of_batch(batch)
-            batch.when_done(batch.traces.settled)
+            batch.when_done(batch.traces.end)
         batch.traces.add(self._index, span)
         if batch.done:  # another thread completed it in the meantime
-            batch.traces.settled()
+            batch.traces.end()
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
         yield from self._batch.wait()

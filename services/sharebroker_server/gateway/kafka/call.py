@@ -57,7 +57,7 @@ class KafkaListener:
         """Yields the metrics of requests (see Collector)."""
         yield from self.metrics.families()
         yield gauge(
-            "sharebroker_kafka_quiet_requests_waiting",
+            "sharebroker_kafka_idle_requests_waiting",
             "Requests of idle Kafka clients that wait in the response cache, nearly all of them for records.",
             [((), len(self.timer))],
         )

@@ -67,9 +67,9 @@ class RequestMetrics:
         """Yields the metrics (see Collector)."""
         yield counter(
             "sharebroker_kafka_requests_total",
-            "Requests of Kafka clients. `quiet`: from idle clients, answered from the response cache.",
+            "Requests of Kafka clients. `cached`: the response came from the response cache.",
             (
-                (("api", api_schema(key).name, "quiet", cached), count)
+                (("api", api_schema(key).name, "cached", cached), count)
                 for cached, counts in (("false", self.requests), ("true", self.cached))
                 for key, count in sorted(counts.items())
             ),

@@ -158,7 +158,7 @@ class Planner:
         renew = isinstance(request, pb.PlanRequest)
         outcome = await self._reconcile(key, topics, pieces, deadline, renew=renew)
         if verdicts.pending:
-            await staged(self._gateway, request.session, request.batch, deadline, mark_applied=True)
+            await staged(self._gateway, request.session, request.batch, deadline, mark_reconciled=True)
         return outcome._replace(repeated=outcome.repeated or verdicts.applied)
 
     async def _reconcile(

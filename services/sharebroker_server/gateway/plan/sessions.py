@@ -93,11 +93,16 @@ async def stage(
 
 
 async def staged(
-    gateway: Gateway, session: pb.PlanSession, batch: str, deadline: Deadline, *, mark_applied: bool = False
+    gateway: Gateway,
+    session: pb.PlanSession,
+    batch: str,
+    deadline: Deadline,
+    *,
+    mark_reconciled: bool = False,
 ) -> StagedBatch:
     """The verdicts staged for a batch that has a name. Raises KafkaError.
 
-    `mark_applied` stores that they were applied.
+    `mark_reconciled` stores that they were applied.
     """
     if not batch:
         return StagedBatch()
@@ -106,7 +111,7 @@ async def staged(
     request = transactions.ReadStagedVerdictsRequest(
         **_producer(session),
         batch=batch,
-        settle=mark_applied,
+        mark_reconciled=mark_reconciled,
     )
     with _session_errors(key):
         found = await read_staged_verdicts(gateway, request, deadline)
@@ -114,7 +119,7 @@ async def staged(
         Piece(verdict.topic, verdict.partition, verdict.first_offset, verdict.last_offset, verdict.type)
         for verdict in found.verdicts
     ]
-    return StagedBatch(pieces, found.settled)
+    return StagedBatch(pieces, found.reconciled)
 
 
 @contextmanager

@@ -157,13 +157,13 @@ class PublishTraces:
             records.base_offset = result.base_offset
             if result.error_code:
                 records.error = KafkaError(result.error_code, result.error_message)
-            traces.settled()
+            traces.end()
 
     def cancelled(self) -> None:
         """Ends the spans of a request that its client cancelled; the outcome is unknown."""
         for records, traces in self._batches.values():
             records.error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The client cancelled the request.")
-            traces.settled()
+            traces.end()
 
 
 def publish_traces(topic: str) -> PublishTraces | None:

@@ -286,9 +286,11 @@ _VERDICT: Final = Conversion(
     Verdict, pb.StagedVerdict, {"first": "first_offset", "last": "last_offset", "kind": "type"}
 )
 _STAGE: Final = Conversion(c.Stage, pb.StageVerdictsRequest, {"verdicts": Mapped(nested=_VERDICT)})
-_READ_STAGED: Final = Conversion(c.ReadStaged, pb.ReadStagedVerdictsRequest, {"reconciled": "settle"})
+_READ_STAGED: Final = Conversion(
+    c.ReadStaged, pb.ReadStagedVerdictsRequest, {"reconciled": "mark_reconciled"}
+)
 _STAGED: Final = Conversion(
     Staged,
     pb.ReadStagedVerdictsResponse,
-    {"verdicts": Mapped(nested=_VERDICT), "reconciled": "settled"},
+    {"verdicts": Mapped(nested=_VERDICT)},
 )

@@ -74,7 +74,7 @@ def _decode_partitions(topics: Iterable[pb.TransactionPartitions]) -> frozenset[
 
 def _staged(staged: Staged) -> pb.StagedBatch:
     message = pb.StagedBatch(
-        batch=staged.batch, producer_epoch=staged.producer_epoch, settled=staged.reconciled
+        batch=staged.batch, producer_epoch=staged.producer_epoch, reconciled=staged.reconciled
     )
     by_partition: dict[tuple[str, int], pb.StagedPartition] = {}
     for topic, partition, first, last, kind in staged.verdicts:
@@ -93,7 +93,7 @@ def _staged_batch(message: pb.StagedBatch) -> Staged:
         for part in message.partitions
         for first, last, kind in zip(part.first_offsets, part.last_offsets, part.types, strict=True)
     )
-    return Staged(message.batch, message.producer_epoch, verdicts, message.settled)
+    return Staged(message.batch, message.producer_epoch, verdicts, message.reconciled)
 
 
 _METADATA: Final = Conversion(

@@ -86,9 +86,11 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
         )
 
     @override
-    async def SettleRecords(self, request: pb.SettleRecordsRequest, context: Any) -> pb.SettleRecordsResponse:
+    async def ReconcileRecords(
+        self, request: pb.ReconcileRecordsRequest, context: Any
+    ) -> pb.ReconcileRecordsResponse:
         results = await self.calls.reconcile(messages.reconcile_call(request), ACKNOWLEDGE_TIMEOUT)
-        return pb.SettleRecordsResponse(partitions=messages.reconcile_response(results))
+        return pb.ReconcileRecordsResponse(partitions=messages.reconcile_response(results))
 
     @override
     async def ReleaseMember(self, request: pb.ReleaseMemberRequest, context: Any) -> pb.ReleaseMemberResponse:

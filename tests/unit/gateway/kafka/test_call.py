@@ -83,7 +83,7 @@ def test_a_feature_disables_its_apis(harness: Harness) -> None:
 
 def test_waiting_idle_requests_are_a_gauge(harness: Harness) -> None:
     names = [family.name for family in harness.listener.families()]
-    assert "sharebroker_kafka_quiet_requests_waiting" in names
+    assert "sharebroker_kafka_idle_requests_waiting" in names
 
 
 ERROR = KafkaError(ErrorCode.INVALID_REQUEST, "no")

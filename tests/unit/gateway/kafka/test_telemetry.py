@@ -57,8 +57,8 @@ def test_requests_are_counted_by_api_and_cached_ones_apart() -> None:
     metrics.seconds[78].add_seconds(0.1)
     requests, failures, seconds = metrics.families()
     assert {sample[0]: sample[1] for sample in requests.samples} == {
-        ("api", "ShareFetch", "quiet", "false"): 2,
-        ("api", "ShareFetch", "quiet", "true"): 5,
+        ("api", "ShareFetch", "cached", "false"): 2,
+        ("api", "ShareFetch", "cached", "true"): 5,
     }
     assert [tuple(sample)[:2] for sample in failures.samples] == [(("api", "ShareGroupHeartbeat"), 1)]
     assert seconds.name == "sharebroker_kafka_request_seconds"

@@ -41,7 +41,7 @@ class Transactions:
     async def ReadStagedVerdicts(self, request: Any, context: Any) -> Any:
         self.requests.append(request)
         verdict = transactions.StagedVerdict(topic="t", partition=1, first_offset=2, last_offset=3)
-        return transactions.ReadStagedVerdictsResponse(verdicts=[verdict], settled=True)
+        return transactions.ReadStagedVerdictsResponse(verdicts=[verdict], reconciled=True)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ async def test_fenced_and_unknown_sessions(
 
 async def test_staged_verdicts_need_the_name_of_a_batch(harness: Harness, coordinator: Transactions) -> None:
     assert await staged(harness.gateway, SESSION, "", Deadline(5)) == StagedBatch()
-    found = await staged(harness.gateway, SESSION, "7", Deadline(5), mark_applied=True)
+    found = await staged(harness.gateway, SESSION, "7", Deadline(5), mark_reconciled=True)
     assert (found.pieces, found.applied, found.pending) == ([Piece("t", 1, 2, 3, 0)], True, False)
     (request,) = coordinator.requests
-    assert (request.batch, request.settle) == ("7", True)
+    assert (request.batch, request.mark_reconciled) == ("7", True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_protocol.tracing.sampling import LOW, STORY, Sampling, SpanLimit
+from sharebroker_protocol.tracing.sampling import LOW, SPANS_PER_TRACE, Sampling, SpanLimit
 
 KEPT, DROPPED = TraceContext(1, 1), TraceContext(1, 1, flags=0)
 
@@ -58,13 +58,13 @@ def test_span_limit_allows_rate() -> None:
 
 def test_trace_starts_only_if_it_fits_limit() -> None:
     clock = Clock()
-    limit = SpanLimit(1.0, STORY, clock)
-    assert limit.room()
+    limit = SpanLimit(1.0, SPANS_PER_TRACE, clock)
+    assert limit.has_room()
     assert limit.take()
-    assert not limit.room()
+    assert not limit.has_room()
     assert limit.take()
     clock.now += 2
-    assert limit.room()
+    assert limit.has_room()
 
 
 def test_request_above_burst_takes_full_bucket() -> None:
@@ -78,4 +78,4 @@ def test_request_above_burst_takes_full_bucket() -> None:
 
 
 def test_small_full_burst_has_room() -> None:
-    assert SpanLimit(1.0, 2, Clock()).room()
+    assert SpanLimit(1.0, 2, Clock()).has_room()

@@ -19,7 +19,7 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.produce_pb2 import PublishRecord
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_protocol.tracing.sampling import STORY, Sampling, SpanLimit
+from sharebroker_protocol.tracing.sampling import SPANS_PER_TRACE, Sampling, SpanLimit
 from sharebroker_protocol.tracing.tracer import RecordTraces, Tracer, context_of, link
 from sharebroker_server.gateway.produce.record_batching import PublishTraces
 from sharebroker_server.leader_calls.values import AppendResult
@@ -105,13 +105,13 @@ def test_no_span_is_created_at_the_limit(spans: FinishedSpans) -> None:
 def test_new_traces_are_limited_to_complete_ones_below_ratio_1(
     spans: FinishedSpans, ratio: float, traces: int
 ) -> None:
-    tracer = limited(spans, 2 * STORY, ratio)
-    assert [tracer.room(None) for _ in range(3)].count(True) == traces
-    assert tracer.room(PARENT), "a trace of another process is not a new one"
+    tracer = limited(spans, 2 * SPANS_PER_TRACE, ratio)
+    assert [tracer.has_room(None) for _ in range(3)].count(True) == traces
+    assert tracer.has_room(PARENT), "a trace of another process is not a new one"
 
 
 def test_nothing_begins_or_joins_without_room_for_a_trace(spans: FinishedSpans) -> None:
-    tracer = limited(spans, STORY)
+    tracer = limited(spans, SPANS_PER_TRACE)
     assert tracer.begins()
     assert tracer.joins(PARENT)
     assert not tracer.joins(None)
@@ -119,7 +119,7 @@ def test_nothing_begins_or_joins_without_room_for_a_trace(spans: FinishedSpans) 
     tracer.inner("work", PARENT, {})
     assert not tracer.begins()
     assert not tracer.joins(PARENT)
-    assert not tracer.room(PARENT)
+    assert not tracer.has_room(PARENT)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_nothing_begins_or_joins_without_room_for_a_trace(spans: FinishedSpans) 
 def test_ratio_and_random_number_give_the_traces_to_skip(
     spans: FinishedSpans, ratio: float, draw: float, skipped: int
 ) -> None:
-    tracer = limited(spans, STORY, ratio, draw)
+    tracer = limited(spans, SPANS_PER_TRACE, ratio, draw)
     assert tracer.left_out() == skipped
     assert tracer.begins() == (skipped == 0)
 

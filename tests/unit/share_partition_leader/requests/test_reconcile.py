@@ -1,4 +1,4 @@
-"""SettleRecords: each partition alone, answered once durable, with the records then held."""
+"""ReconcileRecords: each partition alone, answered once durable, with the records then held."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.testkit.waiting import eventually
 from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, RENEW, TOPIC, Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle as turns
 
-Answer = pb.SettleRecordsResponse.Partition
+Answer = pb.ReconcileRecordsResponse.Partition
 
 
 async def settle(
@@ -26,11 +26,11 @@ async def settle(
     partition: int = 0,
 ) -> Answer:
     """Settle (first, last, type) of one partition."""
-    part = pb.SettleRecordsRequest.Partition(topic_id=TOPIC, partition=partition)
+    part = pb.ReconcileRecordsRequest.Partition(topic_id=TOPIC, partition=partition)
     for first, last, kind in ranges:
         part.ranges.add(first_offset=first, last_offset=last, type=delivery.AcknowledgeType.ValueType(kind))
-    request = pb.SettleRecordsRequest(group_id="g", member_id=member, partitions=[part], renew_held=renew)
-    (answer,) = (await harness.stub.SettleRecords(request)).partitions
+    request = pb.ReconcileRecordsRequest(group_id="g", member_id=member, partitions=[part], renew_held=renew)
+    (answer,) = (await harness.stub.ReconcileRecords(request)).partitions
     return cast("Answer", answer)
 
 

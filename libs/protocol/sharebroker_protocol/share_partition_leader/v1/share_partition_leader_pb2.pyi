@@ -476,7 +476,7 @@ class AcknowledgeRecordsResponse(_message.Message):
 Global___AcknowledgeRecordsResponse: _TypeAlias = AcknowledgeRecordsResponse  # noqa: Y015
 
 @_typing.final
-class SettleRecordsRequest(_message.Message):
+class ReconcileRecordsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -514,7 +514,7 @@ class SettleRecordsRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         @_builtins.property
-        def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsRequest.Range]:
+        def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReconcileRecordsRequest.Range]:
             """Ascending."""
 
         def __init__(
@@ -522,7 +522,7 @@ class SettleRecordsRequest(_message.Message):
             *,
             topic_id: _builtins.str = ...,
             partition: _builtins.int = ...,
-            ranges: _abc.Iterable[Global___SettleRecordsRequest.Range] | None = ...,
+            ranges: _abc.Iterable[Global___ReconcileRecordsRequest.Range] | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -540,7 +540,7 @@ class SettleRecordsRequest(_message.Message):
     renew_held: _builtins.bool
     """Afterwards renews all records that the member holds."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsRequest.Partition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReconcileRecordsRequest.Partition]: ...
     @_builtins.property
     def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Also returns the records that the member holds in other partitions of these topics on this broker."""
@@ -550,7 +550,7 @@ class SettleRecordsRequest(_message.Message):
         *,
         group_id: _builtins.str = ...,
         member_id: _builtins.str = ...,
-        partitions: _abc.Iterable[Global___SettleRecordsRequest.Partition] | None = ...,
+        partitions: _abc.Iterable[Global___ReconcileRecordsRequest.Partition] | None = ...,
         renew_held: _builtins.bool = ...,
         topic_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
@@ -560,10 +560,10 @@ class SettleRecordsRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SettleRecordsRequest: _TypeAlias = SettleRecordsRequest  # noqa: Y015
+Global___ReconcileRecordsRequest: _TypeAlias = ReconcileRecordsRequest  # noqa: Y015
 
 @_typing.final
-class SettleRecordsResponse(_message.Message):
+class ReconcileRecordsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
@@ -606,13 +606,13 @@ class SettleRecordsResponse(_message.Message):
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsResponse.Partition]:
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReconcileRecordsResponse.Partition]:
         """The requested partitions in order, then those of `topic_ids` in which the member holds records."""
 
     def __init__(
         self,
         *,
-        partitions: _abc.Iterable[Global___SettleRecordsResponse.Partition] | None = ...,
+        partitions: _abc.Iterable[Global___ReconcileRecordsResponse.Partition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -620,7 +620,7 @@ class SettleRecordsResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SettleRecordsResponse: _TypeAlias = SettleRecordsResponse  # noqa: Y015
+Global___ReconcileRecordsResponse: _TypeAlias = ReconcileRecordsResponse  # noqa: Y015
 
 @_typing.final
 class ReleaseMemberRequest(_message.Message):

@@ -57,10 +57,10 @@ class SharePartitionLeaderServiceStub:
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsResponse.FromString,
                 _registered_method=True)
-        self.SettleRecords = channel.unary_unary(
-                '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/SettleRecords',
-                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsRequest.SerializeToString,
-                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsResponse.FromString,
+        self.ReconcileRecords = channel.unary_unary(
+                '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/ReconcileRecords',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ReconcileRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ReconcileRecordsResponse.FromString,
                 _registered_method=True)
         self.ReleaseMember = channel.unary_unary(
                 '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/ReleaseMember',
@@ -145,7 +145,7 @@ class SharePartitionLeaderServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def SettleRecords(self, request, context):
+    def ReconcileRecords(self, request, context):
         """Accepts, rejects, releases or renews records of a planned batch, whether or not their locks still exist: records
         that no other member holds are acquired first, in the same step. Returns once this is durable, with the records
         that the member then holds. Not in Kafka.
@@ -240,10 +240,10 @@ def add_SharePartitionLeaderServiceServicer_to_server(servicer, server):
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsRequest.FromString,
                     response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsResponse.SerializeToString,
             ),
-            'SettleRecords': grpc.unary_unary_rpc_method_handler(
-                    servicer.SettleRecords,
-                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsRequest.FromString,
-                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsResponse.SerializeToString,
+            'ReconcileRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReconcileRecords,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ReconcileRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ReconcileRecordsResponse.SerializeToString,
             ),
             'ReleaseMember': grpc.unary_unary_rpc_method_handler(
                     servicer.ReleaseMember,
@@ -413,7 +413,7 @@ class SharePartitionLeaderService:
             _registered_method=True)
 
     @staticmethod
-    def SettleRecords(request,
+    def ReconcileRecords(request,
             target,
             options=(),
             channel_credentials=None,
@@ -426,9 +426,9 @@ class SharePartitionLeaderService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/SettleRecords',
-            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsRequest.SerializeToString,
-            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsResponse.FromString,
+            '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/ReconcileRecords',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ReconcileRecordsRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ReconcileRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

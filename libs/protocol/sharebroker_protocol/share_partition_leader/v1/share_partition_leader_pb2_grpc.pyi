@@ -48,7 +48,7 @@ class SharePartitionLeaderServiceStub:
     """
     AcknowledgeRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]
     """Applies acknowledgements, all or none per partition; returns once they are durable. Kafka: ShareAcknowledge (79)."""
-    SettleRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]
+    ReconcileRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReconcileRecordsRequest, _share_partition_leader_pb2.ReconcileRecordsResponse]
     """Accepts, rejects, releases or renews records of a planned batch, whether or not their locks still exist: records
     that no other member holds are acquired first, in the same step. Returns once this is durable, with the records
     that the member then holds. Not in Kafka.
@@ -92,7 +92,7 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     """
     AcknowledgeRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]  # type: ignore[assignment]
     """Applies acknowledgements, all or none per partition; returns once they are durable. Kafka: ShareAcknowledge (79)."""
-    SettleRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]  # type: ignore[assignment]
+    ReconcileRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReconcileRecordsRequest, _share_partition_leader_pb2.ReconcileRecordsResponse]  # type: ignore[assignment]
     """Accepts, rejects, releases or renews records of a planned batch, whether or not their locks still exist: records
     that no other member holds are acquired first, in the same step. Returns once this is durable, with the records
     that the member then holds. Not in Kafka.
@@ -159,11 +159,11 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         """Applies acknowledgements, all or none per partition; returns once they are durable. Kafka: ShareAcknowledge (79)."""
 
     @_abc_1.abstractmethod
-    def SettleRecords(
+    def ReconcileRecords(
         self,
-        request: _share_partition_leader_pb2.SettleRecordsRequest,
+        request: _share_partition_leader_pb2.ReconcileRecordsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_share_partition_leader_pb2.SettleRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.SettleRecordsResponse]]:
+    ) -> _typing.Union[_share_partition_leader_pb2.ReconcileRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.ReconcileRecordsResponse]]:
         """Accepts, rejects, releases or renews records of a planned batch, whether or not their locks still exist: records
         that no other member holds are acquired first, in the same step. Returns once this is durable, with the records
         that the member then holds. Not in Kafka.

@@ -25,7 +25,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_NONE: _ErrorCode.ValueType  # 0
     """No error."""
     ERROR_CODE_UNKNOWN_SERVER_ERROR: _ErrorCode.ValueType  # -1
-    """The server failed in a way it did not expect."""
+    """The server failed unexpectedly."""
     ERROR_CODE_OFFSET_OUT_OF_RANGE: _ErrorCode.ValueType  # 1
     """The offset is outside the partition's log."""
     ERROR_CODE_CORRUPT_MESSAGE: _ErrorCode.ValueType  # 2
@@ -33,19 +33,19 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: _ErrorCode.ValueType  # 3
     """This topic or partition does not exist."""
     ERROR_CODE_LEADER_NOT_AVAILABLE: _ErrorCode.ValueType  # 5
-    """The partition has no leader at the moment."""
+    """The partition has no leader now."""
     ERROR_CODE_NOT_LEADER_OR_FOLLOWER: _ErrorCode.ValueType  # 6
     """Another process leads this partition."""
     ERROR_CODE_REQUEST_TIMED_OUT: _ErrorCode.ValueType  # 7
-    """The request ran out of time."""
+    """The request timed out."""
     ERROR_CODE_REPLICA_NOT_AVAILABLE: _ErrorCode.ValueType  # 9
     """The partition is not available."""
     ERROR_CODE_MESSAGE_TOO_LARGE: _ErrorCode.ValueType  # 10
-    """A record or batch is larger than allowed."""
+    """A record or a record batch is too large."""
     ERROR_CODE_OFFSET_METADATA_TOO_LARGE: _ErrorCode.ValueType  # 12
-    """The text beside a committed offset is too long."""
+    """The metadata of a committed offset is too long."""
     ERROR_CODE_NETWORK_EXCEPTION: _ErrorCode.ValueType  # 13
-    """The connection broke before the answer came."""
+    """The connection was lost before the response arrived."""
     ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: _ErrorCode.ValueType  # 14
     """The coordinator is still loading."""
     ERROR_CODE_COORDINATOR_NOT_AVAILABLE: _ErrorCode.ValueType  # 15
@@ -53,135 +53,135 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_NOT_COORDINATOR: _ErrorCode.ValueType  # 16
     """Another process is the coordinator."""
     ERROR_CODE_INVALID_TOPIC_EXCEPTION: _ErrorCode.ValueType  # 17
-    """The topic name is not legal."""
+    """The topic name is invalid."""
     ERROR_CODE_RECORD_LIST_TOO_LARGE: _ErrorCode.ValueType  # 18
-    """The batch is larger than allowed."""
+    """The record batch is too large."""
     ERROR_CODE_INVALID_REQUIRED_ACKS: _ErrorCode.ValueType  # 21
-    """The number of acknowledgements is not legal."""
+    """The value of acks is invalid."""
     ERROR_CODE_ILLEGAL_GENERATION: _ErrorCode.ValueType  # 22
-    """The generation is not the group's current one."""
+    """The generation is not the current one of the group."""
     ERROR_CODE_INCONSISTENT_GROUP_PROTOCOL: _ErrorCode.ValueType  # 23
-    """The group works in another way than the member."""
+    """The group uses another protocol type or other protocols."""
     ERROR_CODE_INVALID_GROUP_ID: _ErrorCode.ValueType  # 24
-    """The group id is not legal."""
+    """The group id is invalid."""
     ERROR_CODE_UNKNOWN_MEMBER_ID: _ErrorCode.ValueType  # 25
-    """The group does not know this member."""
+    """The group has no member with this id."""
     ERROR_CODE_INVALID_SESSION_TIMEOUT: _ErrorCode.ValueType  # 26
     """The session timeout is out of bounds."""
     ERROR_CODE_REBALANCE_IN_PROGRESS: _ErrorCode.ValueType  # 27
-    """The group is being changed."""
+    """The group is rebalancing."""
     ERROR_CODE_INVALID_COMMIT_OFFSET_SIZE: _ErrorCode.ValueType  # 28
-    """More offsets than may be committed at once."""
+    """The request commits too many offsets."""
     ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 29
-    """Not allowed on this topic."""
+    """Access to the topic is denied."""
     ERROR_CODE_GROUP_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 30
-    """Not allowed on this group."""
+    """Access to the group is denied."""
     ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 31
-    """Not allowed on this cluster."""
+    """Access to the cluster is denied."""
     ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 32
     """The timestamp of a record is out of range."""
     ERROR_CODE_UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 35
-    """The server does not offer this."""
+    """The server does not support this request or version."""
     ERROR_CODE_TOPIC_ALREADY_EXISTS: _ErrorCode.ValueType  # 36
-    """A topic of this name exists."""
+    """A topic with this name already exists."""
     ERROR_CODE_INVALID_PARTITIONS: _ErrorCode.ValueType  # 37
-    """The number of partitions is not legal."""
+    """The number of partitions is invalid."""
     ERROR_CODE_INVALID_REPLICATION_FACTOR: _ErrorCode.ValueType  # 38
-    """The replication factor is not legal."""
+    """The replication factor is invalid."""
     ERROR_CODE_INVALID_REPLICA_ASSIGNMENT: _ErrorCode.ValueType  # 39
-    """The replica assignment is not legal."""
+    """The replica assignment is invalid."""
     ERROR_CODE_INVALID_CONFIG: _ErrorCode.ValueType  # 40
-    """A configuration value is not legal."""
+    """A configuration value is invalid."""
     ERROR_CODE_INVALID_REQUEST: _ErrorCode.ValueType  # 42
-    """The request is not legal."""
+    """The request is invalid."""
     ERROR_CODE_UNSUPPORTED_FOR_MESSAGE_FORMAT: _ErrorCode.ValueType  # 43
-    """The message format does not allow this."""
+    """The message format does not support this request."""
     ERROR_CODE_POLICY_VIOLATION: _ErrorCode.ValueType  # 44
-    """A policy of the server forbids this."""
+    """A policy of the server forbids the request."""
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: _ErrorCode.ValueType  # 45
-    """A producer's batch is missing."""
+    """The sequence number does not follow the producer's last one."""
     ERROR_CODE_DUPLICATE_SEQUENCE_NUMBER: _ErrorCode.ValueType  # 46
-    """The producer sent this batch before."""
+    """The producer has already sent this batch."""
     ERROR_CODE_INVALID_PRODUCER_EPOCH: _ErrorCode.ValueType  # 47
     """The producer epoch is older than the current one."""
     ERROR_CODE_INVALID_TXN_STATE: _ErrorCode.ValueType  # 48
-    """The transaction is not in a state for this."""
+    """The state of the transaction does not allow this request."""
     ERROR_CODE_INVALID_PRODUCER_ID_MAPPING: _ErrorCode.ValueType  # 49
-    """The producer id is not that of the transactional id."""
+    """The producer id does not belong to the transactional id."""
     ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: _ErrorCode.ValueType  # 50
-    """The transaction timeout is longer than allowed."""
+    """The transaction timeout exceeds the maximum."""
     ERROR_CODE_CONCURRENT_TRANSACTIONS: _ErrorCode.ValueType  # 51
-    """The transaction before this one is still being ended."""
+    """The previous transaction is still completing."""
     ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: _ErrorCode.ValueType  # 52
     """The coordinator's epoch is older than the current one."""
     ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 53
-    """Not allowed for this transactional id."""
+    """Access to the transactional id is denied."""
     ERROR_CODE_OPERATION_NOT_ATTEMPTED: _ErrorCode.ValueType  # 55
-    """Something else in the request failed, so this was not tried."""
+    """The operation was skipped because another part of the request failed."""
     ERROR_CODE_KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
-    """The store refuses writes; nothing was written."""
+    """The store rejects writes; nothing was written."""
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 59
-    """Nothing is known of this producer."""
+    """The partition has no state of this producer."""
     ERROR_CODE_NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
     """The group still has members."""
     ERROR_CODE_GROUP_ID_NOT_FOUND: _ErrorCode.ValueType  # 69
-    """There is no share group of this name."""
+    """The share group does not exist."""
     ERROR_CODE_FETCH_SESSION_ID_NOT_FOUND: _ErrorCode.ValueType  # 70
-    """There is no fetch session of this id."""
+    """The fetch session does not exist."""
     ERROR_CODE_INVALID_FETCH_SESSION_EPOCH: _ErrorCode.ValueType  # 71
     """The fetch session epoch is not the expected one."""
     ERROR_CODE_TOPIC_DELETION_DISABLED: _ErrorCode.ValueType  # 73
-    """Topics cannot be deleted here."""
+    """Topic deletion is disabled."""
     ERROR_CODE_FENCED_LEADER_EPOCH: _ErrorCode.ValueType  # 74
     """The leader epoch is older than the stored one."""
     ERROR_CODE_UNKNOWN_LEADER_EPOCH: _ErrorCode.ValueType  # 75
-    """The leader epoch is newer than the one known here."""
+    """The leader epoch is newer than the current one."""
     ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: _ErrorCode.ValueType  # 76
-    """This compression is not known."""
+    """The compression type is not supported."""
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 78
-    """No offset can be given for this at the moment."""
+    """The offset is not available yet."""
     ERROR_CODE_MEMBER_ID_REQUIRED: _ErrorCode.ValueType  # 79
-    """Join again with the member id given here."""
+    """The member has to join again with the member id of this response."""
     ERROR_CODE_GROUP_MAX_SIZE_REACHED: _ErrorCode.ValueType  # 81
-    """The group has as many members as it may have."""
+    """The group has reached its maximum size."""
     ERROR_CODE_FENCED_INSTANCE_ID: _ErrorCode.ValueType  # 82
-    """Another member has this instance id now."""
+    """Another member has taken over this group instance id."""
     ERROR_CODE_INVALID_RECORD: _ErrorCode.ValueType  # 87
-    """A record is not legal."""
+    """A record is invalid."""
     ERROR_CODE_UNSTABLE_OFFSET_COMMIT: _ErrorCode.ValueType  # 88
-    """A transaction over this offset is still going on."""
+    """An open transaction may still change this offset."""
     ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 89
-    """Too much at once; slow down."""
+    """A quota is exceeded; send requests more slowly."""
     ERROR_CODE_PRODUCER_FENCED: _ErrorCode.ValueType  # 90
-    """A newer producer has the same transactional id."""
+    """A newer producer uses the same transactional id."""
     ERROR_CODE_INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
-    """The feature cannot have this level."""
+    """The feature does not support this version level."""
     ERROR_CODE_FEATURE_UPDATE_FAILED: _ErrorCode.ValueType  # 96
-    """The features could not be changed."""
+    """The features could not be updated."""
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ErrorCode.ValueType  # 100
-    """There is no topic of this id."""
+    """No topic has this id."""
     ERROR_CODE_INCONSISTENT_TOPIC_ID: _ErrorCode.ValueType  # 103
-    """The topic's id is another one."""
+    """The topic id does not match the topic."""
     ERROR_CODE_TRANSACTIONAL_ID_NOT_FOUND: _ErrorCode.ValueType  # 105
-    """There is no such transactional id."""
+    """The transactional id does not exist."""
     ERROR_CODE_FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 110
-    """The member epoch is not the current one; join again."""
+    """The member epoch is not the current one; the member has to join again."""
     ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 114
-    """This is a broker, not a controller."""
+    """The request is for a controller, but this is a broker."""
     ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 115
-    """There are no servers of this kind."""
+    """The endpoint type is not supported."""
     ERROR_CODE_TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The transaction can only be aborted."""
     ERROR_CODE_INVALID_RECORD_STATE: _ErrorCode.ValueType  # 121
-    """The record is not held by this member."""
+    """The member does not hold the record."""
     ERROR_CODE_SHARE_SESSION_NOT_FOUND: _ErrorCode.ValueType  # 122
-    """There is no share session of this member."""
+    """The share session does not exist."""
     ERROR_CODE_INVALID_SHARE_SESSION_EPOCH: _ErrorCode.ValueType  # 123
     """The share session epoch is not the expected one."""
     ERROR_CODE_FENCED_STATE_EPOCH: _ErrorCode.ValueType  # 124
     """The state epoch is older than the stored one."""
     ERROR_CODE_SHARE_SESSION_LIMIT_REACHED: _ErrorCode.ValueType  # 133
-    """No more share sessions can be opened."""
+    """The maximum number of share sessions is open."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
     """Kafka's error codes that Sharebroker returns. The numbers are Kafka's (org.apache.kafka.common.protocol.Errors). A
@@ -192,7 +192,7 @@ class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
 ERROR_CODE_NONE: ErrorCode.ValueType  # 0
 """No error."""
 ERROR_CODE_UNKNOWN_SERVER_ERROR: ErrorCode.ValueType  # -1
-"""The server failed in a way it did not expect."""
+"""The server failed unexpectedly."""
 ERROR_CODE_OFFSET_OUT_OF_RANGE: ErrorCode.ValueType  # 1
 """The offset is outside the partition's log."""
 ERROR_CODE_CORRUPT_MESSAGE: ErrorCode.ValueType  # 2
@@ -200,19 +200,19 @@ ERROR_CODE_CORRUPT_MESSAGE: ErrorCode.ValueType  # 2
 ERROR_CODE_UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.ValueType  # 3
 """This topic or partition does not exist."""
 ERROR_CODE_LEADER_NOT_AVAILABLE: ErrorCode.ValueType  # 5
-"""The partition has no leader at the moment."""
+"""The partition has no leader now."""
 ERROR_CODE_NOT_LEADER_OR_FOLLOWER: ErrorCode.ValueType  # 6
 """Another process leads this partition."""
 ERROR_CODE_REQUEST_TIMED_OUT: ErrorCode.ValueType  # 7
-"""The request ran out of time."""
+"""The request timed out."""
 ERROR_CODE_REPLICA_NOT_AVAILABLE: ErrorCode.ValueType  # 9
 """The partition is not available."""
 ERROR_CODE_MESSAGE_TOO_LARGE: ErrorCode.ValueType  # 10
-"""A record or batch is larger than allowed."""
+"""A record or a record batch is too large."""
 ERROR_CODE_OFFSET_METADATA_TOO_LARGE: ErrorCode.ValueType  # 12
-"""The text beside a committed offset is too long."""
+"""The metadata of a committed offset is too long."""
 ERROR_CODE_NETWORK_EXCEPTION: ErrorCode.ValueType  # 13
-"""The connection broke before the answer came."""
+"""The connection was lost before the response arrived."""
 ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.ValueType  # 14
 """The coordinator is still loading."""
 ERROR_CODE_COORDINATOR_NOT_AVAILABLE: ErrorCode.ValueType  # 15
@@ -220,133 +220,133 @@ ERROR_CODE_COORDINATOR_NOT_AVAILABLE: ErrorCode.ValueType  # 15
 ERROR_CODE_NOT_COORDINATOR: ErrorCode.ValueType  # 16
 """Another process is the coordinator."""
 ERROR_CODE_INVALID_TOPIC_EXCEPTION: ErrorCode.ValueType  # 17
-"""The topic name is not legal."""
+"""The topic name is invalid."""
 ERROR_CODE_RECORD_LIST_TOO_LARGE: ErrorCode.ValueType  # 18
-"""The batch is larger than allowed."""
+"""The record batch is too large."""
 ERROR_CODE_INVALID_REQUIRED_ACKS: ErrorCode.ValueType  # 21
-"""The number of acknowledgements is not legal."""
+"""The value of acks is invalid."""
 ERROR_CODE_ILLEGAL_GENERATION: ErrorCode.ValueType  # 22
-"""The generation is not the group's current one."""
+"""The generation is not the current one of the group."""
 ERROR_CODE_INCONSISTENT_GROUP_PROTOCOL: ErrorCode.ValueType  # 23
-"""The group works in another way than the member."""
+"""The group uses another protocol type or other protocols."""
 ERROR_CODE_INVALID_GROUP_ID: ErrorCode.ValueType  # 24
-"""The group id is not legal."""
+"""The group id is invalid."""
 ERROR_CODE_UNKNOWN_MEMBER_ID: ErrorCode.ValueType  # 25
-"""The group does not know this member."""
+"""The group has no member with this id."""
 ERROR_CODE_INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 26
 """The session timeout is out of bounds."""
 ERROR_CODE_REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
-"""The group is being changed."""
+"""The group is rebalancing."""
 ERROR_CODE_INVALID_COMMIT_OFFSET_SIZE: ErrorCode.ValueType  # 28
-"""More offsets than may be committed at once."""
+"""The request commits too many offsets."""
 ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 29
-"""Not allowed on this topic."""
+"""Access to the topic is denied."""
 ERROR_CODE_GROUP_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 30
-"""Not allowed on this group."""
+"""Access to the group is denied."""
 ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 31
-"""Not allowed on this cluster."""
+"""Access to the cluster is denied."""
 ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 32
 """The timestamp of a record is out of range."""
 ERROR_CODE_UNSUPPORTED_VERSION: ErrorCode.ValueType  # 35
-"""The server does not offer this."""
+"""The server does not support this request or version."""
 ERROR_CODE_TOPIC_ALREADY_EXISTS: ErrorCode.ValueType  # 36
-"""A topic of this name exists."""
+"""A topic with this name already exists."""
 ERROR_CODE_INVALID_PARTITIONS: ErrorCode.ValueType  # 37
-"""The number of partitions is not legal."""
+"""The number of partitions is invalid."""
 ERROR_CODE_INVALID_REPLICATION_FACTOR: ErrorCode.ValueType  # 38
-"""The replication factor is not legal."""
+"""The replication factor is invalid."""
 ERROR_CODE_INVALID_REPLICA_ASSIGNMENT: ErrorCode.ValueType  # 39
-"""The replica assignment is not legal."""
+"""The replica assignment is invalid."""
 ERROR_CODE_INVALID_CONFIG: ErrorCode.ValueType  # 40
-"""A configuration value is not legal."""
+"""A configuration value is invalid."""
 ERROR_CODE_INVALID_REQUEST: ErrorCode.ValueType  # 42
-"""The request is not legal."""
+"""The request is invalid."""
 ERROR_CODE_UNSUPPORTED_FOR_MESSAGE_FORMAT: ErrorCode.ValueType  # 43
-"""The message format does not allow this."""
+"""The message format does not support this request."""
 ERROR_CODE_POLICY_VIOLATION: ErrorCode.ValueType  # 44
-"""A policy of the server forbids this."""
+"""A policy of the server forbids the request."""
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorCode.ValueType  # 45
-"""A producer's batch is missing."""
+"""The sequence number does not follow the producer's last one."""
 ERROR_CODE_DUPLICATE_SEQUENCE_NUMBER: ErrorCode.ValueType  # 46
-"""The producer sent this batch before."""
+"""The producer has already sent this batch."""
 ERROR_CODE_INVALID_PRODUCER_EPOCH: ErrorCode.ValueType  # 47
 """The producer epoch is older than the current one."""
 ERROR_CODE_INVALID_TXN_STATE: ErrorCode.ValueType  # 48
-"""The transaction is not in a state for this."""
+"""The state of the transaction does not allow this request."""
 ERROR_CODE_INVALID_PRODUCER_ID_MAPPING: ErrorCode.ValueType  # 49
-"""The producer id is not that of the transactional id."""
+"""The producer id does not belong to the transactional id."""
 ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: ErrorCode.ValueType  # 50
-"""The transaction timeout is longer than allowed."""
+"""The transaction timeout exceeds the maximum."""
 ERROR_CODE_CONCURRENT_TRANSACTIONS: ErrorCode.ValueType  # 51
-"""The transaction before this one is still being ended."""
+"""The previous transaction is still completing."""
 ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: ErrorCode.ValueType  # 52
 """The coordinator's epoch is older than the current one."""
 ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 53
-"""Not allowed for this transactional id."""
+"""Access to the transactional id is denied."""
 ERROR_CODE_OPERATION_NOT_ATTEMPTED: ErrorCode.ValueType  # 55
-"""Something else in the request failed, so this was not tried."""
+"""The operation was skipped because another part of the request failed."""
 ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
-"""The store refuses writes; nothing was written."""
+"""The store rejects writes; nothing was written."""
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 59
-"""Nothing is known of this producer."""
+"""The partition has no state of this producer."""
 ERROR_CODE_NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
 """The group still has members."""
 ERROR_CODE_GROUP_ID_NOT_FOUND: ErrorCode.ValueType  # 69
-"""There is no share group of this name."""
+"""The share group does not exist."""
 ERROR_CODE_FETCH_SESSION_ID_NOT_FOUND: ErrorCode.ValueType  # 70
-"""There is no fetch session of this id."""
+"""The fetch session does not exist."""
 ERROR_CODE_INVALID_FETCH_SESSION_EPOCH: ErrorCode.ValueType  # 71
 """The fetch session epoch is not the expected one."""
 ERROR_CODE_TOPIC_DELETION_DISABLED: ErrorCode.ValueType  # 73
-"""Topics cannot be deleted here."""
+"""Topic deletion is disabled."""
 ERROR_CODE_FENCED_LEADER_EPOCH: ErrorCode.ValueType  # 74
 """The leader epoch is older than the stored one."""
 ERROR_CODE_UNKNOWN_LEADER_EPOCH: ErrorCode.ValueType  # 75
-"""The leader epoch is newer than the one known here."""
+"""The leader epoch is newer than the current one."""
 ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: ErrorCode.ValueType  # 76
-"""This compression is not known."""
+"""The compression type is not supported."""
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 78
-"""No offset can be given for this at the moment."""
+"""The offset is not available yet."""
 ERROR_CODE_MEMBER_ID_REQUIRED: ErrorCode.ValueType  # 79
-"""Join again with the member id given here."""
+"""The member has to join again with the member id of this response."""
 ERROR_CODE_GROUP_MAX_SIZE_REACHED: ErrorCode.ValueType  # 81
-"""The group has as many members as it may have."""
+"""The group has reached its maximum size."""
 ERROR_CODE_FENCED_INSTANCE_ID: ErrorCode.ValueType  # 82
-"""Another member has this instance id now."""
+"""Another member has taken over this group instance id."""
 ERROR_CODE_INVALID_RECORD: ErrorCode.ValueType  # 87
-"""A record is not legal."""
+"""A record is invalid."""
 ERROR_CODE_UNSTABLE_OFFSET_COMMIT: ErrorCode.ValueType  # 88
-"""A transaction over this offset is still going on."""
+"""An open transaction may still change this offset."""
 ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89
-"""Too much at once; slow down."""
+"""A quota is exceeded; send requests more slowly."""
 ERROR_CODE_PRODUCER_FENCED: ErrorCode.ValueType  # 90
-"""A newer producer has the same transactional id."""
+"""A newer producer uses the same transactional id."""
 ERROR_CODE_INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
-"""The feature cannot have this level."""
+"""The feature does not support this version level."""
 ERROR_CODE_FEATURE_UPDATE_FAILED: ErrorCode.ValueType  # 96
-"""The features could not be changed."""
+"""The features could not be updated."""
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 100
-"""There is no topic of this id."""
+"""No topic has this id."""
 ERROR_CODE_INCONSISTENT_TOPIC_ID: ErrorCode.ValueType  # 103
-"""The topic's id is another one."""
+"""The topic id does not match the topic."""
 ERROR_CODE_TRANSACTIONAL_ID_NOT_FOUND: ErrorCode.ValueType  # 105
-"""There is no such transactional id."""
+"""The transactional id does not exist."""
 ERROR_CODE_FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
-"""The member epoch is not the current one; join again."""
+"""The member epoch is not the current one; the member has to join again."""
 ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: ErrorCode.ValueType  # 114
-"""This is a broker, not a controller."""
+"""The request is for a controller, but this is a broker."""
 ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: ErrorCode.ValueType  # 115
-"""There are no servers of this kind."""
+"""The endpoint type is not supported."""
 ERROR_CODE_TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The transaction can only be aborted."""
 ERROR_CODE_INVALID_RECORD_STATE: ErrorCode.ValueType  # 121
-"""The record is not held by this member."""
+"""The member does not hold the record."""
 ERROR_CODE_SHARE_SESSION_NOT_FOUND: ErrorCode.ValueType  # 122
-"""There is no share session of this member."""
+"""The share session does not exist."""
 ERROR_CODE_INVALID_SHARE_SESSION_EPOCH: ErrorCode.ValueType  # 123
 """The share session epoch is not the expected one."""
 ERROR_CODE_FENCED_STATE_EPOCH: ErrorCode.ValueType  # 124
 """The state epoch is older than the stored one."""
 ERROR_CODE_SHARE_SESSION_LIMIT_REACHED: ErrorCode.ValueType  # 133
-"""No more share sessions can be opened."""
+"""The maximum number of share sessions is open."""
 Global___ErrorCode: _TypeAlias = ErrorCode  # noqa: Y015

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(sharebroker/storage/v1/transaction.proto\x12\x16sharebroker.storage.v1\"=\n\x15TransactionPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"o\n\x0fStagedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x15\n\rfirst_offsets\x18\x03 \x03(\x03\x12\x14\n\x0clast_offsets\x18\x04 \x03(\x03\x12\r\n\x05types\x18\x05 \x03(\x05\"\x82\x01\n\x0bStagedBatch\x12\r\n\x05\x62\x61tch\x18\x01 \x01(\t\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x0f\n\x07settled\x18\x03 \x01(\x08\x12;\n\npartitions\x18\x04 \x03(\x0b\x32\'.sharebroker.storage.v1.StagedPartition\"\xfe\x04\n\x13TransactionMetadata\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\x12\x42\n\x06status\x18\x04 \x01(\x0e\x32\x32.sharebroker.storage.v1.TransactionMetadata.Status\x12\x41\n\npartitions\x18\x05 \x03(\x0b\x32-.sharebroker.storage.v1.TransactionPartitions\x12\x1b\n\x13last_producer_epoch\x18\x06 \x01(\x05\x12\x1c\n\x14previous_producer_id\x18\x07 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x08 \x01(\x03\x12\x1a\n\x12start_timestamp_ms\x18\t \x01(\x03\x12 \n\x18last_update_timestamp_ms\x18\n \x01(\x03\x12\"\n\x1a\x63lient_transaction_version\x18\x0b \x01(\x05\x12\x33\n\x06staged\x18\x0c \x01(\x0b\x32#.sharebroker.storage.v1.StagedBatch\"\xb2\x01\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\x10\n\x0cSTATUS_EMPTY\x10\x01\x12\x12\n\x0eSTATUS_ONGOING\x10\x02\x12\x19\n\x15STATUS_PREPARE_COMMIT\x10\x03\x12\x18\n\x14STATUS_PREPARE_ABORT\x10\x04\x12\x1a\n\x16STATUS_COMPLETE_COMMIT\x10\x05\x12\x19\n\x15STATUS_COMPLETE_ABORT\x10\x06\"\x1a\n\x0bProducerIds\x12\x0b\n\x03\x65nd\x18\x01 \x01(\x03\"\xb4\x01\n\x11TransactionRecord\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12?\n\x08metadata\x18\x02 \x01(\x0b\x32+.sharebroker.storage.v1.TransactionMetadataH\x00\x12;\n\x0cproducer_ids\x18\x03 \x01(\x0b\x32#.sharebroker.storage.v1.ProducerIdsH\x00\x42\x07\n\x05valueb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(sharebroker/storage/v1/transaction.proto\x12\x16sharebroker.storage.v1\"=\n\x15TransactionPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"o\n\x0fStagedPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x15\n\rfirst_offsets\x18\x03 \x03(\x03\x12\x14\n\x0clast_offsets\x18\x04 \x03(\x03\x12\r\n\x05types\x18\x05 \x03(\x05\"\x85\x01\n\x0bStagedBatch\x12\r\n\x05\x62\x61tch\x18\x01 \x01(\t\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x12\n\nreconciled\x18\x03 \x01(\x08\x12;\n\npartitions\x18\x04 \x03(\x0b\x32\'.sharebroker.storage.v1.StagedPartition\"\xfe\x04\n\x13TransactionMetadata\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x12\n\ntimeout_ms\x18\x03 \x01(\x05\x12\x42\n\x06status\x18\x04 \x01(\x0e\x32\x32.sharebroker.storage.v1.TransactionMetadata.Status\x12\x41\n\npartitions\x18\x05 \x03(\x0b\x32-.sharebroker.storage.v1.TransactionPartitions\x12\x1b\n\x13last_producer_epoch\x18\x06 \x01(\x05\x12\x1c\n\x14previous_producer_id\x18\x07 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x08 \x01(\x03\x12\x1a\n\x12start_timestamp_ms\x18\t \x01(\x03\x12 \n\x18last_update_timestamp_ms\x18\n \x01(\x03\x12\"\n\x1a\x63lient_transaction_version\x18\x0b \x01(\x05\x12\x33\n\x06staged\x18\x0c \x01(\x0b\x32#.sharebroker.storage.v1.StagedBatch\"\xb2\x01\n\x06Status\x12\x16\n\x12STATUS_UNSPECIFIED\x10\x00\x12\x10\n\x0cSTATUS_EMPTY\x10\x01\x12\x12\n\x0eSTATUS_ONGOING\x10\x02\x12\x19\n\x15STATUS_PREPARE_COMMIT\x10\x03\x12\x18\n\x14STATUS_PREPARE_ABORT\x10\x04\x12\x1a\n\x16STATUS_COMPLETE_COMMIT\x10\x05\x12\x19\n\x15STATUS_COMPLETE_ABORT\x10\x06\"\x1a\n\x0bProducerIds\x12\x0b\n\x03\x65nd\x18\x01 \x01(\x03\"\xb4\x01\n\x11TransactionRecord\x12\x18\n\x10transactional_id\x18\x01 \x01(\t\x12?\n\x08metadata\x18\x02 \x01(\x0b\x32+.sharebroker.storage.v1.TransactionMetadataH\x00\x12;\n\x0cproducer_ids\x18\x03 \x01(\x0b\x32#.sharebroker.storage.v1.ProducerIdsH\x00\x42\x07\n\x05valueb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,13 +36,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STAGEDPARTITION']._serialized_start=131
   _globals['_STAGEDPARTITION']._serialized_end=242
   _globals['_STAGEDBATCH']._serialized_start=245
-  _globals['_STAGEDBATCH']._serialized_end=375
-  _globals['_TRANSACTIONMETADATA']._serialized_start=378
-  _globals['_TRANSACTIONMETADATA']._serialized_end=1016
-  _globals['_TRANSACTIONMETADATA_STATUS']._serialized_start=838
-  _globals['_TRANSACTIONMETADATA_STATUS']._serialized_end=1016
-  _globals['_PRODUCERIDS']._serialized_start=1018
-  _globals['_PRODUCERIDS']._serialized_end=1044
-  _globals['_TRANSACTIONRECORD']._serialized_start=1047
-  _globals['_TRANSACTIONRECORD']._serialized_end=1227
+  _globals['_STAGEDBATCH']._serialized_end=378
+  _globals['_TRANSACTIONMETADATA']._serialized_start=381
+  _globals['_TRANSACTIONMETADATA']._serialized_end=1019
+  _globals['_TRANSACTIONMETADATA_STATUS']._serialized_start=841
+  _globals['_TRANSACTIONMETADATA_STATUS']._serialized_end=1019
+  _globals['_PRODUCERIDS']._serialized_start=1021
+  _globals['_PRODUCERIDS']._serialized_end=1047
+  _globals['_TRANSACTIONRECORD']._serialized_start=1050
+  _globals['_TRANSACTIONRECORD']._serialized_end=1230
 # @@protoc_insertion_point(module_scope)

@@ -92,13 +92,13 @@ class StagedBatch(_message.Message):
 
     BATCH_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
-    SETTLED_FIELD_NUMBER: _builtins.int
+    RECONCILED_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     batch: _builtins.str
     producer_epoch: _builtins.int
     """The producer epoch that staged it."""
-    settled: _builtins.bool
-    """Whether the verdicts were carried out."""
+    reconciled: _builtins.bool
+    """Whether the verdicts were applied."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StagedPartition]: ...
     def __init__(
@@ -106,12 +106,12 @@ class StagedBatch(_message.Message):
         *,
         batch: _builtins.str = ...,
         producer_epoch: _builtins.int = ...,
-        settled: _builtins.bool = ...,
+        reconciled: _builtins.bool = ...,
         partitions: _abc.Iterable[Global___StagedPartition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "partitions", b"partitions", "producer_epoch", b"producer_epoch", "settled", b"settled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "partitions", b"partitions", "producer_epoch", b"producer_epoch", "reconciled", b"reconciled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

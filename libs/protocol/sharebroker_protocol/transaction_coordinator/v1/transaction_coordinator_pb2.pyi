@@ -486,13 +486,13 @@ class ReadStagedVerdictsRequest(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
-    SETTLE_FIELD_NUMBER: _builtins.int
+    MARK_RECONCILED_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     batch: _builtins.str
-    settle: _builtins.bool
-    """Marks the verdicts as carried out before returning them."""
+    mark_reconciled: _builtins.bool
+    """Marks the verdicts as applied before returning them."""
     def __init__(
         self,
         *,
@@ -500,11 +500,11 @@ class ReadStagedVerdictsRequest(_message.Message):
         producer_id: _builtins.int = ...,
         producer_epoch: _builtins.int = ...,
         batch: _builtins.str = ...,
-        settle: _builtins.bool = ...,
+        mark_reconciled: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "settle", b"settle", "transactional_id", b"transactional_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "mark_reconciled", b"mark_reconciled", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transactional_id", b"transactional_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -515,20 +515,20 @@ class ReadStagedVerdictsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     VERDICTS_FIELD_NUMBER: _builtins.int
-    SETTLED_FIELD_NUMBER: _builtins.int
-    settled: _builtins.bool
-    """Whether the verdicts were carried out before."""
+    RECONCILED_FIELD_NUMBER: _builtins.int
+    reconciled: _builtins.bool
+    """Whether the verdicts were applied before."""
     @_builtins.property
     def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___StagedVerdict]: ...
     def __init__(
         self,
         *,
         verdicts: _abc.Iterable[Global___StagedVerdict] | None = ...,
-        settled: _builtins.bool = ...,
+        reconciled: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["settled", b"settled", "verdicts", b"verdicts"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reconciled", b"reconciled", "verdicts", b"verdicts"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
