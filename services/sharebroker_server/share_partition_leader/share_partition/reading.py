@@ -106,7 +106,7 @@ def visible_end(log: PartitionLog, *, committed: bool) -> int:
 def hidden_spans(
     log: PartitionLog, batches: Sequence[StoredBatch], committed: bool, *, with_markers: bool
 ) -> list[Span]:
-    """Of batches below the visible end, those that no member gets, in order."""
+    """Returns the batches below the visible end that are not delivered, ascending."""
     hidden: list[Span] = (
         [] if with_markers else [(batch.base_offset, batch.last_offset) for batch in batches if batch.control]
     )

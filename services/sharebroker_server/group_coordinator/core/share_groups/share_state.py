@@ -93,7 +93,7 @@ def _initializing(state: TopicState, partitions: Set[int], now_ms: int) -> Topic
 
 
 def mark_initialized(pending: PendingGroup, done: Iterable[TopicIdPartition]) -> None:
-    """Records that those of `done` that are being initialised have state."""
+    """Marks the partitions of `done` that are being initialised as initialised."""
     changed: dict[str, TopicState] = {}
     for topic_id, partitions in by_topic(done).items():
         if state := pending.group.topics.get(topic_id):
@@ -127,7 +127,7 @@ def mark_deleting(pending: PendingGroup, topic_ids: Iterable[str]) -> frozenset[
 def mark_deleted(
     pending: PendingGroup, done: Iterable[TopicIdPartition], failed: Iterable[TopicIdPartition]
 ) -> None:
-    """Records that those of `done` that are being deleted have no state.
+    """Marks the partitions of `done` that are being deleted as deleted.
 
     A topic with a failed partition stays as it is: deleting twice is harmless, but a partition missing from
     a known topic would count as added to the topic later.

@@ -1,1 +1,1 @@
-"""The rules of transactions: what a transactional id may do, and what is remembered of it."""
+"""The rules of transactions: which requests a transactional id may make, and what is stored of it."""

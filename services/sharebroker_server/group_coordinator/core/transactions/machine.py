@@ -13,7 +13,7 @@ of the states of `model.py`; `rules.py` decides the transitions. Source: Kafka's
 * A transaction is decided when the record of PREPARE_COMMIT or PREPARE_ABORT is durable. From then on the
   outcome cannot change: the service writes the markers to the partitions until it succeeds, then commands
   `Ended`. The markers carry the lease epoch of this shard, so a former owner's markers are fenced.
-* Each decided transaction needs such a completion. `apply` notes it when it sees a PREPARE record, live or
+* Each decided transaction needs such a completion. `apply` notes it when it applies a PREPARE record, live or
   during replay; the next deadline, which is due at once, requests it with the effect `CompletionRequested`.
   So a new owner completes what an earlier owner decided. Requests may repeat; completion is idempotent.
 * A producer epoch rises with each new producer, with each transaction of transaction.version 2, and when the
