@@ -256,7 +256,7 @@ class RecordsWatch(Protocol):
     """A records-available notification for partitions that have no records: a long poll completes with it."""
 
     @property
-    def quiet(self) -> bool:
+    def active(self) -> bool:
         """Whether no records have become available; once False, the watch has ended."""
 
     async def changes(self, timeout: float) -> bool:

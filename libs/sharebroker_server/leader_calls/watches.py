@@ -13,15 +13,15 @@ from sharebroker_server.leader_calls.values import RecordsWatch
 class BaseWatch(ABC):
     """A `RecordsWatch` that lasts until a call of `end`."""
 
-    __slots__ = ("_observers", "quiet")
+    __slots__ = ("_observers", "active")
 
     def __init__(self) -> None:
-        self.quiet = True
+        self.active = True
         self._observers: set[Callable[[], None]] = set()
 
     async def changes(self, timeout: float) -> bool:
         """Waits at most `timeout` seconds until there may be records; False if nothing changed."""
-        if not self.quiet:
+        if not self.active:
             return True
         loop = asyncio.get_running_loop()
         changed: asyncio.Future[bool] = loop.create_future()
@@ -45,8 +45,8 @@ class BaseWatch(ABC):
 
     def end(self) -> None:
         """Ends the watch and calls its observers."""
-        if self.quiet:
-            self.quiet = False
+        if self.active:
+            self.active = False
             self._stop()
             observers, self._observers = self._observers, set()
             for observer in observers:

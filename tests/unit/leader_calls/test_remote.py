@@ -182,14 +182,14 @@ async def test_watch_repeats_while_the_leader_has_no_records() -> None:
     watch = stub.watch()
     stub.replies.put_nowait(False)
     await eventually(lambda: len(stub.awaits) == 2)
-    assert watch.quiet
+    assert watch.active
     request, timeout = stub.awaits[0]
     assert (request.group_id, partition_keys(request.partitions)) == ("g", PARTS)
     assert timeout == WATCH_SECONDS + WATCH_GRACE
     assert request == await_request("g", PARTS, WATCH_SECONDS)
     stub.replies.put_nowait(True)
     assert await watch.changes(10)
-    assert (watch.quiet, len(stub.awaits), stub.cancelled) == (False, 2, 0)
+    assert (watch.active, len(stub.awaits), stub.cancelled) == (False, 2, 0)
 
 
 async def test_watch_ends_when_its_leader_fails() -> None:

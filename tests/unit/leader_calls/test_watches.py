@@ -23,14 +23,14 @@ class Watch(BaseWatch):
 async def test_changes_returns_false_at_the_timeout() -> None:
     watch = Watch()
     assert not await watch.changes(0.0)
-    assert (watch.quiet, watch.stopped) == (True, 0)
+    assert (watch.active, watch.stopped) == (True, 0)
 
 
 async def test_watch_stops_once_and_reports_changes_afterwards() -> None:
     watch = Watch()
     watch.end()
     watch.end()
-    assert (watch.quiet, watch.stopped) == (False, 1)
+    assert (watch.active, watch.stopped) == (False, 1)
     assert await watch.changes(10)
 
 
@@ -50,7 +50,7 @@ async def test_first_watch_that_ends_ends_the_joint_watch(first: int) -> None:
     watches = [Watch(), Watch()]
     joint = JointWatch(watches)
     assert not await joint.changes(0.0)
-    assert joint.quiet
+    assert joint.active
     watches[first].end()
     assert await joint.changes(10)
     assert [watch.stopped for watch in watches] == [1, 1]
@@ -59,4 +59,4 @@ async def test_first_watch_that_ends_ends_the_joint_watch(first: int) -> None:
 async def test_end_of_a_joint_watch_ends_its_watches() -> None:
     watches = [Watch(), Watch()]
     JointWatch(watches).end()
-    assert [watch.quiet for watch in watches] == [False, False]
+    assert [watch.active for watch in watches] == [False, False]

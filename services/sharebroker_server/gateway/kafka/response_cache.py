@@ -196,7 +196,7 @@ class CachedFetch(CachedResponse):
         return self._is_empty() and self._call.listener.brokers.unchanged(self._call.view)
 
     def _is_empty(self) -> bool:
-        return self._watch.quiet and self._call.gateway.catalog.revision == self._revision
+        return self._watch.active and self._call.gateway.catalog.revision == self._revision
 
 
 def predict_fetch(
@@ -208,7 +208,7 @@ def predict_fetch(
     if session is None or session.watch is None or session.connection != call.client.connection:
         return None
     changes = request.topics or request.forgotten_topics_data or request.share_session_epoch == INITIAL_EPOCH
-    if changes or not session.watch.quiet:
+    if changes or not session.watch.active:
         return None
     return CachedFetch(call, session, session.watch, reply, dispatch)
 

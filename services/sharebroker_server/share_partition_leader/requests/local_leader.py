@@ -89,7 +89,7 @@ class LocalLeader:
         watched = []
         for partition in partitions:
             share_partition = self._leadership.loaded(group_id, *partition)
-            if share_partition is None or not share_partition.is_quiet():
+            if share_partition is None or not share_partition.has_nothing_to_acquire():
                 return None
             watched.append(share_partition)
         return LocalWatch(watched)

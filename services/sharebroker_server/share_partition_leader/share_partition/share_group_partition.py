@@ -140,7 +140,7 @@ class ShareGroupPartition:
             return Fetched(acquired, bytes_of(batches, acquired))
         return self.acquire(request, max_bytes)
 
-    def is_quiet(self) -> bool:
+    def has_nothing_to_acquire(self) -> bool:
         """Whether nothing can be acquired now; a listener is notified when that may have changed."""
         return not self.core.stopping and self._fetch_offset() is None
 

@@ -131,7 +131,7 @@ class Watch(LocalWatch):
     """An observer on which no fetch waits."""
 
     async def changes(self, timeout: float) -> bool:
-        return not self.quiet
+        return not self.active
 
 
 class Calls:
@@ -287,7 +287,7 @@ async def test_a_disconnect_ends_the_session(idle: Idle) -> None:
     Caller(idle.kafka).crash()
     await idle.harness.open_count(0)
     assert len(idle.harness.gateway.sessions) == 0
-    assert not idle.calls.watches[-1].quiet
+    assert not idle.calls.watches[-1].active
     assert idle.served == []
 
 

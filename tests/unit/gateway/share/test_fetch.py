@@ -200,7 +200,7 @@ class Watching(BaseWatch):
     async def changes(self, timeout: float) -> bool:
         self.waited.append(timeout)
         await self.open.wait()
-        return not self.quiet
+        return not self.active
 
     def _stop(self) -> None:
         """Nothing is behind it."""
@@ -243,7 +243,7 @@ async def test_changed_request_ends_the_watch(
     await harness.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
     await harness.share.ShareFetch(fetch(1, max_wait_ms=1))
     await harness.share.ShareFetch(request_)
-    assert (calls.watches[0].quiet, calls.watches[0].waited) == (False, [])
+    assert (calls.watches[0].active, calls.watches[0].waited) == (False, [])
 
 
 async def test_fetch_follows_when_the_watch_ends(harness: Harness, calls: Calls) -> None:
@@ -259,7 +259,7 @@ async def test_replaced_session_ends_its_watch(harness: Harness, calls: Calls) -
     await harness.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
     await harness.share.ShareFetch(fetch(1, max_wait_ms=1))
     await harness.share.ShareFetch(fetch(0, 0, max_wait_ms=1))
-    assert not calls.watches[0].quiet
+    assert not calls.watches[0].active
 
 
 async def test_request_overtaken_during_the_watch_is_rejected(harness: Harness, calls: Calls) -> None:

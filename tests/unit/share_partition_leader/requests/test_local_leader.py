@@ -434,7 +434,7 @@ async def test_unexpected_error_is_the_result_of_its_partition(harness: Harness)
 def watched(harness: Harness) -> LocalWatch:
     watch = harness.local.watch(GROUP, [PART])
     assert watch is not None
-    assert watch.quiet
+    assert watch.active
     return watch
 
 
@@ -442,7 +442,7 @@ async def test_watch_lasts_while_nothing_changes(harness: Harness) -> None:
     await harness.share_partition()
     watch = watched(harness)
     assert not await watch.changes(5.0)
-    assert watch.quiet
+    assert watch.active
 
 
 async def test_available_records_end_the_watch(harness: Harness) -> None:
@@ -452,7 +452,7 @@ async def test_available_records_end_the_watch(harness: Harness) -> None:
     await settle()
     await harness.publish(1)
     assert await asyncio.gather(*waiting) == [True, True]
-    assert not watch.quiet
+    assert not watch.active
     assert await watch.changes(1000.0)
 
 
@@ -460,7 +460,7 @@ async def test_unload_ends_the_watch(harness: Harness) -> None:
     share_partition = await harness.share_partition()
     watch = watched(harness)
     share_partition.retire()
-    assert not watch.quiet
+    assert not watch.active
 
 
 async def test_ended_watch_does_not_prevent_unload(harness: Harness) -> None:
@@ -482,7 +482,7 @@ async def test_cancelled_wait_leaves_no_observer(harness: Harness) -> None:
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     watch.end()
-    assert not watch.quiet
+    assert not watch.active
 
 
 async def test_no_watch_with_records_or_without_state(harness: Harness) -> None:
@@ -490,10 +490,10 @@ async def test_no_watch_with_records_or_without_state(harness: Harness) -> None:
     assert calls.watch(GROUP, [PART]) is None
     share_partition = await harness.share_partition()
     await harness.publish(1)
-    assert not share_partition.is_quiet()
+    assert not share_partition.has_nothing_to_acquire()
     assert calls.watch(GROUP, [PART]) is None
     share_partition.retire()
-    assert not share_partition.is_quiet()
+    assert not share_partition.has_nothing_to_acquire()
 
 
 async def test_observers_are_called_once(harness: Harness) -> None:
