@@ -39,6 +39,8 @@ TRANSLATED: dict[str, ModuleType] = {
     "CreatePartitions": cluster_pb2,
     "DescribeConfigs": admin_pb2,
     "IncrementalAlterConfigs": cluster_pb2,
+    "DescribeUserScramCredentials": admin_pb2,
+    "AlterUserScramCredentials": cluster_pb2,
     "Produce": produce_pb2,
     "Fetch": share_partition_leader_pb2,
     "ListOffsets": share_partition_leader_pb2,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         GroupOffset,
         MemberDescription,
         TopicDescription,
+        UserDescription,
     )
     from sharebroker.blocking.admin import Admin
     from sharebroker.blocking.consumer import ShareConsumer
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "sharebroker.admin_model": "ConfigValue GroupDescription GroupListing GroupOffset "
-    "MemberDescription TopicDescription",
+    "MemberDescription TopicDescription UserDescription",
     "sharebroker.blocking.admin": "Admin",
     "sharebroker.blocking.consumer": "ShareConsumer",
     "sharebroker.blocking.producer": "Producer",
@@ -80,6 +81,7 @@ __all__ = [
     "ShareConsumer",
     "TopicDescription",
     "TopicPartition",
+    "UserDescription",
     "WakeupError",
 ]
 

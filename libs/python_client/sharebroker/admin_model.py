@@ -21,6 +21,16 @@ class TopicDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class UserDescription:
+    """A user who can authenticate with a password."""
+
+    name: str
+    """The name of the user."""
+    iterations: Mapping[str, int]
+    """The number of PBKDF2 iterations of each credential, by SASL mechanism, such as SCRAM-SHA-256."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigValue:
     """The effective value of one property of a topic or a group."""
 

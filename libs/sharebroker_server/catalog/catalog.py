@@ -1,4 +1,4 @@
-"""The state of the catalog: topics, configs and the cluster id. Only `apply` changes it."""
+"""The state of the catalog: topics, configs, users and the cluster id. Only `apply` changes it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sharebroker_server.catalog.records import (
     TopicRecord,
 )
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord, UserCatalog
 
 MAX_DELETED: Final = 10_000
 """The number of deleted topic ids that are stored; the oldest are dropped."""
@@ -36,11 +37,13 @@ class TopicCatalog:
         "partitions",
         "position",
         "topic_by_id",
+        "users",
     )
 
     def __init__(self) -> None:
         self.cluster_id = ""
         self.position = 0
+        self.users = UserCatalog()
         self.partitions = 0
         """The number of partitions of all topics."""
         self._topics: dict[str, Topic] = {}
@@ -148,6 +151,11 @@ class TopicCatalog:
     @_apply.register
     def _(self, record: ClusterRecord) -> None:
         self.cluster_id = record.cluster_id
+
+    @_apply.register(ScramCredentialRecord)
+    @_apply.register(ScramCredentialDeletedRecord)
+    def _(self, record: ScramCredentialRecord | ScramCredentialDeletedRecord) -> None:
+        self.users.apply(record)
 
     def _put(self, topic: Topic) -> None:
         before = self._topics.get(topic.topic_id)

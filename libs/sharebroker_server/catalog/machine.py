@@ -29,12 +29,22 @@ from sharebroker_server.catalog.topics import (
     check_not_internal,
     check_topic_name,
 )
+from sharebroker_server.catalog.users import (
+    CreateUser,
+    DeleteScramCredential,
+    ScramCredentialDeletedRecord,
+    ScramCredentialRecord,
+    UpsertScramCredential,
+    UserCommand,
+    decide_user,
+)
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS, check_group
 from sharebroker_server.config.keys import Key, appended, render, subtracted, unknown
 from sharebroker_server.config.topic import TOPIC_KEYS, check_topic
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
 from sharebroker_server.live_keys import LiveKeys
+from sharebroker_server.security.scram import ScramMechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +106,18 @@ class NameCluster:
     cluster_id: str
 
 
-CatalogCommand = CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | NameCluster
+CatalogCommand = CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | NameCluster | UserCommand
 
 
 SHARD: Final = "catalog"
 """The name of the catalog's lease and log."""
 
-_Key = tuple[str, str] | tuple[ConfigResource, str]
+_Key = tuple[str, str] | tuple[ConfigResource, str] | tuple[ScramMechanism, str]
 _CLUSTER: Final = ("cluster", "")
 
 
 class CatalogMachine(WithoutSoftState):
-    """Decides on topics and configs. `static` is the broker's own configuration."""
+    """Decides on topics, configs and users. `static` is the broker's own configuration."""
 
     def __init__(self, static: BrokerConfig) -> None:
         self.catalog = TopicCatalog()
@@ -134,6 +144,10 @@ class CatalogMachine(WithoutSoftState):
         elif isinstance(record, ConfigRecord) and record.resource.type is not ResourceType.TOPIC:
             keep = self._live.drop if record.value is None else self._live.put
             keep((record.resource, record.key), position)
+        elif isinstance(record, ScramCredentialRecord):
+            self._live.put((record.mechanism, record.user), position)
+        elif isinstance(record, ScramCredentialDeletedRecord):
+            self._live.drop((record.mechanism, record.user), position)
         # Changes of a topic need no key: they follow its TopicRecord, and a rewritten TopicRecord contains
         # them.
         self.catalog.apply(record, position)
@@ -157,6 +171,8 @@ class CatalogMachine(WithoutSoftState):
         kind, name = key
         if isinstance(kind, ConfigResource):
             return ConfigRecord(kind, name, self.catalog.configs(kind)[name])
+        if isinstance(kind, ScramMechanism):
+            return ScramCredentialRecord(name, kind, self.catalog.users.credentials(name)[kind])
         if kind == "deleted":
             # Without partitions: its logs were removed with the topic, or leaders remove them as unknown
             # logs.
@@ -166,7 +182,10 @@ class CatalogMachine(WithoutSoftState):
 
 
 CatalogReply = Topic | ClusterRecord | Mapping[str, str | None]
-"""The topic after the change (before it, for a deletion), the cluster id, or the changed configs."""
+"""The topic after the change (before it, for a deletion), the cluster id, or the changed configs.
+
+It is empty after a change of users.
+"""
 
 CatalogDecision = Decision[CatalogRecord, CatalogReply]
 
@@ -188,12 +207,15 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
 
     `static` is the broker's own configuration, `now` is in seconds. Raises INVALID_TOPIC_EXCEPTION,
     TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_CONFIG,
-    INVALID_REQUEST, TOPIC_DELETION_DISABLED; POLICY_VIOLATION if the catalog would become too large.
+    INVALID_REQUEST, TOPIC_DELETION_DISABLED, those of `decide_user`; POLICY_VIOLATION if the catalog would
+    become too large.
     """
     if isinstance(command, AlterConfigs):
         return _alter_configs(state, static, command)
     if isinstance(command, NameCluster):
         return _name_cluster(state, command)
+    if isinstance(command, UpsertScramCredential | DeleteScramCredential | CreateUser):
+        return Decision(decide_user(state.users, command), {})
     broker = effective_broker(state, static)
     if isinstance(command, CreateTopic):
         return _create_topic(state, broker, command, now)

@@ -13,7 +13,7 @@ reset, since no record of the new log mentions them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -27,6 +27,7 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topi
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig, resolve_group
 from sharebroker_server.config.topic import TopicConfig, resolve_topic
+from sharebroker_server.security.scram import ScramCredential, ScramMechanism
 from sharebroker_server.stream_log.port import LogUnavailable, StreamLog
 
 _log = structlog.get_logger()
@@ -120,6 +121,14 @@ class MetadataCache:
     def is_deleted(self, topic_id: str) -> bool:
         """Returns whether the topic was deleted."""
         return self.catalog.is_deleted(topic_id)
+
+    def credentials(self, name: str) -> Mapping[ScramMechanism, ScramCredential]:
+        """Returns the credentials of a user; empty for a user that does not exist."""
+        return self.catalog.users.credentials(name)
+
+    def any_credential(self, mechanism: ScramMechanism) -> ScramCredential | None:
+        """Returns the credential of the oldest user that has one for the mechanism."""
+        return self.catalog.users.any_credential(mechanism)
 
     def group_config(self, group_id: str) -> GroupConfig:
         """Returns the effective config of a share group, whether or not it exists."""

@@ -10,7 +10,9 @@ from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.storage.v1 import catalog_pb2 as pb
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord, UserRecord
 from sharebroker_server.proto_values import Conversion, Mapped
+from sharebroker_server.security.scram import ScramCredential, ScramMechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,9 @@ class ClusterRecord:
     cluster_id: str
 
 
-CatalogRecord = TopicRecord | PartitionsRecord | TopicDeletedRecord | ConfigRecord | ClusterRecord
+CatalogRecord = (
+    TopicRecord | PartitionsRecord | TopicDeletedRecord | ConfigRecord | ClusterRecord | UserRecord
+)
 
 
 class CatalogCodec:
@@ -95,6 +99,21 @@ def _message(record: CatalogRecord) -> pb.CatalogRecord:
                 value=record.value,
             )
         )
+    if isinstance(record, ScramCredentialRecord):
+        credential = record.credential
+        return pb.CatalogRecord(
+            scram_credential=pb.ScramCredentialRecord(
+                user=record.user,
+                mechanism=record.mechanism,
+                salt=credential.salt,
+                stored_key=credential.stored_key,
+                server_key=credential.server_key,
+                iterations=credential.iterations,
+            )
+        )
+    if isinstance(record, ScramCredentialDeletedRecord):
+        deleted = pb.ScramCredentialDeletedRecord(user=record.user, mechanism=record.mechanism)
+        return pb.CatalogRecord(scram_credential_deleted=deleted)
     field = next(field for field, (kind, _) in _EQUAL.items() if isinstance(record, kind))
     return pb.CatalogRecord(**{field: _EQUAL[field][1].message(record)})
 
@@ -109,5 +128,12 @@ def _record(message: pb.CatalogRecord) -> CatalogRecord:
         config = message.config
         resource = ConfigResource(ResourceType(config.resource_type), config.resource_name)
         return ConfigRecord(resource, config.key, config.value if config.HasField("value") else None)
+    if field == "scram_credential":
+        stored = message.scram_credential
+        credential = ScramCredential(stored.salt, stored.stored_key, stored.server_key, stored.iterations)
+        return ScramCredentialRecord(stored.user, ScramMechanism(stored.mechanism), credential)
+    if field == "scram_credential_deleted":
+        deleted = message.scram_credential_deleted
+        return ScramCredentialDeletedRecord(deleted.user, ScramMechanism(deleted.mechanism))
     record: CatalogRecord = _EQUAL[field][1].value(getattr(message, field))
     return record

@@ -26,6 +26,7 @@ from sharebroker_server.config.keys import (
     long_from,
     parse_all,
     render,
+    several,
     table,
     text,
 )
@@ -80,6 +81,23 @@ class BrokerConfig:
         "none",
         ("none", "required"),
         "Whether clients and other brokers must present a certificate signed by the CA in --tls-ca.",
+    )
+
+    # Authentication.
+    sasl_enabled_mechanisms: str = several(
+        "",
+        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "Mechanisms with which clients may authenticate. If it is not empty, clients must authenticate on "
+        "both listeners. PLAIN, and gRPC's Basic, need TLS. Default in Kafka: GSSAPI, for SASL listeners.",
+    )
+    sasl_server_max_receive_size: int = int_from(
+        524_288, 1, "Largest request that a connection accepts before its client is authenticated."
+    )
+    connections_max_reauth_ms: int = long_from(
+        0, 0, "Time after which a Kafka client must authenticate again (KIP-368); 0: no limit."
+    )
+    connection_failed_authentication_delay_ms: int = int_from(
+        100, 0, "Delay of the response to a failed authentication, after which the connection is closed."
     )
 
     # Redis.

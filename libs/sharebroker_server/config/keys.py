@@ -72,7 +72,8 @@ class Key:
 
     def _list(self, text: str) -> str:
         parts = split(text)
-        if self.choices and (not parts or not set(parts) <= set(self.choices)):
+        empty = not parts and bool(self.default)  # a list with an empty default may be empty
+        if self.choices and (empty or not set(parts) <= set(self.choices)):
             raise self.invalid_value(text)
         return ",".join(parts)
 
@@ -154,7 +155,10 @@ def text(default: str, doc: str, **more: Any) -> Any:
 
 
 def several(default: str, choices: tuple[str, ...], doc: str, **more: Any) -> Any:
-    """Declares a list of texts out of `choices`, at least one; of any texts if `choices` is empty."""
+    """Declares a list of texts out of `choices`, or of any texts if `choices` is empty.
+
+    It may only be empty if its default is.
+    """
     return _declare(type=ValueType.LIST, default=default, choices=choices, doc=doc, **more)
 
 

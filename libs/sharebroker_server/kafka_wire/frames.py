@@ -136,12 +136,12 @@ _OTHER_PROTOCOLS: Final = {
 class FrameSplitter:
     """Keeps the received part of the frame that is not complete. A frame has at most `max_bytes` bytes."""
 
-    __slots__ = ("_length", "_loose", "_max_bytes", "_missing", "_pieces", "size")
+    __slots__ = ("_length", "_loose", "_missing", "_pieces", "max_bytes", "size")
 
     def __init__(self, max_bytes: int) -> None:
         self.size = 0
         """The size of the incomplete frame; 0 without one, or before all of its length has arrived."""
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._length = b""
         self._missing = 0
         self._pieces: list[bytes] = []
@@ -188,12 +188,12 @@ class FrameSplitter:
 
     def _checked(self, length: bytes) -> int:
         size = int.from_bytes(length, signed=True)
-        if 0 < size <= self._max_bytes:
+        if 0 < size <= self.max_bytes:
             return size
         protocol = next((name for start, name in _OTHER_PROTOCOLS.items() if length.startswith(start)), None)
         if protocol is not None:
             raise BadMessage(f"The client speaks {protocol}; this is the port for Kafka's protocol.")
-        raise BadMessage(f"A request of {size} bytes; 1 to {self._max_bytes} are allowed.")
+        raise BadMessage(f"A request of {size} bytes; 1 to {self.max_bytes} are allowed.")
 
 
 CORRELATION: Final = slice(8, 12)

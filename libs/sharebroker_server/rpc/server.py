@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,12 +38,20 @@ class Service:
 
 
 class GrpcServer:
-    """Serves several services on one listener. Call `bind`, `add` for each service, then `start`."""
+    """Serves several services on one listener. Call `bind`, `add` for each service, then `start`.
 
-    def __init__(self, limits: CallLimits | None = None, tls: Tls | None = None) -> None:
+    `access` checks the callers before the limits count their calls.
+    """
+
+    def __init__(
+        self,
+        limits: CallLimits | None = None,
+        tls: Tls | None = None,
+        access: Sequence[grpc.aio.ServerInterceptor] = (),
+    ) -> None:
         self.counts = CallCounts()
-        interceptor = ErrorInterceptor(limits, self.counts)
-        self._server = grpc.aio.server(interceptors=(interceptor,), options=SERVER_OPTIONS)
+        errors = ErrorInterceptor(limits, self.counts)
+        self._server = grpc.aio.server(interceptors=(*access, errors), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
         self._tls = tls

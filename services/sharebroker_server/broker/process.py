@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -22,8 +23,9 @@ from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
 from sharebroker_server.broker.redis import RedisConnections, StateVerifier, VerifyState, open_redis
 from sharebroker_server.broker.roles import BrokerContext, Storage
-from sharebroker_server.broker.settings import ServeSettings, invalid, parse_address
+from sharebroker_server.broker.settings import ServeSettings, invalid, parse_address, unauthenticated
 from sharebroker_server.catalog.metadata_cache import MetadataCache
+from sharebroker_server.config.keys import split
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
@@ -41,6 +43,8 @@ from sharebroker_server.routing.router import GATEWAY, ROLES, Router, in_the_cle
 from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
+from sharebroker_server.security.authenticator import Authenticator
+from sharebroker_server.security.user_access import UserAccess
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
 from sharebroker_server.telemetry.metrics import Appends
@@ -98,13 +102,18 @@ class Process:
         host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
         tls = None if self._settings.tls is None else Tls(self._settings.tls)
-        server = GrpcServer(CallLimits(config.grpc_max_calls, config.queued_max_request_bytes), tls)
+        authenticator, access = _authentication(self._settings, self._stack)
+        limits = CallLimits(config.grpc_max_calls, config.queued_max_request_bytes)
+        server = GrpcServer(limits, tls, access)
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         start_tracing(self._settings, self.address, self._stack)
         observability.export(self._settings, self.address, self._stack)
         kafka = self._bind_kafka(tls)
         context = await self._build_context(observability, kafka, tls)
+        if authenticator is not None:
+            authenticator.users = context.catalog
+            context = replace(context, authenticator=authenticator)
         follow_level(context.catalog)
         membership_log = MembershipLogger(context.holder)
         self._stack.push_async_callback(membership_log.stop)
@@ -125,6 +134,8 @@ class Process:
             temporary.write_bytes(orjson.dumps(started))
             temporary.replace(self._settings.ready_file)
             self._stack.callback(self._settings.ready_file.unlink, missing_ok=True)
+        for warning in unauthenticated(self._settings):
+            _log.warning("clients are not authenticated", reason=warning)
         _log.info("serving", address=self.address, **facts)
         membership_log.start()
 
@@ -243,6 +254,19 @@ def _router(settings: ServeSettings, holder: LeaseHolder, tls: Tls | None, stack
         tls.changed.append(router.redial)
         stack.push_async_callback(end, [asyncio.create_task(tls.watch(), name="TLS files")])
     return router
+
+
+def _authentication(
+    settings: ServeSettings, stack: AsyncExitStack
+) -> tuple[Authenticator | None, Sequence[UserAccess]]:
+    """Returns what authenticates the clients of both listeners, if `sasl.enabled.mechanisms` requires it."""
+    mechanisms = split(settings.config.sasl_enabled_mechanisms)
+    if not mechanisms:
+        return None, ()
+    authenticator = Authenticator(mechanisms, tls=settings.tls is not None)
+    stack.callback(authenticator.passwords.close)
+    certificates = settings.tls is not None and settings.tls.requires_client_certificates
+    return authenticator, [UserAccess(authenticator, certificates=certificates)]
 
 
 def _observe_leases(context: BrokerContext) -> None:

@@ -31,6 +31,7 @@ from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
 from sharebroker_server.gateway.grpc.servicers import AdminServicer, PlanServicer, ProduceServicer
 from sharebroker_server.gateway.grpc.share import ShareServicer
 from sharebroker_server.gateway.kafka.api_table import APIS
+from sharebroker_server.gateway.kafka.authentication import SaslSettings
 from sharebroker_server.gateway.kafka.call import KafkaListener
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
@@ -55,6 +56,7 @@ from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR, Router
 from sharebroker_server.routing.transaction_check import CoordinatorCheck
 from sharebroker_server.rpc.server import Service
+from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
@@ -82,7 +84,8 @@ class BrokerContext:
     """Shared by the roles of one process.
 
     The callables in `drains` end streams before the server stops. Those in `rechecks` compare the memory with
-    a Redis that may have lost writes. `hosts` are the hosts of the coordinators' shards.
+    a Redis that may have lost writes. `hosts` are the hosts of the coordinators' shards. With `authenticator`
+    clients must authenticate.
     """
 
     settings: ServeSettings
@@ -96,6 +99,7 @@ class BrokerContext:
     rechecks: list[VerifyState] = field(default_factory=list)
     observability: Observability = field(default_factory=Observability)
     hosts: list[AnyHost] = field(default_factory=list)
+    authenticator: Authenticator | None = None
 
     def most_series(self) -> int:
         """Returns the number of share-partitions with metrics of their own."""
@@ -158,6 +162,8 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     stack.push_async_callback(catalog_host.stop)
     cluster = CatalogServicer(catalog_host, config, base.catalog)
     group_cleanup.start(cluster.name_cluster())
+    if base.settings.first_user is not None:
+        group_cleanup.start(cluster.create_user(base.settings.first_user))
     base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups, groups)
     base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
     return [
@@ -244,7 +250,8 @@ def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> N
     brokers = Brokers(
         live_members, base.holder.member, base.storage.leases, base.router.group_shard, partitions
     )
-    listener = KafkaListener(context, brokers, base.settings.features, APIS)
+    sasl = None if base.authenticator is None else SaslSettings.of(base.authenticator, base.settings.config)
+    listener = KafkaListener(context, brokers, base.settings.features, APIS, sasl=sasl)
     server.open(listener, base.settings.config)
     base.observability.metrics.add(listener.families)
     base.observability.metrics.add(server.families)

@@ -9,14 +9,18 @@ from typing import Final, Literal
 
 import orjson
 
+from sharebroker_protocol.address import is_loopback, read_password
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.tracing.settings import OFF, TracingSettings
+from sharebroker_server.catalog.users import CreateUser, check_user_name
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
+from sharebroker_server.config.keys import split
 from sharebroker_server.redis_link.port import RedisUrlInvalid
 from sharebroker_server.redis_link.sentinel import addresses
 from sharebroker_server.redis_link.server import is_resolvable
 from sharebroker_server.routing.router import GATEWAY, ROLES
 from sharebroker_server.rpc.tls import TlsFiles
+from sharebroker_server.security.scram import PLAIN, ScramMechanism, new_credential
 
 DEFAULT_GRPC: Final = "127.0.0.1:9090"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
@@ -34,7 +38,8 @@ class ServeSettings:
 
     Only a broker with the role `gateway` opens a Kafka listener; `features` are its feature levels. At
     `metrics` (HOST:PORT) it serves metrics and health checks. With `tls` both listeners and all calls to
-    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables.
+    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables. A broker with the
+    role `group-coordinator` creates `first_user` unless it exists.
     """
 
     data: Path = DEFAULT_DATA
@@ -50,6 +55,7 @@ class ServeSettings:
     metrics: str | None = None
     tls: TlsFiles | None = None
     telemetry: TracingSettings = OFF
+    first_user: CreateUser | None = None
     config: BrokerConfig
 
     @property
@@ -103,6 +109,50 @@ def parse_tls(
     return TlsFiles(certificate, key, ca, required, name)
 
 
+def parse_first_user(name: str | None, password_file: Path | None) -> CreateUser | None:
+    """Parses the `--admin-…` options; returns None without them. Raises KafkaError INVALID_CONFIG."""
+    if name is None and password_file is None:
+        return None
+    if name is None or password_file is None:
+        raise invalid("The first user needs both --admin-user and --admin-password-file.")
+    try:
+        check_user_name(name)
+        password = read_password(password_file)
+    except KafkaError as error:
+        raise invalid(f"--admin-user: {error.message}.") from error
+    except ValueError as error:
+        raise invalid(f"--admin-password-file {password_file}: {error}.") from error
+    return CreateUser(name, {each: new_credential(each, password) for each in ScramMechanism})
+
+
+def check_authentication(tls: TlsFiles | None, config: BrokerConfig) -> None:
+    """Raises INVALID_CONFIG if passwords would be transmitted without TLS."""
+    if tls is None and PLAIN in split(config.sasl_enabled_mechanisms):
+        raise invalid(
+            "PLAIN in sasl.enabled.mechanisms transmits passwords and needs --tls-cert and --tls-key."
+        )
+
+
+def unauthenticated(settings: ServeSettings) -> list[str]:
+    """Returns one sentence for each listener whose clients are not authenticated, or cannot be."""
+    if GATEWAY not in settings.roles:
+        return []
+    certificates = settings.tls is not None and settings.tls.requires_client_certificates
+    if settings.config.sasl_enabled_mechanisms:
+        if settings.tls is None:
+            return ["gRPC clients cannot authenticate without TLS (--tls-cert); their calls are rejected."]
+        return []
+    if certificates:
+        return []
+    listeners = [("--grpc", settings.grpc), *([("--kafka", settings.kafka)] if settings.opens_kafka else [])]
+    return [
+        f"Anyone who reaches {option} {address} may read and change everything; set sasl.enabled.mechanisms "
+        "or ssl.client.auth=required."
+        for option, address in listeners
+        if not is_loopback(address.rpartition(":")[0])
+    ]
+
+
 def describe(settings: ServeSettings) -> str:
     """Returns all settings as JSON without secrets, properties by Kafka's names. Raises INVALID_CONFIG."""
     try:
@@ -114,7 +164,8 @@ def describe(settings: ServeSettings) -> str:
         "roles": sorted(settings.roles),
         "properties": {name: settings.config.get(name) for name in BROKER_KEYS},
     }
-    del fields["config"]
+    del fields["config"], fields["first_user"]
+    fields["admin_user"] = None if settings.first_user is None else settings.first_user.user
     if settings.tls is not None:
         del fields["tls"]["requires_client_certificates"]
     return orjson.dumps(fields, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()

@@ -8,9 +8,20 @@ from pathlib import Path
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.settings import ServeSettings, describe, parse_address, parse_roles, parse_tls
+from sharebroker_server.broker.settings import (
+    ServeSettings,
+    check_authentication,
+    describe,
+    parse_address,
+    parse_first_user,
+    parse_roles,
+    parse_tls,
+    unauthenticated,
+)
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.routing.router import ROLES
+from sharebroker_server.rpc.tls import TlsFiles
+from sharebroker_server.security.scram import ScramMechanism, matches
 
 
 def test_roles() -> None:
@@ -41,3 +52,70 @@ def test_described_settings_contain_no_password() -> None:
     described = describe(settings)
     assert json.loads(described)["redis"] == ["here:6379"]
     assert "hush" not in described
+
+
+TLS = TlsFiles(Path("a"), Path("b"))
+MUTUAL = TlsFiles(Path("a"), Path("b"), Path("c"), requires_client_certificates=True)
+SCRAM = "sasl.enabled.mechanisms=SCRAM-SHA-256"
+
+
+def test_the_first_user_has_a_credential_per_mechanism(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("hush\n")
+    assert parse_first_user(None, None) is None
+    user = parse_first_user("admin", file)
+    assert user is not None
+    assert [matches(each, user.credentials[each], "hush") for each in ScramMechanism] == [True, True]
+    described = describe(ServeSettings(first_user=user, config=BrokerConfig.parse(())))
+    assert json.loads(described)["admin_user"] == "admin"
+    assert "hush" not in f"{user} {described}"
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "reason"),
+    [
+        ("admin", None, "both --admin-user"),
+        (None, "absent", "both --admin-user"),
+        ("", "absent", "--admin-user: Username must not be empty"),
+        ("admin", "absent", "--admin-password-file .*absent: No such file"),
+    ],
+)
+def test_an_incomplete_first_user_is_rejected(name: str | None, file: str | None, reason: str) -> None:
+    with pytest.raises(KafkaError, match=reason):
+        parse_first_user(name, None if file is None else Path(file))
+
+
+def test_plain_needs_tls() -> None:
+    plain = BrokerConfig.parse(["sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN"])
+    check_authentication(TLS, plain)
+    check_authentication(None, BrokerConfig.parse([SCRAM]))
+    with pytest.raises(KafkaError, match=r"PLAIN .* needs --tls-cert"):
+        check_authentication(None, plain)
+
+
+@pytest.mark.parametrize(
+    ("grpc", "kafka", "tls", "properties", "named"),
+    [
+        ("127.0.0.1:1", "[::1]:2", None, (), []),
+        ("0.0.0.0:1", "127.0.0.1:2", None, (), ["--grpc 0.0.0.0:1"]),
+        ("127.0.0.1:1", "10.0.0.1:2", TLS, (), ["--kafka 10.0.0.1:2"]),
+        ("0.0.0.0:1", "none", None, (), ["--grpc 0.0.0.0:1"]),
+        ("0.0.0.0:1", "0.0.0.0:2", MUTUAL, (), []),
+        ("0.0.0.0:1", "0.0.0.0:2", TLS, (SCRAM,), []),
+        ("127.0.0.1:1", "127.0.0.1:2", None, (SCRAM,), ["gRPC clients cannot authenticate without TLS"]),
+    ],
+)
+def test_listeners_that_serve_anyone_are_named(
+    grpc: str, kafka: str, tls: TlsFiles | None, properties: tuple[str, ...], named: list[str]
+) -> None:
+    settings = ServeSettings(grpc=grpc, kafka=kafka, tls=tls, config=BrokerConfig.parse(properties))
+    found = unauthenticated(settings)
+    assert len(found) == len(named)
+    assert all(part in text for part, text in zip(named, found, strict=True))
+
+
+def test_only_gateways_serve_clients() -> None:
+    config = BrokerConfig.parse(())
+    assert not unauthenticated(
+        ServeSettings(grpc="0.0.0.0:1", roles=parse_roles("share-coordinator"), config=config)
+    )

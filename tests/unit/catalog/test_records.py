@@ -16,6 +16,8 @@ from sharebroker_server.catalog.records import (
     TopicRecord,
 )
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord
+from sharebroker_server.security.scram import ScramCredential, ScramMechanism
 
 TOPIC = Topic("T1", "flights", 3)
 
@@ -38,6 +40,8 @@ RECORDS: list[CatalogRecord] = [
     ConfigRecord(ConfigResource(ResourceType.GROUP, "g"), "share.isolation.level", None),
     ConfigRecord(ConfigResource(ResourceType.BROKER, ""), "num.partitions", ""),
     ClusterRecord("c"),
+    ScramCredentialRecord("alice", ScramMechanism.SCRAM_SHA_512, ScramCredential(b"s", b"k", b"v", 4096)),
+    ScramCredentialDeletedRecord("alice", ScramMechanism.SCRAM_SHA_256),
 ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BROKER_KEYS
 from sharebroker_server.config.keys import (
     INT_MAX,
     LONG_MAX,
@@ -111,6 +112,13 @@ def test_lists_are_read() -> None:
     assert REPLICAS.parse(" 0:1 , 1:2 ") == "0:1,1:2"
     assert REPLICAS.parse("") == ""
     assert POLICY.parse("delete,delete") == "delete,delete"
+
+
+def test_only_a_list_with_an_empty_default_may_be_empty() -> None:
+    assert BROKER_KEYS["sasl.enabled.mechanisms"].parse("") == ""
+    assert BROKER_KEYS["sasl.enabled.mechanisms"].parse("SCRAM-SHA-256,PLAIN") == "SCRAM-SHA-256,PLAIN"
+    with pytest.raises(KafkaError, match="SCRAM-SHA-512"):
+        BROKER_KEYS["sasl.enabled.mechanisms"].parse("GSSAPI")
 
 
 @pytest.mark.parametrize("text", ["", "compact", "delete,compact", "delete,"])

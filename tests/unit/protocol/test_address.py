@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_protocol.address import Address, over_tls
+from sharebroker_protocol.address import Address, is_loopback, over_tls, read_password
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 
@@ -18,6 +18,11 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
         ("tls://broker:9090?pin=1", "not pin"),
         ("tls://broker:9090?cert=a", "needs both cert and key"),
         ("tls://broker:9090?ca=/absent", "/absent, which cannot be read: No such file"),
+        ("tls://broker:9090?user=a", "set SHAREBROKER_PASSWORD or password_file"),
+        ("tls://broker:9090?user=a:b&password_file=x", "a user without a colon"),
+        ("tls://broker:9090?password_file=x", "needs a user"),
+        ("tls://broker:9090?user=a&password_file=/absent", "/absent as the password's file: No such file"),
+        ("tls://broker:9090?user=a&password=hush", "not password"),
     ],
 )
 def test_invalid_addresses_are_rejected(address: str, reason: str) -> None:
@@ -52,3 +57,57 @@ def test_tls_options_allow_a_slow_handshake_and_replace_the_name() -> None:
     slow = ("grpc.min_reconnect_backoff_ms", 3_000)
     assert over_tls([("grpc.min_reconnect_backoff_ms", 100), ("a", 1)], None) == [slow, ("a", 1)]
     assert over_tls([], "broker") == [slow, ("grpc.ssl_target_name_override", "broker")]
+
+
+def test_a_user_has_a_password_from_a_file_or_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("hush\n")
+    monkeypatch.delenv("SHAREBROKER_PASSWORD", raising=False)
+    for address in (f"tls://broker:9090?user=alice&password_file={file}", "tls://broker:9090?user=alice"):
+        parsed = Address.parse(address)
+        assert parsed.identified
+        assert "hush" not in repr(parsed)
+        monkeypatch.setenv("SHAREBROKER_PASSWORD", "hush")
+    assert not Address.parse("tls://broker:9090").identified
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "must be a password"),
+        (b"\nhush", "must be a password"),
+        (b"\xff", "UTF-8"),
+        (b"x" * 2000, "at most"),
+    ],
+)
+def test_an_unusable_password_file_has_a_reason_without_its_content(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    file = tmp_path / "password"
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=reason) as caught:
+        read_password(file)
+    assert "hush" not in str(caught.value)
+
+
+def test_a_password_is_the_first_line(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_bytes("größe 1 \r\nmore".encode())
+    assert read_password(file) == "größe 1 "
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("[::1]", True),
+        ("localhost", True),
+        ("0.0.0.0", False),
+        ("a.b", False),
+    ],
+)
+def test_loopback_hosts(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback

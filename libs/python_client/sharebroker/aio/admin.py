@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import grpc
 from typing_extensions import override
@@ -15,6 +18,7 @@ from sharebroker.admin_model import (
     GroupOffset,
     MemberDescription,
     TopicDescription,
+    UserDescription,
 )
 from sharebroker.aio.connection import AsyncClient, Connection, call
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
@@ -52,8 +56,31 @@ def check(*parts: InBand) -> None:
             raise KafkaError(ErrorCode(part.error_code), part.error_message)
 
 
+_HASHES: Final = {
+    cluster.SCRAM_MECHANISM_SCRAM_SHA_256: "sha256",
+    cluster.SCRAM_MECHANISM_SCRAM_SHA_512: "sha512",
+}
+_ITERATIONS: Final = 8_192
+_SALT: Final = 24
+
+
+def _upsertion(
+    user: str, password: str, mechanism: cluster.ScramMechanism.ValueType, hash_name: str
+) -> cluster.AlterUserScramCredentialsRequest.Upsertion:
+    salt = os.urandom(_SALT)
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, _ITERATIONS)
+    return cluster.AlterUserScramCredentialsRequest.Upsertion(
+        name=user, mechanism=mechanism, iterations=_ITERATIONS, salt=salt, salted_password=salted
+    )
+
+
+def _mechanism_name(mechanism: cluster.ScramMechanism.ValueType) -> str:
+    name = cluster.ScramMechanism.Name(mechanism) if mechanism in _HASHES else str(int(mechanism))
+    return name.removeprefix("SCRAM_MECHANISM_").replace("_", "-")
+
+
 class Admin(AsyncClient):
-    """Manages topics, groups and configs (Kafka: Admin).
+    """Manages topics, groups, configs and users (Kafka: Admin).
 
     Each method raises KafkaError and then changed nothing.
     """
@@ -190,6 +217,42 @@ class Admin(AsyncClient):
         )
         request = cluster.IncrementalAlterConfigsRequest(resources=[resource])
         check(*(await self._call(self._calls.IncrementalAlterConfigs, request)).responses)
+
+    # Users
+
+    async def list_users(self) -> list[UserDescription]:
+        """Returns all users, sorted by name."""
+        request = gateway.DescribeUserScramCredentialsRequest()
+        response = await self._call(self._calls.DescribeUserScramCredentials, request)
+        check(*response.results)
+        return [
+            UserDescription(
+                user.user,
+                {_mechanism_name(info.mechanism): info.iterations for info in user.credential_infos},
+            )
+            for user in sorted(response.results, key=lambda user: user.user)
+        ]
+
+    async def set_password(self, user: str, password: str) -> None:
+        """Creates a user, or changes the password of a user, for all SCRAM mechanisms.
+
+        The server receives keys that are derived from the password (RFC 5802), not the password. Raises
+        KafkaError UNACCEPTABLE_CREDENTIAL.
+        """
+        for mechanism, hash_name in _HASHES.items():  # the server accepts one credential per user and request
+            upsertion = await asyncio.to_thread(_upsertion, user, password, mechanism, hash_name)
+            request = cluster.AlterUserScramCredentialsRequest(upsertions=[upsertion])
+            check(*(await self._call(self._calls.AlterUserScramCredentials, request)).results)
+
+    async def delete_user(self, user: str) -> None:
+        """Deletes all credentials of a user. Raises KafkaError RESOURCE_NOT_FOUND."""
+        described = gateway.DescribeUserScramCredentialsRequest(users=[user])
+        response = await self._call(self._calls.DescribeUserScramCredentials, described)
+        check(*response.results)
+        for info in response.results[0].credential_infos:
+            deletion = cluster.AlterUserScramCredentialsRequest.Deletion(name=user, mechanism=info.mechanism)
+            request = cluster.AlterUserScramCredentialsRequest(deletions=[deletion])
+            check(*(await self._call(self._calls.AlterUserScramCredentials, request)).results)
 
     # Groups
 

@@ -9,8 +9,9 @@ from sharebroker.blocking.loop_thread import BlockingClient, blocking
 
 
 class Admin(BlockingClient[AsyncAdmin]):
-    """Manages topics, groups and configs (Kafka: Admin). Each method raises KafkaError and then changed
-    nothing. `sharebroker.aio.Admin` describes the methods.
+    """Manages topics, groups, configs and users (Kafka: Admin).
+
+    Each method raises KafkaError and then changed nothing. `sharebroker.aio.Admin` describes the methods.
     """
 
     def __init__(self, address: str, request_timeout: float = 30.0) -> None:
@@ -36,6 +37,9 @@ class Admin(BlockingClient[AsyncAdmin]):
     group_configs = blocking(AsyncAdmin.group_configs)
     alter_topic_configs = blocking(AsyncAdmin.alter_topic_configs)
     alter_group_configs = blocking(AsyncAdmin.alter_group_configs)
+    list_users = blocking(AsyncAdmin.list_users)
+    set_password = blocking(AsyncAdmin.set_password)
+    delete_user = blocking(AsyncAdmin.delete_user)
     list_groups = blocking(AsyncAdmin.list_groups)
     describe_group = blocking(AsyncAdmin.describe_group)
     delete_group = blocking(AsyncAdmin.delete_group)

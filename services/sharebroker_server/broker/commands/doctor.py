@@ -11,10 +11,17 @@ from sharebroker.aio.admin import Admin
 from sharebroker.aio.connection import call
 from sharebroker.cli.options import AsJson, examples
 from sharebroker.cli.output import FAILED, columns, print_notice, print_rows
-from sharebroker_protocol.address import Address
+from sharebroker_protocol.address import Address, is_loopback
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.keda import externalscaler_pb2, externalscaler_pb2_grpc
-from sharebroker_server.broker.core.diagnosis import Finding, GroupFacts, Level, of_gateways, of_group
+from sharebroker_server.broker.core.diagnosis import (
+    Finding,
+    GroupFacts,
+    Level,
+    of_gateways,
+    of_group,
+    of_open_gateway,
+)
 from sharebroker_server.broker.examination import examine_redis
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.port import RedisError
@@ -89,10 +96,18 @@ async def _groups(gateways: list[str]) -> list[Finding]:
                 Address.parse(address).open(()) as channel,
             ):
                 lags = await _lags(admin, externalscaler_pb2_grpc.ExternalScalerStub(channel))
-                return [finding for facts in lags for finding in of_group(facts)]
+                unprotected = [of_open_gateway(address)] if is_open(address) else []
+                return [*unprotected, *(finding for facts in lags for finding in of_group(facts))]
         except (KafkaError, TimeoutError) as error:
             reason = str(error) or f"{address} did not respond within {_LAG_WITHIN:.0f} s."
     return [of_gateways(reason)] if reason else []
+
+
+def is_open(address: str) -> bool:
+    """Returns whether a gateway that served this address serves anyone on the network."""
+    parsed = Address.parse(address)
+    host = parsed.target.rpartition(":")[0]
+    return not parsed.identified and not is_loopback(host) and not host.startswith("unix")
 
 
 async def _lags(admin: Admin, scaler: externalscaler_pb2_grpc.ExternalScalerAsyncStub) -> list[GroupFacts]:

@@ -21,8 +21,10 @@ from sharebroker_server.broker.settings import (
     DEFAULT_GRPC,
     DEFAULT_KAFKA,
     ServeSettings,
+    check_authentication,
     describe,
     parse_address,
+    parse_first_user,
     parse_roles,
     parse_tls,
 )
@@ -118,6 +120,15 @@ def serve(
         str | None,
         typer.Option(help="Server name in the certificates of peers, if it is not their address."),
     ] = None,
+    admin_user: Annotated[
+        str | None,
+        typer.Option(
+            help="User that is created with the password of --admin-password-file unless it exists."
+        ),
+    ] = None,
+    admin_password_file: Annotated[
+        Path | None, typer.Option(help="File with the password of --admin-user in its first line.")
+    ] = None,
     ready_file: Annotated[
         Path | None,
         typer.Option(help="File that is written as JSON with the addresses once the broker serves."),
@@ -143,6 +154,8 @@ def serve(
             if text is not None:
                 parse_address(text, option, lowest)
         config = BrokerConfig.parse(set_ or ())
+        tls = parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config)
+        check_authentication(tls, config)
         settings = ServeSettings(
             data=data,
             roles=parse_roles(roles),
@@ -156,7 +169,8 @@ def serve(
             ready_file=ready_file,
             metrics=metrics,
             telemetry=read_telemetry(),
-            tls=parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config),
+            tls=tls,
+            first_user=parse_first_user(admin_user, admin_password_file),
             config=config,
         )
         log_unknown_variables()

@@ -112,7 +112,16 @@ def of_gateways(reason: str) -> Finding:
     return _warning(
         "gateway",
         f"The lag is unknown, because no gateway responded: {reason}",
-        "Run the command where gateways are reachable, or set --server HOST:PORT or tls://HOST:PORT?ca=FILE.",
+        "Run the command where gateways are reachable, or set --server HOST:PORT or tls://HOST:PORT?ca=FILE&user=NAME.",
+    )
+
+
+def of_open_gateway(address: str) -> Finding:
+    """Reports that a gateway serves anyone who can reach it."""
+    return _warning(
+        address,
+        "The gateway serves clients without authentication, at an address other than loopback.",
+        "Set sasl.enabled.mechanisms or ssl.client.auth=required.",
     )
 
 

@@ -38,7 +38,7 @@ async def create_on_demand(gateway: Gateway, name: str, deadline: Deadline) -> T
         (result,) = (await create_topics(gateway, request, deadline)).topics
         if ErrorCode(result.error_code) not in _CREATED:
             raise KafkaError(ErrorCode(result.error_code), result.error_message)
-        await _await_visible(gateway, lambda catalog: catalog.topic(name) is not None, deadline)
+        await await_visible(gateway, lambda catalog: catalog.topic(name) is not None, deadline)
     return gateway.topic(name)
 
 
@@ -51,7 +51,7 @@ async def create_topics(
     )
     created = [topic.topic_id for topic in response.topics if not topic.error_code]
     if created and not request.validate_only:
-        await _await_visible(gateway, lambda catalog: all(map(catalog.topic_by_id, created)), deadline)
+        await await_visible(gateway, lambda catalog: all(map(catalog.topic_by_id, created)), deadline)
     return response
 
 
@@ -63,7 +63,7 @@ async def delete_topics(
         lambda stub, left: stub.DeleteTopics(request, timeout=left), deadline
     )
     deleted = [topic.topic_id for topic in response.topics if not topic.error_code]
-    await _await_visible(gateway, lambda catalog: not any(map(catalog.topic_by_id, deleted)), deadline)
+    await await_visible(gateway, lambda catalog: not any(map(catalog.topic_by_id, deleted)), deadline)
     return response
 
 
@@ -77,7 +77,7 @@ async def create_partitions(
     succeeded = {topic.name for topic in response.results if not topic.error_code}
     counts = {topic.name: topic.count for topic in request.topics if topic.name in succeeded}
     if not request.validate_only:
-        await _await_visible(
+        await await_visible(
             gateway,
             lambda catalog: all(
                 (topic := catalog.topic(name)) is None or topic.partitions >= partitions
@@ -101,7 +101,7 @@ async def alter_configs(
             for each in response.responses
             for config in each.configs
         ]
-        await _await_visible(
+        await await_visible(
             gateway, lambda catalog: all(_is_set(catalog, *each) for each in configs), deadline
         )
     return response
@@ -153,7 +153,7 @@ def _is_set(
     return catalog.configs(resource).get(config.name) == (config.value if config.HasField("value") else None)
 
 
-async def _await_visible(gateway: Gateway, done: Callable[[TopicCatalog], bool], deadline: Deadline) -> None:
+async def await_visible(gateway: Gateway, done: Callable[[TopicCatalog], bool], deadline: Deadline) -> None:
     """Waits until a durable change is visible in this metadata cache, and probably in those of other brokers.
 
     Each broker follows the catalog independently. Without the wait, the next request could reach a broker

@@ -34,6 +34,7 @@ from sharebroker_server.gateway.admin.topics import (
     delete_topics,
     describe_configs,
 )
+from sharebroker_server.gateway.admin.users import alter_users, describe_users
 from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.gateway.log_fetch import read_range
 from sharebroker_server.gateway.plan.planner import Planner
@@ -87,6 +88,12 @@ class AdminServicer(Servicer[Gateway], AdminServiceServicer):
     ) -> admin_pb2.DescribeConfigsResponse:
         return describe_configs(self._target, request)
 
+    @override
+    async def DescribeUserScramCredentials(
+        self, request: admin_pb2.DescribeUserScramCredentialsRequest, context: Any
+    ) -> admin_pb2.DescribeUserScramCredentialsResponse:
+        return describe_users(self._target, request)
+
     Metadata = rpc(metadata)
     CreateTopics = rpc(create_topics)
     DeleteTopics = rpc(delete_topics)
@@ -102,6 +109,7 @@ class AdminServicer(Servicer[Gateway], AdminServiceServicer):
     DeleteShareGroupOffsets = rpc(delete_offsets)
     InspectRecords = rpc(inspect_records)
     InspectShareGroupState = rpc(inspect_state)
+    AlterUserScramCredentials = rpc(alter_users)
 
 
 class ProduceServicer(Servicer[Gateway], ProduceServiceServicer):

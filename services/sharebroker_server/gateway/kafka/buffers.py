@@ -54,6 +54,10 @@ class RequestBuffer:
     def __bool__(self) -> bool:
         return bool(self._frames)
 
+    def limit(self, max_request_bytes: int) -> None:
+        """Changes the limit of requests that have not begun to arrive."""
+        self._splitter.max_bytes = max_request_bytes
+
     def add(self, data: bytes, now: float) -> None:
         """Adds received bytes. Raises BadMessage; complete requests before the invalid one are kept."""
         frames: list[bytes] = []

@@ -12,10 +12,12 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.kafka.authentication import SaslSession, SaslSettings
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
 from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog, RequestMetrics
 from sharebroker_server.kafka_wire.schema import Field, Message, Struct, message_class
+from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.telemetry.metrics import Family, gauge
 
 SHARE: Final = "share.version"
@@ -33,7 +35,7 @@ class KafkaListener:
     """The state that all connections of the Kafka listener share.
 
     `apis` are the served APIs by key, `features` the finalized levels by name. The fetches in flight divide
-    FETCH_MEMORY among each other.
+    FETCH_MEMORY among each other. With `sasl` clients must authenticate.
     """
 
     gateway: Gateway
@@ -44,6 +46,7 @@ class KafkaListener:
     fetches_in_flight: int = 0
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
     timer: CoarseTimer = field(default_factory=CoarseTimer)
+    sasl: SaslSettings | None = None
 
     def is_enabled(self, api: Api) -> bool:
         """Returns whether the feature that the API belongs to is enabled."""
@@ -65,11 +68,20 @@ class KafkaListener:
 
 @dataclass(slots=True)
 class Client:
-    """The client of a connection. `connection` names the connection; ApiVersions sets `software`."""
+    """The client of a connection. `connection` names the connection; ApiVersions sets `software`.
+
+    `sasl` is its authentication, None if the listener requires none.
+    """
 
     connection: str
     host: str
     software: str = ""
+    sasl: SaslSession | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """The authenticated user; ANONYMOUS without one."""
+        return ANONYMOUS if self.sasl is None else self.sasl.principal or ANONYMOUS
 
     @property
     def is_librdkafka(self) -> bool:

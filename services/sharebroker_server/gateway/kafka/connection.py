@@ -15,6 +15,8 @@ disconnects a client that stalls either of them.
 
 * There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance`
   starts it and is called after every event: bytes, end of file, loss, close, end of the task.
+* With `listener.sasl` the client must authenticate (see `authentication.py`): `decode` admits a request or
+  not, and until then requests are limited to `sasl.server.max.receive.size` bytes.
 * After each response the API may predict the next request (see `response_cache.py`). Bytes go to the
   prediction first, but only while nothing else is pending, so that responses keep their order.
 * Closing has steps, each idempotent: `_closing` stops reading and cancels a long poll; any other request is
@@ -31,6 +33,7 @@ from functools import partial
 from itertools import count
 from typing import Final, cast
 
+from sharebroker_server.gateway.kafka.authentication import AUTHENTICATION_TIMEOUT, SaslSession
 from sharebroker_server.gateway.kafka.buffers import (
     MemoryBudget,
     RequestBuffer,
@@ -85,7 +88,8 @@ class Connection(asyncio.Protocol):
         self._gateway = listener.gateway
         self._limits = limits
         self._ended = ended
-        self._client = Client(f"kafka-{next(_numbers)}", "")
+        sasl = None if listener.sasl is None else SaslSession(listener.sasl)
+        self._client = Client(f"kafka-{next(_numbers)}", "", sasl=sasl)
         self._loop = asyncio.get_running_loop()
         self._active_at = self._loop.time()
         self._predicted: PredictedRequest | None = None
@@ -100,6 +104,8 @@ class Connection(asyncio.Protocol):
         """Starts to serve the client."""
         self._transport = cast("asyncio.Transport", transport)
         self._requests = RequestBuffer(self._transport, self._limits.max_request_bytes, self._limits.requests)
+        if self._listener.sasl is not None:
+            self._requests.limit(self._listener.sasl.max_receive_size)
         make_room = partial(self._disconnect, "unread responses exceed the shared limit")
         self._responses = ResponseBuffer(self._transport, self._limits.responses, make_room)
         peer = transport.get_extra_info("peername")
@@ -169,6 +175,10 @@ class Connection(asyncio.Protocol):
             if limits.tls and now - self._active_at > limits.stall_timeout:
                 self._ended(self)  # the handshake failed: asyncio reports nothing further about this client
             return
+        sasl = self._client.sasl
+        if sasl is not None and sasl.overdue:
+            self._disconnect(f"not authenticated within {AUTHENTICATION_TIMEOUT:g} s")
+            return
         if now - self._active_at < limits.quiet_period and self._requests.empty and not self._responses.full:
             return
         if self._responses.stalled(now, limits.stall_timeout):
@@ -187,6 +197,8 @@ class Connection(asyncio.Protocol):
         if predicted.waiting:  # further bytes: the waiting request must be served before them
             predicted.dispatch()
             return False
+        if self._client.sasl is not None and self._client.sasl.over:
+            return False  # `decode` rejects it
         return (
             self.task is None and self._requests.empty and not self._responses.full and predicted.accept(data)
         )
@@ -252,9 +264,22 @@ class Connection(asyncio.Protocol):
                 self._waiting = False
                 self._predict(requests[0], responses[0])
                 self._write(responses)
+                self._check_authentication()
         finally:
             self._requests.done(sum(request.size for request in requests))
         await self._responses.drained()
+
+    def _check_authentication(self) -> None:
+        """Closes the connection after a failed authentication; permits large requests after success."""
+        sasl = self._client.sasl
+        if sasl is None:
+            return
+        if sasl.closes:
+            self._log_close("authentication failed")
+            self._closing = True
+            self._requests.close()
+        elif sasl.principal is not None:
+            self._requests.limit(self._limits.max_request_bytes)
 
     def _next(self, view: ClusterView) -> list[DecodedRequest]:
         """Removes the oldest request, and those after it that coalesce with it."""

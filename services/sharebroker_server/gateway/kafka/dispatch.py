@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +23,7 @@ from sharebroker_server.kafka_wire.frames import (
 )
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from sharebroker_server.kafka_wire.schema import Message, api_schema
+from sharebroker_server.security.sasl import illegal_state
 
 
 class DecodedRequest(NamedTuple):
@@ -54,6 +56,7 @@ def decode(
     Raises BadMessage: close the connection.
     """
     header = read_header(frame)
+    legal = client.sasl is None or client.sasl.admit(header.api_key, queued_for)
     api = listener.apis.get(header.api_key)
     if api is None:
         raise BadMessage(f"API key {header.api_key} is not served.")
@@ -67,6 +70,8 @@ def decode(
     else:
         name = api_schema(header.api_key).name
         raise BadMessage(f"{name} version {header.version} is not supported; {first} to {last} are.")
+    if not legal:
+        api = replace(api, handle=_illegal_state, waits=False, coalescing=None, predict=None)
     call = Call(listener, client, header.client_id or "", header.version, request, view, queued_for)
     return DecodedRequest(len(frame), header, api, codec, call)
 
@@ -126,6 +131,10 @@ def _encoded(request: DecodedRequest, message: Message | None) -> EncodedRespons
         return None
     content = response_frame(request.header.correlation_id, request.codec, message)
     return EncodedResponse(message, content)
+
+
+async def _illegal_state(_: Call[Any]) -> Message | None:
+    raise illegal_state("The client must complete its authentication first.")
 
 
 async def _supported_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -23,12 +24,22 @@ from sharebroker_server.catalog.machine import (
 )
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, new_topic_id
+from sharebroker_server.catalog.users import (
+    CreateUser,
+    DeleteScramCredential,
+    UpsertScramCredential,
+    UserCommand,
+)
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.service.shards import CatalogHost
 from sharebroker_server.rpc.errors import refusal
+from sharebroker_server.security.scram import ScramMechanism
 
 _log = structlog.get_logger()
 _NAMING_PAUSE: Final = 0.1
+
+MAX_ALTERATIONS: Final = 1_000
+"""The largest number of credentials that one request changes."""
 
 _RESOURCE_TYPES: Final[Mapping[int, ResourceType]] = {int(kind): kind for kind in ResourceType}
 
@@ -46,7 +57,7 @@ _CALL_ERRORS: Final = frozenset(
 
 
 class CatalogServicer(ClusterServiceServicer):
-    """Kafka's RPCs that change topics and configs; each topic or resource has its own result."""
+    """Kafka's RPCs that change topics, configs and users; each of them has its own result."""
 
     def __init__(self, host: CatalogHost, config: GroupCoordinatorConfig, follower: MetadataCache) -> None:
         self._host = host
@@ -60,6 +71,20 @@ class CatalogServicer(ClusterServiceServicer):
                 await self._write(NameCluster(self._cluster_id or new_topic_id()))
             except KafkaError as error:
                 _log.debug("cluster has no id yet", error=str(error))
+            await asyncio.sleep(_NAMING_PAUSE)
+
+    async def create_user(self, command: CreateUser) -> None:
+        """Returns once the user exists; creates it if this process owns the catalog."""
+        while not self._follower.catalog.users.credentials(command.user):
+            try:
+                created = await self._write(command)
+            except KafkaError as error:
+                _log.debug("user does not exist yet", user=command.user, error=str(error))
+            else:
+                if isinstance(created, KafkaError):
+                    _log.error("first user not created", user=command.user, reason=created.message)
+                    return
+                _log.info("first user created", user=command.user)
             await asyncio.sleep(_NAMING_PAUSE)
 
     async def CreateTopics(self, request: pb.CreateTopicsRequest, _context: Any) -> pb.CreateTopicsResponse:
@@ -91,6 +116,14 @@ class CatalogServicer(ClusterServiceServicer):
             *(self._alter(resource, request.validate_only) for resource in request.resources)
         )
         return pb.IncrementalAlterConfigsResponse(responses=results)
+
+    async def AlterUserScramCredentials(
+        self, request: pb.AlterUserScramCredentialsRequest, _context: Any
+    ) -> pb.AlterUserScramCredentialsResponse:
+        """Kafka: AlterUserScramCredentials (51)."""
+        commands = _user_commands(request)
+        results = await asyncio.gather(*(self._alter_user(user, commands[user]) for user in commands))
+        return pb.AlterUserScramCredentialsResponse(results=results)
 
     async def _create(
         self, requested: pb.CreateTopicsRequest.Topic, validate_only: bool
@@ -145,6 +178,19 @@ class CatalogServicer(ClusterServiceServicer):
             _log.info("configs changed", resource=kind, name=name, configs=dict(outcome))
         return _altered(requested, outcome)
 
+    async def _alter_user(
+        self, user: str, commands: Sequence[UserCommand]
+    ) -> pb.AlterUserScramCredentialsResponse.Result:
+        outcome: CatalogReply | KafkaError
+        if len(commands) > 1:
+            text = "A user credential cannot be altered twice in the same request"
+            outcome = KafkaError(ErrorCode.DUPLICATE_RESOURCE, text)
+        else:
+            outcome = await self._write(commands[0])
+        if not isinstance(outcome, KafkaError):
+            _log.info("user credential changed", user=user, change=_change_of(commands[0]))
+        return pb.AlterUserScramCredentialsResponse.Result(user=user, **_in_band(outcome))
+
     async def _write(self, command: CatalogCommand) -> CatalogReply | KafkaError:
         try:
             reply = await self._host.shard(0).submit(command)
@@ -154,6 +200,32 @@ class CatalogServicer(ClusterServiceServicer):
             return error
         self._follower.poll_now()
         return reply
+
+
+def _user_commands(request: pb.AlterUserScramCredentialsRequest) -> dict[str, list[UserCommand]]:
+    """Returns the commands of each user. Raises INVALID_REQUEST."""
+    if len(request.deletions) + len(request.upsertions) > MAX_ALTERATIONS:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"A request may change at most {MAX_ALTERATIONS} credentials."
+        )
+    commands: defaultdict[str, list[UserCommand]] = defaultdict(list)
+    for deletion in request.deletions:
+        commands[deletion.name].append(DeleteScramCredential(deletion.name, deletion.mechanism))
+    for one in request.upsertions:
+        upsertion = UpsertScramCredential(
+            one.name, one.mechanism, one.iterations, one.salt, one.salted_password
+        )
+        commands[one.name].append(upsertion)
+    return commands
+
+
+def _change_of(command: UserCommand) -> str:
+    """Returns the change as text, without secrets."""
+    if isinstance(command, UpsertScramCredential):
+        return f"set {ScramMechanism(command.mechanism).label}"
+    if isinstance(command, DeleteScramCredential):
+        return f"deleted {ScramMechanism(command.mechanism).label}"
+    return "created"
 
 
 def _alteration(requested: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool) -> AlterConfigs:

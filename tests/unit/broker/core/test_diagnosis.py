@@ -11,6 +11,7 @@ from sharebroker_server.broker.core.diagnosis import (
     of_cluster,
     of_gateways,
     of_group,
+    of_open_gateway,
     of_redis,
     of_versions,
 )
@@ -90,6 +91,12 @@ def test_unavailable_gateways() -> None:
     finding = of_gateways("it is gone.")
     assert finding.level is Level.WARNING
     assert finding.what.endswith("no gateway responded: it is gone.")
+
+
+def test_a_gateway_that_serves_anyone_is_reported() -> None:
+    finding = of_open_gateway("10.0.0.1:9090")
+    assert (finding.level, finding.subject) == (Level.WARNING, "10.0.0.1:9090")
+    assert "sasl.enabled.mechanisms" in finding.remedy
 
 
 @pytest.mark.parametrize(

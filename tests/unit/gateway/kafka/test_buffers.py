@@ -76,6 +76,19 @@ def test_reading_pauses_until_the_budget_is_granted() -> None:
     assert budget.used == 0
 
 
+def test_a_changed_limit_applies_to_the_next_request() -> None:
+    buffer, _, _ = request_buffer()
+    buffer.limit(10)
+    with pytest.raises(BadMessage):
+        buffer.add(frame(10) + frame(11), 0.0)
+    assert len(buffer.pop()) == 10
+    buffer, _, _ = request_buffer()
+    buffer.limit(10)
+    buffer.limit(11)
+    buffer.add(frame(11), 0.0)
+    assert len(buffer.pop()) == 11
+
+
 def test_an_incomplete_request_stalls() -> None:
     buffer, _, _ = request_buffer()
     buffer.add(frame(10)[:6], 100.0)

@@ -64,6 +64,24 @@ CONFIG_OPERATION_SUBTRACT: ConfigOperation.ValueType  # 3
 """Removes the items of the value from the property, which is a list."""
 Global___ConfigOperation: _TypeAlias = ConfigOperation  # noqa: Y015
 
+class _ScramMechanism:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ScramMechanismEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ScramMechanism.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SCRAM_MECHANISM_UNSPECIFIED: _ScramMechanism.ValueType  # 0
+    SCRAM_MECHANISM_SCRAM_SHA_256: _ScramMechanism.ValueType  # 1
+    SCRAM_MECHANISM_SCRAM_SHA_512: _ScramMechanism.ValueType  # 2
+
+class ScramMechanism(_ScramMechanism, metaclass=_ScramMechanismEnumTypeWrapper):
+    """Kafka's ScramMechanism."""
+
+SCRAM_MECHANISM_UNSPECIFIED: ScramMechanism.ValueType  # 0
+SCRAM_MECHANISM_SCRAM_SHA_256: ScramMechanism.ValueType  # 1
+SCRAM_MECHANISM_SCRAM_SHA_512: ScramMechanism.ValueType  # 2
+Global___ScramMechanism: _TypeAlias = ScramMechanism  # noqa: Y015
+
 @_typing.final
 class CreateTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -532,3 +550,126 @@ class IncrementalAlterConfigsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___IncrementalAlterConfigsResponse: _TypeAlias = IncrementalAlterConfigsResponse  # noqa: Y015
+
+@_typing.final
+class AlterUserScramCredentialsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Deletion(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        MECHANISM_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        mechanism: Global___ScramMechanism.ValueType
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            mechanism: Global___ScramMechanism.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["mechanism", b"mechanism", "name", b"name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Upsertion(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        MECHANISM_FIELD_NUMBER: _builtins.int
+        ITERATIONS_FIELD_NUMBER: _builtins.int
+        SALT_FIELD_NUMBER: _builtins.int
+        SALTED_PASSWORD_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        mechanism: Global___ScramMechanism.ValueType
+        iterations: _builtins.int
+        """4096 to 16384."""
+        salt: _builtins.bytes
+        """12 to 256 bytes."""
+        salted_password: _builtins.bytes
+        """PBKDF2 of the password with the salt and the iterations; the server never receives the password."""
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            mechanism: Global___ScramMechanism.ValueType = ...,
+            iterations: _builtins.int = ...,
+            salt: _builtins.bytes = ...,
+            salted_password: _builtins.bytes = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["iterations", b"iterations", "mechanism", b"mechanism", "name", b"name", "salt", b"salt", "salted_password", b"salted_password"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    DELETIONS_FIELD_NUMBER: _builtins.int
+    UPSERTIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def deletions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterUserScramCredentialsRequest.Deletion]:
+        """A user may occur once in the request."""
+
+    @_builtins.property
+    def upsertions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterUserScramCredentialsRequest.Upsertion]: ...
+    def __init__(
+        self,
+        *,
+        deletions: _abc.Iterable[Global___AlterUserScramCredentialsRequest.Deletion] | None = ...,
+        upsertions: _abc.Iterable[Global___AlterUserScramCredentialsRequest.Upsertion] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deletions", b"deletions", "upsertions", b"upsertions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterUserScramCredentialsRequest: _TypeAlias = AlterUserScramCredentialsRequest  # noqa: Y015
+
+@_typing.final
+class AlterUserScramCredentialsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Result(_message.Message):
+        """One result per user."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        USER_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        user: _builtins.str
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        def __init__(
+            self,
+            *,
+            user: _builtins.str = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "user", b"user"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterUserScramCredentialsResponse.Result]: ...
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___AlterUserScramCredentialsResponse.Result] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterUserScramCredentialsResponse: _TypeAlias = AlterUserScramCredentialsResponse  # noqa: Y015

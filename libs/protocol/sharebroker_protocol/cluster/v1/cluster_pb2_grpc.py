@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ClusterServiceStub:
-    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -56,10 +56,15 @@ class ClusterServiceStub:
                 request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.IncrementalAlterConfigsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.IncrementalAlterConfigsResponse.FromString,
                 _registered_method=True)
+        self.AlterUserScramCredentials = channel.unary_unary(
+                '/sharebroker.cluster.v1.ClusterService/AlterUserScramCredentials',
+                request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
-    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -91,6 +96,13 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterUserScramCredentials(self, request, context):
+        """Kafka: AlterUserScramCredentials (51).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -114,6 +126,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.IncrementalAlterConfigsRequest.FromString,
                     response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.IncrementalAlterConfigsResponse.SerializeToString,
             ),
+            'AlterUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterUserScramCredentials,
+                    request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsRequest.FromString,
+                    response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'sharebroker.cluster.v1.ClusterService', rpc_method_handlers)
@@ -123,7 +140,7 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterService:
-    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -225,6 +242,33 @@ class ClusterService:
             '/sharebroker.cluster.v1.ClusterService/IncrementalAlterConfigs',
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.IncrementalAlterConfigsRequest.SerializeToString,
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.IncrementalAlterConfigsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.cluster.v1.ClusterService/AlterUserScramCredentials',
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsResponse.FromString,
             options,
             channel_credentials,
             insecure,

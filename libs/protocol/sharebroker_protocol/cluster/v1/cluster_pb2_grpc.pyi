@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClusterServiceStub:
-    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -43,10 +43,12 @@ class ClusterServiceStub:
     """Kafka: CreatePartitions (37)."""
     IncrementalAlterConfigs: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.IncrementalAlterConfigsRequest, _cluster_pb2.IncrementalAlterConfigsResponse]
     """Kafka: IncrementalAlterConfigs (44)."""
+    AlterUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]
+    """Kafka: AlterUserScramCredentials (51)."""
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
-    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -59,9 +61,11 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Kafka: CreatePartitions (37)."""
     IncrementalAlterConfigs: _aio.UnaryUnaryMultiCallable[_cluster_pb2.IncrementalAlterConfigsRequest, _cluster_pb2.IncrementalAlterConfigsResponse]  # type: ignore[assignment]
     """Kafka: IncrementalAlterConfigs (44)."""
+    AlterUserScramCredentials: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]  # type: ignore[assignment]
+    """Kafka: AlterUserScramCredentials (51)."""
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -96,5 +100,13 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.IncrementalAlterConfigsResponse, _abc.Awaitable[_cluster_pb2.IncrementalAlterConfigsResponse]]:
         """Kafka: IncrementalAlterConfigs (44)."""
+
+    @_abc_1.abstractmethod
+    def AlterUserScramCredentials(
+        self,
+        request: _cluster_pb2.AlterUserScramCredentialsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.AlterUserScramCredentialsResponse, _abc.Awaitable[_cluster_pb2.AlterUserScramCredentialsResponse]]:
+        """Kafka: AlterUserScramCredentials (51)."""
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -124,6 +124,16 @@ class AdminServiceStub:
                 request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateResponse.FromString,
                 _registered_method=True)
+        self.DescribeUserScramCredentials = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/DescribeUserScramCredentials',
+                request_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
+                _registered_method=True)
+        self.AlterUserScramCredentials = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/AlterUserScramCredentials',
+                request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -236,6 +246,19 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeUserScramCredentials(self, request, context):
+        """Kafka: DescribeUserScramCredentials (50).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterUserScramCredentials(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -323,6 +346,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.InspectShareGroupState,
                     request_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateRequest.FromString,
                     response_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateResponse.SerializeToString,
+            ),
+            'DescribeUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeUserScramCredentials,
+                    request_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.FromString,
+                    response_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.SerializeToString,
+            ),
+            'AlterUserScramCredentials': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterUserScramCredentials,
+                    request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsRequest.FromString,
+                    response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -785,6 +818,60 @@ class AdminService:
             '/sharebroker.gateway.v1.AdminService/InspectShareGroupState',
             sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateRequest.SerializeToString,
             sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/DescribeUserScramCredentials',
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsRequest.SerializeToString,
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterUserScramCredentials(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/AlterUserScramCredentials',
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsRequest.SerializeToString,
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsResponse.FromString,
             options,
             channel_credentials,
             insecure,

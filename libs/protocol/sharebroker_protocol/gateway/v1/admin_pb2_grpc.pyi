@@ -58,6 +58,9 @@ class AdminServiceStub:
     InspectRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]
     """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield."""
     InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
+    DescribeUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeUserScramCredentialsRequest, _admin_pb2.DescribeUserScramCredentialsResponse]
+    """Kafka: DescribeUserScramCredentials (50)."""
+    AlterUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -85,6 +88,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     InspectRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]  # type: ignore[assignment]
     """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield."""
     InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
+    DescribeUserScramCredentials: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeUserScramCredentialsRequest, _admin_pb2.DescribeUserScramCredentialsResponse]  # type: ignore[assignment]
+    """Kafka: DescribeUserScramCredentials (50)."""
+    AlterUserScramCredentials: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it."""
@@ -211,5 +217,20 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.InspectShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.InspectShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.InspectShareGroupStateResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeUserScramCredentials(
+        self,
+        request: _admin_pb2.DescribeUserScramCredentialsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeUserScramCredentialsResponse, _abc.Awaitable[_admin_pb2.DescribeUserScramCredentialsResponse]]:
+        """Kafka: DescribeUserScramCredentials (50)."""
+
+    @_abc_1.abstractmethod
+    def AlterUserScramCredentials(
+        self,
+        request: _cluster_pb2.AlterUserScramCredentialsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.AlterUserScramCredentialsResponse, _abc.Awaitable[_cluster_pb2.AlterUserScramCredentialsResponse]]: ...
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -80,6 +80,10 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Access to the cluster is denied."""
     ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 32
     """The timestamp of a record is out of range."""
+    ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: _ErrorCode.ValueType  # 33
+    """The SASL mechanism is not enabled."""
+    ERROR_CODE_ILLEGAL_SASL_STATE: _ErrorCode.ValueType  # 34
+    """The state of the SASL exchange does not permit this request."""
     ERROR_CODE_UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 35
     """The server does not support this request or version."""
     ERROR_CODE_TOPIC_ALREADY_EXISTS: _ErrorCode.ValueType  # 36
@@ -120,6 +124,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The operation was skipped because another part of the request failed."""
     ERROR_CODE_KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
     """The store rejects writes; nothing was written."""
+    ERROR_CODE_SASL_AUTHENTICATION_FAILED: _ErrorCode.ValueType  # 58
+    """Authentication failed."""
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 59
     """The partition has no state of this producer."""
     ERROR_CODE_NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
@@ -154,6 +160,12 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """A quota is exceeded; send requests more slowly."""
     ERROR_CODE_PRODUCER_FENCED: _ErrorCode.ValueType  # 90
     """A newer producer uses the same transactional id."""
+    ERROR_CODE_RESOURCE_NOT_FOUND: _ErrorCode.ValueType  # 91
+    """The user has no such credential."""
+    ERROR_CODE_DUPLICATE_RESOURCE: _ErrorCode.ValueType  # 92
+    """The request names a user twice."""
+    ERROR_CODE_UNACCEPTABLE_CREDENTIAL: _ErrorCode.ValueType  # 93
+    """The credential is not acceptable."""
     ERROR_CODE_INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
     """The feature does not support this version level."""
     ERROR_CODE_FEATURE_UPDATE_FAILED: _ErrorCode.ValueType  # 96
@@ -247,6 +259,10 @@ ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 31
 """Access to the cluster is denied."""
 ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 32
 """The timestamp of a record is out of range."""
+ERROR_CODE_UNSUPPORTED_SASL_MECHANISM: ErrorCode.ValueType  # 33
+"""The SASL mechanism is not enabled."""
+ERROR_CODE_ILLEGAL_SASL_STATE: ErrorCode.ValueType  # 34
+"""The state of the SASL exchange does not permit this request."""
 ERROR_CODE_UNSUPPORTED_VERSION: ErrorCode.ValueType  # 35
 """The server does not support this request or version."""
 ERROR_CODE_TOPIC_ALREADY_EXISTS: ErrorCode.ValueType  # 36
@@ -287,6 +303,8 @@ ERROR_CODE_OPERATION_NOT_ATTEMPTED: ErrorCode.ValueType  # 55
 """The operation was skipped because another part of the request failed."""
 ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
 """The store rejects writes; nothing was written."""
+ERROR_CODE_SASL_AUTHENTICATION_FAILED: ErrorCode.ValueType  # 58
+"""Authentication failed."""
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 59
 """The partition has no state of this producer."""
 ERROR_CODE_NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
@@ -321,6 +339,12 @@ ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89
 """A quota is exceeded; send requests more slowly."""
 ERROR_CODE_PRODUCER_FENCED: ErrorCode.ValueType  # 90
 """A newer producer uses the same transactional id."""
+ERROR_CODE_RESOURCE_NOT_FOUND: ErrorCode.ValueType  # 91
+"""The user has no such credential."""
+ERROR_CODE_DUPLICATE_RESOURCE: ErrorCode.ValueType  # 92
+"""The request names a user twice."""
+ERROR_CODE_UNACCEPTABLE_CREDENTIAL: ErrorCode.ValueType  # 93
+"""The credential is not acceptable."""
 ERROR_CODE_INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
 """The feature does not support this version level."""
 ERROR_CODE_FEATURE_UPDATE_FAILED: ErrorCode.ValueType  # 96

@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class TopicRecord(_message.Message):
-    """Durable records of the catalog: topics and configs."""
+    """Durable records of the catalog: topics, configs and credentials of users."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -190,6 +190,67 @@ class ClusterRecord(_message.Message):
 Global___ClusterRecord: _TypeAlias = ClusterRecord  # noqa: Y015
 
 @_typing.final
+class ScramCredentialRecord(_message.Message):
+    """A user's credential for one SCRAM mechanism (RFC 5802); replaces an earlier one. It does not contain the password."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    MECHANISM_FIELD_NUMBER: _builtins.int
+    SALT_FIELD_NUMBER: _builtins.int
+    STORED_KEY_FIELD_NUMBER: _builtins.int
+    SERVER_KEY_FIELD_NUMBER: _builtins.int
+    ITERATIONS_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    mechanism: _builtins.int
+    """Kafka's ScramMechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
+    salt: _builtins.bytes
+    stored_key: _builtins.bytes
+    server_key: _builtins.bytes
+    iterations: _builtins.int
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        mechanism: _builtins.int = ...,
+        salt: _builtins.bytes = ...,
+        stored_key: _builtins.bytes = ...,
+        server_key: _builtins.bytes = ...,
+        iterations: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["iterations", b"iterations", "mechanism", b"mechanism", "salt", b"salt", "server_key", b"server_key", "stored_key", b"stored_key", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScramCredentialRecord: _TypeAlias = ScramCredentialRecord  # noqa: Y015
+
+@_typing.final
+class ScramCredentialDeletedRecord(_message.Message):
+    """The deletion of a user's credential for one mechanism."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    MECHANISM_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    mechanism: _builtins.int
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+        mechanism: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["mechanism", b"mechanism", "user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScramCredentialDeletedRecord: _TypeAlias = ScramCredentialDeletedRecord  # noqa: Y015
+
+@_typing.final
 class CatalogRecord(_message.Message):
     """One entry of the catalog's stream."""
 
@@ -200,6 +261,8 @@ class CatalogRecord(_message.Message):
     TOPIC_DELETED_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     CLUSTER_FIELD_NUMBER: _builtins.int
+    SCRAM_CREDENTIAL_FIELD_NUMBER: _builtins.int
+    SCRAM_CREDENTIAL_DELETED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def topic(self) -> Global___TopicRecord: ...
     @_builtins.property
@@ -210,6 +273,10 @@ class CatalogRecord(_message.Message):
     def config(self) -> Global___ConfigRecord: ...
     @_builtins.property
     def cluster(self) -> Global___ClusterRecord: ...
+    @_builtins.property
+    def scram_credential(self) -> Global___ScramCredentialRecord: ...
+    @_builtins.property
+    def scram_credential_deleted(self) -> Global___ScramCredentialDeletedRecord: ...
     def __init__(
         self,
         *,
@@ -218,12 +285,14 @@ class CatalogRecord(_message.Message):
         topic_deleted: Global___TopicDeletedRecord | None = ...,
         config: Global___ConfigRecord | None = ...,
         cluster: Global___ClusterRecord | None = ...,
+        scram_credential: Global___ScramCredentialRecord | None = ...,
+        scram_credential_deleted: Global___ScramCredentialDeletedRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "config", b"config", "partitions", b"partitions", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "config", b"config", "partitions", b"partitions", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["topic", "partitions", "topic_deleted", "config", "cluster"]  # noqa: Y015
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["topic", "partitions", "topic_deleted", "config", "cluster", "scram_credential", "scram_credential_deleted"]  # noqa: Y015
     _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 

@@ -1,0 +1,1 @@
+"""Who may call which RPC: users and their authentication."""

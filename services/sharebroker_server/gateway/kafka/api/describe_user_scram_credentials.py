@@ -1,0 +1,27 @@
+"""DescribeUserScramCredentials (50): the mechanisms and iterations of users' credentials."""
+
+from __future__ import annotations
+
+from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
+from sharebroker_server.gateway.admin.users import describe_users
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka
+from sharebroker_server.kafka_wire.messages import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+
+_result = to_kafka(
+    pb.DescribeUserScramCredentialsResponse.Result,
+    DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult,
+)
+
+
+async def handle(call: Call[DescribeUserScramCredentialsRequest]) -> DescribeUserScramCredentialsResponse:
+    """Returns one result per user; without names, of all users."""
+    names = [user.name for user in call.request.users or ()]
+    response = describe_users(call.gateway, pb.DescribeUserScramCredentialsRequest(users=names))
+    return DescribeUserScramCredentialsResponse(results=list(map(_result, response.results)))
+
+
+API = Api(50, (0, 0), handle, Refusal(DescribeUserScramCredentialsResponse))

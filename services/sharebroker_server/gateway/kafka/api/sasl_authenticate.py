@@ -1,0 +1,19 @@
+"""SaslAuthenticate (36): one round of an authentication."""
+
+from __future__ import annotations
+
+from sharebroker_server.gateway.kafka.authentication import SASL_AUTHENTICATE
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.kafka_wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from sharebroker_server.security.sasl import illegal_state
+
+
+async def handle(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateResponse:
+    """Returns the server's token. Raises SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE."""
+    if call.client.sasl is None:
+        raise illegal_state("This listener does not authenticate clients.")
+    token, lifetime_ms = await call.client.sasl.authenticate(call.request.auth_bytes)
+    return SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
+
+
+API = Api(SASL_AUTHENTICATE, (0, 2), handle, Refusal(SaslAuthenticateResponse))

@@ -1,0 +1,42 @@
+"""Kafka clients authenticate again before their session ends (KIP-368), and lose nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import monotonic
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.testkit.brokers import one_process
+from tests.testkit.secured import Secured, secured
+from tests.testkit.waiting import until
+
+SESSION = 2.0
+SECONDS = 30.0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    option = f"--set=connections.max.reauth.ms={int(SESSION * 1000)}"
+    with secured(one_process, tmp_path_factory.mktemp("sessions"), option) as made:
+        yield made
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_librdkafka_produces_across_sessions(place: Secured, mechanism: str) -> None:
+    settings = place.librdkafka(mechanism)
+    until(lambda: "first user created" in place.logs, SECONDS)
+    admin = AdminClient(settings)
+    (created,) = admin.create_topics([NewTopic(mechanism, 1)]).values()
+    created.result(SECONDS)
+    producer, errors = Producer(settings), list[object]()
+    end = monotonic() + 2.5 * SESSION
+    while monotonic() < end:
+        producer.produce(mechanism, b"record", on_delivery=lambda error, _: errors.append(error))
+        producer.poll(0.1)
+    assert producer.flush(SECONDS) == 0
+    assert errors
+    assert not [error for error in errors if error is not None]
+    assert "The session is over" not in place.logs
