@@ -73,13 +73,13 @@ class Client:
             self._stubs[kind, address] = kind(self._network.dial(address))
         return self._stubs[kind, address]
 
-    async def call(self, stub: type, method: str, request: Any, at: str = "") -> Any:
+    async def call(self, stub: type, method: str, request: Any, at: str = "", timeout: float = _CALL) -> Any:
         """Returns the response; None after a failure."""
         number = len(self.history.events)
-        self.history.add(CallBegan(self.time(), number, method, self.time() + _CALL))
+        self.history.add(CallBegan(self.time(), number, method, self.time() + timeout))
         answer, outcome = None, "given up"
         try:
-            answer = await getattr(self.stub(stub, at), method)(request, timeout=_CALL)
+            answer = await getattr(self.stub(stub, at), method)(request, timeout=timeout)
             outcome = "answered"
         except grpc.aio.AioRpcError as failure:
             outcome = str(from_rpc_error(failure))

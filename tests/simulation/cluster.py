@@ -23,6 +23,7 @@ from tests.simulation.administrator import Administrator
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
 from tests.simulation.drawing import drawn
 from tests.simulation.history import History
+from tests.simulation.idempotent import PipeliningProducer
 from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
 from tests.simulation.sabotage import Saboteur
@@ -187,7 +188,11 @@ class Cluster:
         producing = [asyncio.create_task(producer.run(until)) for producer in self._producers]
         for name, group, way in plan.members:
             self._join(_CONSUMERS[way], group, name)
-        working = [asyncio.create_task(work) for work in (self._grow(), self._administer())]
+        pipelining = [
+            PipeliningProducer(self._client(), name, TOPIC, plan.scale.pace).run(until)
+            for name in plan.idempotent
+        ]
+        working = [asyncio.create_task(work) for work in (self._grow(), self._administer(), *pipelining)]
         await Saboteur(self.around, self._processes).run(plan.faults.values())
         await asyncio.gather(*producing)
         self.around.faults.heal()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -28,6 +28,9 @@ from tests.testkit.simulator.faults import NO_RATES, Rates
 
 LARGE_EVERY: Final = 100
 """One in this many seeds has the large system."""
+
+PIPELINED: Final = 1 / 8
+"""The share of small systems that have an idempotent producer as well."""
 
 _PAUSE: Final = 1.2
 """Seconds between two faults of the large system, on average."""
@@ -175,7 +178,7 @@ def _small(random: Random) -> Plan:
         times[0] = 0.0
     faults = [_fault(random, at, theme.kinds, theme.leases) for at in times]
     change = _change(random, scale) if random.random() < theme.change else None
-    return Plan(
+    plan = Plan(
         rates=random.choice(theme.rates),
         faults=_named(faults),
         members=members,
@@ -190,6 +193,9 @@ def _small(random: Random) -> Plan:
         patience=random.choice(_PATIENCE),
         shards=2 if wide else random.choice((1, 2)),
     )
+    if random.random() >= PIPELINED:
+        return plan
+    return replace(plan, idempotent=("i0",), partitions=2)
 
 
 def _members(

@@ -11,7 +11,8 @@ its append arrives.
 Group commit. At most one write is in flight. Appends that arrive in the meantime wait in `AppendQueue`, and
 together form the next `Group`. A group is built on a `Draft` of the producers' state, so that each append is
 checked against those before it. Offsets are assigned when the group is built and count only once the group is
-durable: a group that failed leaves no trace in memory, and its offsets are assigned again.
+durable: a group that failed leaves no trace in memory, and its offsets are assigned again. Batches that the
+same producer sent behind it get a retriable error until it is sent again (`core/sequence_gaps.py`).
 
 Offsets. Four of them describe the log:
 
@@ -321,7 +322,11 @@ class PartitionLog:
 
     async def _enqueue(self, append: Append) -> Appended:
         self._check_phase(LogPhase.OPEN)
-        self._queue.add(append, self.settings.max_pending_bytes)
+        try:
+            self._queue.add(append, self.settings.max_pending_bytes)
+        except KafkaError:
+            self.transactions.gaps.restart()
+            raise
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_groups())
         return await append.result
@@ -382,6 +387,7 @@ class PartitionLog:
             self._move(LogPhase.CLOSED)
         elif isinstance(error, LogOutcomeUnknown | LogOutOfOrder):
             self._move(LogPhase.RECOVERING)
+        self.transactions.gaps.restart()
         group.fail(self._error_of(error))
 
     def _error_of(self, error: LogError) -> KafkaError:

@@ -13,6 +13,7 @@ from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import StoredBatch, TimedOffset, header_of
 from sharebroker_server.record_log.core.log_state import Limits, Retention
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.sequence_gaps import GAP_TIMEOUT_MS
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_validation import LogSettings, TimestampBounds
@@ -374,7 +375,44 @@ async def test_sequences_count_over_what_is_on_its_way(harness: Harness) -> None
     results = await asyncio.gather(*answers, return_exceptions=True)
     assert [r.base_offset for r in results if isinstance(r, Appended)] == [0, 3, 6, 3, 9]
     assert isinstance(results[4], KafkaError)
-    assert results[4].code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert results[4].code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_batches_behind_a_failed_one_wait_for_it(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
+    assert await code_of(log.append(sent(0))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert await code_of(log.append(sent(3))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [(await log.append(sent(3 * n))).base_offset for n in range(3)] == [0, 3, 6]
+    assert await code_of(log.append(sent(12))) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.now += GAP_TIMEOUT_MS / 1000
+    assert await code_of(log.append(sent(12))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_a_failed_write_gives_gaps_the_whole_time_again(harness: Harness) -> None:
+    log = await harness.open()
+    await log.append(sent(0))
+    assert await code_of(log.append(sent(6))) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.now += GAP_TIMEOUT_MS / 1000
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
+    assert await code_of(log.append(sent(3))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert await code_of(log.append(sent(6))) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_full_queue_gives_gaps_the_whole_time_again(harness: Harness) -> None:
+    log = await harness.open(LogSettings(max_pending_bytes=0))
+    await log.append(sent(0))
+    assert await code_of(log.append(sent(6))) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.now += GAP_TIMEOUT_MS / 1000
+    harness.store.hold()
+    waiting = []
+    for _ in range(2):  # one is being written, the other one fills the queue
+        waiting.append(asyncio.ensure_future(log.append(batch())))
+        await settled()
+    assert await code_of(log.append(sent(3))) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    harness.store.release()
+    await asyncio.gather(*waiting)
+    assert await code_of(log.append(sent(6))) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @pytest.mark.parametrize(("fault", "end"), [(Fault.DONE_UNKNOWN, 3), (Fault.LOST_UNKNOWN, 3)])

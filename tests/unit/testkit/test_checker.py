@@ -16,6 +16,7 @@ from tests.testkit.checker.events import (
     CallBegan,
     CallEnded,
     Claimed,
+    Confirmed,
     Counted,
     Delivered,
     Ended,
@@ -38,6 +39,7 @@ from tests.testkit.checker.events import (
     Verdict,
     WriteBegan,
     WriteEnded,
+    Written,
 )
 from tests.testkit.checker.invariants import Invariant, Violation
 from tests.testkit.checker.locks import Limits
@@ -50,6 +52,14 @@ AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 
 def published(offset: int = 0, value: str = "a") -> Published:
     return Published(0.0, "orders", 0, offset, value)
+
+
+def written(value: str) -> Written:
+    return Written(0.0, "orders", 0, value)
+
+
+def confirmed(value: str) -> Confirmed:
+    return Confirmed(0.0, "orders", 0, value)
 
 
 def delivered(
@@ -102,6 +112,14 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "a log is written below its end": (
         Invariant.NEVER_LOST,
         [Appended(0.0, "log", 1, 0, 4), Appended(1.0, "log", 1, 4, 5)],
+    ),
+    "an idempotent producer confirms what was never written": (
+        Invariant.NEVER_LOST,
+        [written("a"), confirmed("b")],
+    ),
+    "a record of an idempotent producer is written twice": (
+        Invariant.STORED_ONCE,
+        [written("a"), confirmed("a"), written("a")],
     ),
     "a published record never comes": (Invariant.NEVER_LOST, [published(), Ended(100.0)]),
     "the start passes an unfinished record": (

@@ -258,9 +258,13 @@ _ADD_PARTITIONS_TO_TXN, _ADD_OFFSETS_TO_TXN, _END_TXN, _TXN_OFFSET_COMMIT = 24, 
 _SHARE_GROUP_HEARTBEAT = 76
 _NO_VERSION: Final = 1 << 15
 
+_NEVER: Final = 1 << 15
+
 _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (_PRODUCE, ErrorCode.TRANSACTION_ABORTABLE): (11, ErrorCode.INVALID_TXN_STATE),
+    # librdkafka fails the records of an error that it does not expect, and takes a new epoch after it.
+    (_PRODUCE, ErrorCode.THROTTLING_QUOTA_EXCEEDED): (_NEVER, ErrorCode.KAFKA_STORAGE_ERROR),
     (_FETCH, ErrorCode.KAFKA_STORAGE_ERROR): (6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (_DELETE_TOPICS, ErrorCode.TOPIC_DELETION_DISABLED): (3, ErrorCode.INVALID_REQUEST),
     (_INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -273,13 +277,13 @@ _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_SHARE_GROUP_HEARTBEAT, ErrorCode.KAFKA_STORAGE_ERROR): (_NO_VERSION, ErrorCode.NOT_COORDINATOR),
 }
 """The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments
-of its messages)."""
+of its messages). Produce has no version with THROTTLING_QUOTA_EXCEEDED."""
 
 
 def for_version(key: int, version: int, code: ErrorCode) -> ErrorCode:
     """Returns the error code that a version of the API `key` has for an error."""
     since, before = _REPLACED.get((key, code), (0, code))
-    return before if version < since else code
+    return for_version(key, version, before) if version < since else code
 
 
 SUPPORTED: Final = {SHARE: (0, 1), TRANSACTION: (0, 2)}

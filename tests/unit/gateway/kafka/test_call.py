@@ -169,6 +169,18 @@ def test_older_versions_receive_the_replaced_error_code(
 
 
 @pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (4, ErrorCode.KAFKA_STORAGE_ERROR),
+        (13, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_full_queue_is_an_error_that_producers_retry(version: int, expected: ErrorCode) -> None:
+    assert for_version(0, version, ErrorCode.THROTTLING_QUOTA_EXCEEDED) is expected
+
+
+@pytest.mark.parametrize(
     ("version", "code"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
 )
 def test_fetch_partitions_have_the_error_code_of_the_version(version: int, code: ErrorCode) -> None:
