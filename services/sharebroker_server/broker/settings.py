@@ -27,6 +27,9 @@ CLOSED: Final = "none"
 
 DEFAULT_DATA: Final = Path("data")
 
+_SEPARATOR: Final = re.compile(r"(?<!\\);")
+"""Separates subjects; RFC 2253 escapes a semicolon within a subject."""
+
 Fsync = Literal["always", "everysec"]
 
 
@@ -38,7 +41,8 @@ class ServeSettings:
 
     Only a broker with the role `gateway` opens a Kafka listener; `features` are its feature levels. At
     `metrics` (HOST:PORT) it serves metrics and health checks. With `tls` both listeners and all calls to
-    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables.
+    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables. Without
+    `cluster_secret_file` the cluster's secret is stored in Redis.
     """
 
     data: Path = DEFAULT_DATA
@@ -55,6 +59,7 @@ class ServeSettings:
     metrics: str | None = None
     tls: TlsFiles | None = None
     telemetry: TracingSettings = OFF
+    cluster_secret_file: Path | None = None
     config: BrokerConfig
 
     @property
@@ -124,6 +129,15 @@ def parse_tls(
     if required and ca is None:
         raise invalid("ssl.client.auth=required needs --tls-ca: the authority of clients' certificates.")
     return TlsFiles(certificate, key, ca, required, name)
+
+
+def parse_principals(config: BrokerConfig) -> frozenset[str]:
+    """Parses `broker.principals`; a prefix `User:` as in Kafka is accepted. Raises INVALID_CONFIG."""
+    texts = (text.strip().removeprefix("User:") for text in _SEPARATOR.split(config.broker_principals))
+    principals = frozenset(filter(None, texts))
+    if principals and config.ssl_client_auth != "required":
+        raise invalid("broker.principals needs ssl.client.auth=required: gRPC requests no certificate else.")
+    return principals
 
 
 def describe(settings: ServeSettings) -> str:
