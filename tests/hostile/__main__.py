@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tests.hostile.attacks import Attack, produce_attacks
+from tests.hostile.attacks import Attack, catalog_attacks, produce_attacks
 from tests.hostile.honest import honest_client
 from tests.testkit.brokers import Cluster, one_process
 
@@ -45,7 +46,7 @@ async def _run(seconds: float, only: str) -> bool:
     well = True
     columns = "publish acquire     ack rounds failed    MiB   peak"
     typer.echo(f"{'attack':45} {columns}")
-    async for attack in produce_attacks():
+    for attack in chain(produce_attacks(), catalog_attacks()):
         if only in attack.name:
             with one_process("--fsync", "everysec") as cluster:
                 well &= await _measure(attack, cluster, seconds)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from tests.hostile import payloads
 from tests.support.client import connected
 from tests.testkit.brokers import Cluster
@@ -67,7 +68,7 @@ def produce_attack(name: str, partitions: Iterable[int], batch: bytes, connectio
     return Attack(name, prepare)
 
 
-async def produce_attacks() -> AsyncIterator[Attack]:
+def produce_attacks() -> Iterator[Attack]:
     """Yields the attacks with compressed batches."""
     small = payloads.repeated()
     yield produce_attack("100 partitions, each 250,000 equal records", range(100), small)
@@ -85,3 +86,53 @@ async def produce_attacks() -> AsyncIterator[Attack]:
 
 
 RECORDS_WITH_HEADERS = 250_000
+
+
+def catalog_attacks() -> Iterator[Attack]:
+    """Yields the attacks with many topics and partitions."""
+    many = payloads.create_topics({f"many-{n}": 1 for n in range(5000)})
+    checked = payloads.create_topics({f"checked-{n}": 1 for n in range(10_000)}, validate_only=True)
+    large = [payloads.create_topics({f"large-{n}": 10_000}) for n in range(9)]
+
+    async def creation(cluster: Cluster) -> Send:
+        async def send(seconds: float) -> None:
+            await exchange(cluster.kafka, [many, *large])
+
+        return send
+
+    async def metadata(cluster: Cluster) -> Send:
+        await exchange(cluster.kafka, [many, *large])
+        return lambda seconds: crowd(cluster.kafka, [[payloads.all_metadata()]] * 50, seconds)
+
+    single = [payloads.create_topics({f"single-{n}": 1}) for n in range(5000)]
+
+    async def one_by_one(cluster: Cluster) -> Send:
+        async def send(seconds: float) -> None:
+            parts = [[*single[n::10], *large[n : n + 1]] for n in range(10)]
+            await asyncio.gather(*(exchange(cluster.kafka, part) for part in parts))
+
+        return send
+
+    yield Attack("5,000 topics, then 9 with 10,000 partitions", creation)
+    yield Attack("the same topics, one for each request", one_by_one)
+
+    async def validation(cluster: Cluster) -> Send:
+        return lambda seconds: crowd(cluster.kafka, [[checked]] * 20, seconds)
+
+    async def grpc_metadata(cluster: Cluster) -> Send:
+        await exchange(cluster.kafka, [many, *large])
+
+        async def send(seconds: float) -> None:
+            async with connected(cluster.address) as client, asyncio.timeout(seconds):
+                while True:
+                    await asyncio.gather(*(client.admin.Metadata(pb.MetadataRequest()) for _ in range(10)))
+
+        async def bounded(seconds: float) -> None:
+            with contextlib.suppress(TimeoutError):
+                await send(seconds)
+
+        return bounded
+
+    yield Attack("10 gRPC calls for all metadata", grpc_metadata)
+    yield Attack("20 clients that validate 10,000 topics", validation)
+    yield Attack("50 clients that ask for all of this metadata", metadata)

@@ -68,3 +68,17 @@ def _varint(number: int) -> bytes:
         rest >>= 7
     encoded.append(rest)
     return bytes(encoded)
+
+
+def create_topics(sizes: dict[str, int], *, validate_only: bool = False) -> bytes:
+    """Returns a CreateTopics request: names and partition counts."""
+    topics = [
+        part(CREATE_TOPICS, "CreatableTopic", name=name, num_partitions=size, replication_factor=-1)
+        for name, size in sizes.items()
+    ]
+    return frame(CREATE_TOPICS, 7, topics=topics, timeout_ms=60_000, validate_only=validate_only)
+
+
+def all_metadata() -> bytes:
+    """Returns a Metadata request for all topics."""
+    return frame(METADATA, 12, topics=None)
