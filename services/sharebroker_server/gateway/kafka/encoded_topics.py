@@ -12,7 +12,7 @@ from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.kafka.cluster_view import ClusterView
 
 MAX_BYTES: Final = 32 << 20
-"""The bytes that are cached; beyond them the cache starts anew."""
+"""The bytes that are cached; beyond them the cache is emptied first."""
 
 
 class Encoding(NamedTuple):
