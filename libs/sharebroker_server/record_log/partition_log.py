@@ -61,7 +61,13 @@ from sharebroker_server.record_log.appends import (
     MarkerAppend,
     RecordsAppend,
 )
-from sharebroker_server.record_log.core.batch import Buffer, StoredBatch, TimedOffset, first_since
+from sharebroker_server.record_log.core.batch import (
+    BatchHeader,
+    Buffer,
+    StoredBatch,
+    TimedOffset,
+    first_since,
+)
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
@@ -168,6 +174,11 @@ class PartitionLog:
         first = self.transactions.first_unstable_offset()
         return self.log_end_offset if first is None else max(first, self.log_start_offset)
 
+    @property
+    def now_ms(self) -> int:
+        """The current time in ms since the Unix epoch."""
+        return int(self._now() * 1000)
+
     def time_of(self, offset: int) -> int:
         """Returns the timestamp (ms) of a record, or a slightly later one; -1 if unknown.
 
@@ -175,18 +186,25 @@ class PartitionLog:
         """
         return self._state.time_of(offset)
 
-    async def append(self, data: Buffer, verified: Verified | None = None) -> Appended:
+    async def append(
+        self,
+        data: Buffer,
+        verified: Verified | None = None,
+        headers: list[BatchHeader] | None = None,
+    ) -> Appended:
         """Appends the record batches of one produce request; returns once they are durable.
 
         For a duplicate batch of an idempotent producer, returns the offsets of the original. The first batch
-        of a transaction requires `verified`.
+        of a transaction requires `verified`. `headers` is the result of a validation by the caller; without
+        it the batches are validated here.
 
         Raises:
             KafkaError: errors of `LogSettings.headers` and `check_batch`; THROTTLING_QUOTA_EXCEEDED if the
                 append queue is full; KAFKA_STORAGE_ERROR if nothing was written; REQUEST_TIMED_OUT if the
                 records may have been written; NOT_LEADER_OR_FOLLOWER if another process leads the partition.
         """
-        headers = self.settings.headers(data, round(self._now() * 1000))
+        if headers is None:
+            headers = self.settings.headers(data, self.now_ms)
         return await self._enqueue(RecordsAppend(data, headers, verified))
 
     async def end_transaction(self, marker: Marker) -> Appended:
@@ -320,7 +338,7 @@ class PartitionLog:
         """Loads the log from the store; memory changes once everything is read."""
         # If the store lost its newest batches, their offsets must not be assigned to other records.
         known_end, limits = self.log_end_offset, self.settings.limits
-        loading = load(self._store, self.partition, known_end, limits, self._now_ms())
+        loading = load(self._store, self.partition, known_end, limits, self.now_ms)
         self._state, self.transactions = await loading
 
     # Appends
@@ -358,7 +376,7 @@ class PartitionLog:
 
     def _next_group(self) -> Group:
         """Returns a group of the next appends; their offsets count only once the group is durable."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms
         stamp = now_ms if self.settings.log_append_time else None
         group = Group(self.transactions.draft(), self.log_end_offset, now_ms, stamp)
         for append in self._queue.pop_group(self.settings.max_group_bytes, separate=self._store_is_full):
@@ -482,6 +500,3 @@ class PartitionLog:
             # A process that was suspended has not been fenced yet: it could return records that other members
             # have finished.
             raise not_leader(self.partition)
-
-    def _now_ms(self) -> int:
-        return int(self._now() * 1000)

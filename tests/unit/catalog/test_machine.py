@@ -6,6 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.machine import (
+    MAX_PARTITIONS,
     AlterConfigs,
     CatalogCommand,
     CatalogMachine,
@@ -14,6 +15,7 @@ from sharebroker_server.catalog.machine import (
     DeleteTopic,
     ListEdit,
     NameCluster,
+    check_request,
 )
 from sharebroker_server.catalog.records import (
     CatalogRecord,
@@ -309,3 +311,20 @@ def test_topics_are_listed_by_name(catalog: Catalog) -> None:
 def test_nothing_happens_by_time(catalog: Catalog) -> None:
     assert catalog.machine.next_deadline() is None
     assert catalog.machine.on_deadline(10.0) == ((), None, (), ())
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [[], [MAX_PARTITIONS], [MAX_PARTITIONS - 6, -1, 0], [1] * MAX_PARTITIONS, [MAX_PARTITIONS + 1, 1]],
+)
+def test_a_request_may_create_as_many_partitions_as_one_topic_has(counts: list[int]) -> None:
+    check_request(counts, 3)
+
+
+@pytest.mark.parametrize(
+    "counts", [[MAX_PARTITIONS, 1], [MAX_PARTITIONS - 5, -1, 0], [1] * (MAX_PARTITIONS + 1)]
+)
+def test_a_request_with_too_many_partitions_is_rejected(counts: list[int]) -> None:
+    with pytest.raises(KafkaError) as caught:
+        check_request(counts, 3)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION

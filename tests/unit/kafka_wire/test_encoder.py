@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from sharebroker_server.kafka_wire.encoder import put_uvarint
+from sharebroker_server.kafka_wire.encoder import EncodedArray, put_uvarint
 from sharebroker_server.kafka_wire.frames import codec_of
 from sharebroker_server.kafka_wire.messages import (
     ApiVersionsResponse,
     DescribeTopicPartitionsRequest,
     FetchRequest,
     MetadataRequest,
+    MetadataResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -124,3 +125,11 @@ def test_an_invalid_id_is_rejected() -> None:
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(topic_id="nonsense")])
     with pytest.raises(ValueError, match="nonsense"):
         written(METADATA, 12, request)
+
+
+@pytest.mark.parametrize("version", [1, 9, 13])
+def test_encoded_structs_are_copied(version: int) -> None:
+    topics = [MetadataResponse.MetadataResponseTopic(name=name) for name in ("one", "two")]
+    encoded = EncodedArray(map(codec_of(METADATA, version).encoded, topics))
+    whole, copied = MetadataResponse(topics=topics), MetadataResponse(topics=encoded)  # type: ignore[arg-type]
+    assert written(METADATA, version, copied, answer=True) == written(METADATA, version, whole, answer=True)

@@ -106,6 +106,18 @@ def test_decoded_bytes_are_limited() -> None:
     assert slow.find(batch([[]])) == []
 
 
+def test_a_compressed_batch_counts_by_its_records() -> None:
+    data = batch([[header(KEPT)], *[[]] * 9_999], "zstd")
+    assert len(data) < 10_000
+    slow = finder(looked_into=300_000)
+    assert slow.find(data)
+    assert slow.find(batch([[header(KEPT)]], "zstd")) == []
+
+
+def test_traces_of_a_batch_that_unpacks_too_large_are_not_found() -> None:
+    assert finder().find(batch([[header(KEPT)]], "zstd", value=bytes(1 << 20))) == []
+
+
 def test_bytes_that_cannot_be_read_are_left_to_consumers() -> None:
     data = batch([[header(KEPT)]])
     damaged = data[:61] + b"\xff" * 4 + data[65:]

@@ -14,6 +14,7 @@ from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
+from sharebroker_server.gateway.kafka.encoded_topics import EncodedTopics
 from sharebroker_server.gateway.kafka.telemetry import RequestMetrics, log_of_clients
 from sharebroker_server.kafka_wire.schema import Field, Message, Struct, message_class
 from sharebroker_server.telemetry.metrics import Family, gauge
@@ -45,6 +46,7 @@ class KafkaListener:
     fetches_in_flight: int = 0
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
     timer: CoarseTimer = field(default_factory=CoarseTimer)
+    encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
 
     def is_enabled(self, api: Api) -> bool:
         """Returns whether the feature that the API belongs to is enabled."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -20,6 +20,7 @@ from sharebroker_server.catalog.machine import (
     DeleteTopic,
     ListEdit,
     NameCluster,
+    check_request,
 )
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, new_topic_id
@@ -29,6 +30,12 @@ from sharebroker_server.rpc.errors import refusal
 
 _log = structlog.get_logger()
 _NAMING_PAUSE: Final = 0.1
+
+_PORTION: Final = 100
+"""The number of changes of one request that are made together; other commands are served in between."""
+
+I = TypeVar("I")  # noqa: E741 - an item of a request
+R = TypeVar("R")
 
 _RESOURCE_TYPES: Final[Mapping[int, ResourceType]] = {int(kind): kind for kind in ResourceType}
 
@@ -63,23 +70,24 @@ class CatalogServicer(ClusterServiceServicer):
             await asyncio.sleep(_NAMING_PAUSE)
 
     async def CreateTopics(self, request: pb.CreateTopicsRequest, _context: Any) -> pb.CreateTopicsResponse:
-        """Kafka: CreateTopics (19)."""
-        topics = await asyncio.gather(
-            *(self._create(topic, request.validate_only) for topic in request.topics)
+        """Kafka: CreateTopics (19). Raises KafkaError: as `check_request`."""
+        check_request(
+            (topic.num_partitions for topic in request.topics), self._follower.broker.num_partitions
         )
+        topics = await _in_portions(request.topics, lambda topic: self._create(topic, request.validate_only))
         return pb.CreateTopicsResponse(topics=topics)
 
     async def DeleteTopics(self, request: pb.DeleteTopicsRequest, _context: Any) -> pb.DeleteTopicsResponse:
         """Kafka: DeleteTopics (20)."""
-        topics = await asyncio.gather(*map(self._delete, request.topics))
+        topics = await _in_portions(request.topics, self._delete)
         return pb.DeleteTopicsResponse(topics=topics)
 
     async def CreatePartitions(
         self, request: pb.CreatePartitionsRequest, _context: Any
     ) -> pb.CreatePartitionsResponse:
         """Kafka: CreatePartitions (37)."""
-        results = await asyncio.gather(
-            *(self._add_partitions(topic, request.validate_only) for topic in request.topics)
+        results = await _in_portions(
+            request.topics, lambda topic: self._add_partitions(topic, request.validate_only)
         )
         return pb.CreatePartitionsResponse(results=results)
 
@@ -87,8 +95,8 @@ class CatalogServicer(ClusterServiceServicer):
         self, request: pb.IncrementalAlterConfigsRequest, _context: Any
     ) -> pb.IncrementalAlterConfigsResponse:
         """Kafka: IncrementalAlterConfigs (44)."""
-        results = await asyncio.gather(
-            *(self._alter(resource, request.validate_only) for resource in request.resources)
+        results = await _in_portions(
+            request.resources, lambda resource: self._alter(resource, request.validate_only)
         )
         return pb.IncrementalAlterConfigsResponse(responses=results)
 
@@ -154,6 +162,14 @@ class CatalogServicer(ClusterServiceServicer):
             return error
         self._follower.poll_now()
         return reply
+
+
+async def _in_portions(items: Sequence[I], change: Callable[[I], Awaitable[R]]) -> list[R]:
+    """Returns the result of each change, in order; the next portion begins when one is durable."""
+    results: list[R] = []
+    for first in range(0, len(items), _PORTION):
+        results += await asyncio.gather(*map(change, items[first : first + _PORTION]))
+    return results
 
 
 def _alteration(requested: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool) -> AlterConfigs:

@@ -44,6 +44,18 @@ async def test_produce_errors_per_partition(
     assert harness.leader.requests == []
 
 
+async def test_a_partition_named_again_is_rejected(harness: Harness) -> None:
+    harness.leader.answer = appending
+    request = produced(0, b"first", name="flights")
+    request.topic_data.append(produced(0, b"again", topic_id=TOPIC.topic_id).topic_data[0])
+    request.topic_data.append(produced(1, b"other", name="flights").topic_data[0])
+    responses = (await harness.produce.Produce(request)).responses
+    codes = [response.partition_responses[0].error_code for response in responses]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    (sent,) = harness.leader.of(leader.ProduceRequest)
+    assert [part.record_batches for part in sent.partitions] == [b"first", b"other"]
+
+
 async def test_produce_retries_at_the_new_leader(harness: Harness) -> None:
     harness.leader.answer = refusing(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

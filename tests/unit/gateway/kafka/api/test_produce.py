@@ -70,6 +70,17 @@ async def test_invalid_acks_and_several_batches_are_rejected(harness: Harness) -
     assert not harness.services.requests
 
 
+@pytest.mark.parametrize("version", [9, 13])
+async def test_a_partition_named_again_is_rejected(harness: Harness, version: int) -> None:
+    harness.services.reply_each("Produce", pb.ProduceResponse)
+    named = request(version, 0, 1, 0)
+    named.topic_data = [*named.topic_data, *request(version, 1).topic_data]
+    topics = (await harness.call(version, named, ProduceResponse)).responses
+    found = [[part.error_code for part in topic.partition_responses] for topic in topics]
+    assert found == [[0, 0, ErrorCode.INVALID_REQUEST], [ErrorCode.INVALID_REQUEST]]
+    assert [part.partition for part in harness.services.only("Produce").partitions] == [0, 1]
+
+
 async def test_acks_0_has_no_response_and_closes_the_connection_after_a_failure(harness: Harness) -> None:
     harness.services.reply_each("Produce", pb.ProduceResponse)
     assert await harness.send(9, request(9, 0, acks=0)) is None
