@@ -14,9 +14,10 @@ from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
-from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog, RequestMetrics
+from sharebroker_server.gateway.kafka.telemetry import RequestMetrics, log_of_clients
 from sharebroker_server.kafka_wire.schema import Field, Message, Struct, message_class
 from sharebroker_server.telemetry.metrics import Family, gauge
+from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
 SHARE: Final = "share.version"
 TRANSACTION: Final = "transaction.version"
@@ -40,7 +41,7 @@ class KafkaListener:
     brokers: Brokers
     features: Mapping[str, int]
     apis: Mapping[int, Api]
-    log: RateLimitedLog = field(default_factory=RateLimitedLog)
+    log: RateLimitedLog = field(default_factory=log_of_clients)
     fetches_in_flight: int = 0
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
     timer: CoarseTimer = field(default_factory=CoarseTimer)
