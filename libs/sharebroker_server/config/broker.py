@@ -82,6 +82,12 @@ class BrokerConfig:
         "Whether clients and other brokers must present a certificate signed by the CA in --tls-ca.",
     )
 
+    broker_principals: str = text(
+        "",
+        "Subjects of certificates (RFC 2253, separated by ;) whose owners may call internal RPCs without a "
+        "cluster token. Needs ssl.client.auth=required.",
+    )
+
     # Redis.
     redis_wait_replicas: int = integer(
         0, 0, 100, "Number of Redis replicas that must confirm a write before it counts as durable (WAIT)."

@@ -38,12 +38,21 @@ class Service:
 
 
 class GrpcServer:
-    """Serves several services on one listener. Call `bind`, `add` for each service, then `start`."""
+    """Serves several services on one listener. Call `bind`, `add` for each service, then `start`.
 
-    def __init__(self, limits: CallLimits | None = None, tls: Tls | None = None) -> None:
+    `access` checks the callers before the limits count their calls.
+    """
+
+    def __init__(
+        self,
+        limits: CallLimits | None = None,
+        tls: Tls | None = None,
+        access: grpc.aio.ServerInterceptor | None = None,
+    ) -> None:
         self.counts = CallCounts()
-        interceptor = ErrorInterceptor(limits, self.counts)
-        self._server = grpc.aio.server(interceptors=(interceptor,), options=SERVER_OPTIONS)
+        errors = ErrorInterceptor(limits, self.counts)
+        interceptors = (errors,) if access is None else (access, errors)
+        self._server = grpc.aio.server(interceptors=interceptors, options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
         self._tls = tls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,6 +26,9 @@ CLOSED: Final = "none"
 
 DEFAULT_DATA: Final = Path("data")
 
+_SEPARATOR: Final = re.compile(r"(?<!\\);")
+"""Separates subjects; RFC 2253 escapes a semicolon within a subject."""
+
 Fsync = Literal["always", "everysec"]
 
 
@@ -34,7 +38,8 @@ class ServeSettings:
 
     Only a broker with the role `gateway` opens a Kafka listener; `features` are its feature levels. At
     `metrics` (HOST:PORT) it serves metrics and health checks. With `tls` both listeners and all calls to
-    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables.
+    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables. Without
+    `cluster_secret_file` the cluster's secret is stored in Redis.
     """
 
     data: Path = DEFAULT_DATA
@@ -50,6 +55,7 @@ class ServeSettings:
     metrics: str | None = None
     tls: TlsFiles | None = None
     telemetry: TracingSettings = OFF
+    cluster_secret_file: Path | None = None
     config: BrokerConfig
 
     @property
@@ -101,6 +107,15 @@ def parse_tls(
     if required and ca is None:
         raise invalid("ssl.client.auth=required needs --tls-ca: the authority of clients' certificates.")
     return TlsFiles(certificate, key, ca, required, name)
+
+
+def parse_principals(config: BrokerConfig) -> frozenset[str]:
+    """Parses `broker.principals`; a prefix `User:` as in Kafka is accepted. Raises INVALID_CONFIG."""
+    texts = (text.strip().removeprefix("User:") for text in _SEPARATOR.split(config.broker_principals))
+    principals = frozenset(filter(None, texts))
+    if principals and config.ssl_client_auth != "required":
+        raise invalid("broker.principals needs ssl.client.auth=required: gRPC requests no certificate else.")
+    return principals
 
 
 def describe(settings: ServeSettings) -> str:

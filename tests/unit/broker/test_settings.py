@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.settings import ServeSettings, describe, parse_address, parse_roles, parse_tls
+from sharebroker_server.broker.settings import (
+    ServeSettings,
+    describe,
+    parse_address,
+    parse_principals,
+    parse_roles,
+    parse_tls,
+)
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.routing.router import ROLES
 
@@ -41,3 +48,18 @@ def test_described_settings_contain_no_password() -> None:
     described = describe(settings)
     assert json.loads(described)["redis"] == ["here:6379"]
     assert "hush" not in described
+
+
+def test_principals_are_subjects_separated_by_semicolons() -> None:
+    def parsed(text: str) -> frozenset[str]:
+        return parse_principals(BrokerConfig.parse([f"broker.principals={text}", "ssl.client.auth=required"]))
+
+    assert parsed("") == parsed(" ; ") == frozenset()
+    assert parsed("User:CN=a,O=b; CN=c") == {"CN=a,O=b", "CN=c"}
+    assert parsed("CN=a\\;b;CN=c") == {"CN=a\\;b", "CN=c"}
+
+
+def test_principals_need_client_certificates() -> None:
+    with pytest.raises(KafkaError, match=r"needs ssl\.client\.auth=required"):
+        parse_principals(BrokerConfig.parse(["broker.principals=CN=a"]))
+    assert parse_principals(BrokerConfig.parse(())) == frozenset()

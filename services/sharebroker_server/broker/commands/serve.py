@@ -118,6 +118,14 @@ def serve(
         str | None,
         typer.Option(help="Server name in the certificates of peers, if it is not their address."),
     ] = None,
+    cluster_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="SHAREBROKER_CLUSTER_SECRET_FILE",
+            help="File with the secret of the cluster's processes, one per line: the first signs, all are "
+            "accepted; read again when it changes. By default a secret is generated and stored in Redis.",
+        ),
+    ] = None,
     ready_file: Annotated[
         Path | None,
         typer.Option(help="File that is written as JSON with the addresses once the broker serves."),
@@ -157,6 +165,7 @@ def serve(
             metrics=metrics,
             telemetry=read_telemetry(),
             tls=parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config),
+            cluster_secret_file=cluster_secret_file,
             config=config,
         )
         log_unknown_variables()
