@@ -88,6 +88,19 @@ async def is_initialised(client: Client, group_id: str, topic_id: str) -> bool:
     return (await client.inspect(group_id, topic_id)).HasField("folded")
 
 
+async def test_no_process_raises_the_leader_epoch_above_the_lease(client: Client, cluster: Cluster) -> None:
+    topic, topic_id = await client.create()
+    group_id, member = await client.group(), unique("member")
+    await client.publish(topic, ["0"])
+    got = await client.acquire_all(group_id, topic, 1, member)
+    address = await address_of(client, "share-coordinator")
+    async with internal_channel(address, stored_secret(cluster.redis_url)) as channel:
+        answer = await ShareCoordinatorServiceStub(channel).ReadShareGroupState(read(group_id, topic_id))
+    [part] = answer.results[0].partitions
+    assert ErrorCode(part.error_code) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert await client.acknowledge(group_id, member, got, ACCEPT) == [ErrorCode.NONE]
+
+
 async def test_a_process_of_the_cluster_may_read_state(client: Client, cluster: Cluster) -> None:
     address = await address_of(client, "share-coordinator")
     async with internal_channel(address, stored_secret(cluster.redis_url)) as channel:

@@ -6,7 +6,14 @@ from collections.abc import Iterable
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply, Write
+from sharebroker_server.share_coordinator.core.commands import (
+    Command,
+    Inspect,
+    Inspection,
+    Read,
+    Reply,
+    Write,
+)
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.state import ShareRecord, ShareState
 
@@ -93,6 +100,11 @@ def same(left: Shard, right: Shard, keys: Iterable[SharePartitionKey]) -> bool:
 def batch(first: int, last: int, state: int = ACKNOWLEDGED, count: int = 1) -> StateBatch:
     """A state batch; by default acknowledged at the first delivery."""
     return StateBatch(first, last, state, count)
+
+
+def read(leader_epoch: int, key: SharePartitionKey = KEY) -> Read:
+    """Returns a read of the leader that owns the partition's lease."""
+    return Read(key, leader_epoch, leader_epoch)
 
 
 def write(

@@ -175,7 +175,7 @@ class Harness:
         self.catalog = MetadataCache(self.log, BrokerConfig(), poll=1e6)
         config = ShareCoordinatorConfig.of(BrokerConfig(share_coordinator_state_topic_num_partitions=1))
         self._host = make_host(self.log, config)
-        coordinator = ShareCoordinator(self._host, lambda *_: True, str)
+        coordinator = ShareCoordinator(self._host, self.leases, lambda *_: True, str)
         settings = PersisterSettings(call_timeout=5.0)
         persister = DefaultPersister(_Coordinators(coordinator), settings)
         self.persister = Faults(persister)

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Read
+from sharebroker_server.share_coordinator.core.commands import Delete, Initialize
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -14,7 +14,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareDelta,
     ShareRecord,
 )
-from tests.unit.share_coordinator.harness import KEY, NOW, Shard, batch, write
+from tests.unit.share_coordinator.harness import KEY, NOW, Shard, batch, read, write
 
 NOW_MS = int(NOW * 1000)
 
@@ -72,7 +72,7 @@ def test_fields_of_a_delta() -> None:
     assert made(shard) == ShareDelta(KEY, 2, 0, -1, -1, 4, (batch(113, 113),), NOW_MS)
     shard.run(write(batch(90, 120), start=90, count=2))
     assert made(shard) == ShareDelta(KEY, 3, 0, -1, -1, 4, (batch(90, 120),), NOW_MS)
-    shard.run(Read(KEY, 8))
+    shard.run(read(8))
     assert made(shard) == ShareDelta(KEY, 4, 0, 8, -1, 4, (), NOW_MS)
 
 
@@ -98,8 +98,8 @@ def test_number_of_deltas_between_checkpoints(limit: int) -> None:
 def test_a_read_counts_as_a_delta() -> None:
     shard = Shard(CheckpointRules(deltas_per_checkpoint=1))
     shard.run(Initialize(KEY, 1, 0))
-    shard.run(Read(KEY, 1))
-    shard.run(Read(KEY, 2))
+    shard.run(read(1))
+    shard.run(read(2))
     assert made(shard) == ShareCheckpoint(KEY, 1, 1, 2, 0, 0, NOW_MS, NOW_MS, ())
 
 

@@ -10,10 +10,12 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import (
+    NO_LEASE,
     Command,
     Delete,
     DeleteTopic,
     Initialize,
+    LeaseRequired,
     Read,
     ReadReply,
     Summarize,
@@ -27,7 +29,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareDelta,
     ShareRecord,
 )
-from tests.unit.share_coordinator.harness import KEY, NOW, OTHER_TOPIC, TOPIC, Shard, batch, same, write
+from tests.unit.share_coordinator.harness import KEY, NOW, OTHER_TOPIC, TOPIC, Shard, batch, read, same, write
 
 NOW_MS = int(NOW * 1000)
 KEYS = [SharePartitionKey("g", TOPIC, n) for n in range(4)]
@@ -220,7 +222,7 @@ def shard_in(situation: str) -> Shard:
     if situation != ABSENT:
         shard.run(Initialize(KEY, 5, 100))
     if situation in (LED, AGAIN, DELETED):
-        shard.run(Read(KEY, 3))
+        shard.run(read(3))
     if situation == AGAIN:
         shard.run(Initialize(KEY, 7, 50))
     if situation == DELETED:
@@ -231,6 +233,7 @@ def shard_in(situation: str) -> Shard:
 BAD = ErrorCode.INVALID_REQUEST
 STATE = ErrorCode.FENCED_STATE_EPOCH
 LEADER = ErrorCode.FENCED_LEADER_EPOCH
+UNKNOWN = ErrorCode.UNKNOWN_LEADER_EPOCH
 
 TABLE: list[tuple[str, Command, ErrorCode | None]] = [
     # Initialize: only the state epoch is compared
@@ -246,17 +249,26 @@ TABLE: list[tuple[str, Command, ErrorCode | None]] = [
     (AGAIN, Initialize(KEY, 7, 0), None),
     (DELETED, Initialize(KEY, 1, 0), None),
     # Read: only the leader epoch
-    (ABSENT, Read(KEY, 0), BAD),
-    (ABSENT, Read(KEY, -1), BAD),
-    (FRESH, Read(KEY, 0), None),
-    (FRESH, Read(KEY, 9), None),
-    (FRESH, Read(KEY, -1), BAD),
-    (LED, Read(KEY, 2), LEADER),
-    (LED, Read(KEY, 3), None),
-    (LED, Read(KEY, 4), None),
-    (AGAIN, Read(KEY, 2), LEADER),
-    (AGAIN, Read(KEY, 3), None),
-    (DELETED, Read(KEY, 9), BAD),
+    (ABSENT, read(0), BAD),
+    (ABSENT, read(-1), BAD),
+    (FRESH, read(0), None),
+    (FRESH, read(9), None),
+    (FRESH, read(-1), BAD),
+    (LED, read(2), LEADER),
+    (LED, read(3), None),
+    (LED, read(4), None),
+    (AGAIN, read(2), LEADER),
+    (AGAIN, read(3), None),
+    (DELETED, read(9), BAD),
+    # Read above the stored leader epoch: only with a lease of that epoch, or a newer one
+    (FRESH, Read(KEY, 9, 9), None),
+    (FRESH, Read(KEY, 9, 10), None),
+    (FRESH, Read(KEY, 9, 8), UNKNOWN),
+    (FRESH, Read(KEY, 9, NO_LEASE), UNKNOWN),
+    (LED, Read(KEY, 2**31 - 1, 3), UNKNOWN),
+    (LED, Read(KEY, 3, NO_LEASE), None),
+    (LED, Read(KEY, 2, 2), LEADER),
+    (DELETED, Read(KEY, 9, 8), BAD),
     # Write: leader epoch first, then state epoch
     (ABSENT, write(), BAD),
     (FRESH, write(state_epoch=5, leader_epoch=0), None),
@@ -319,7 +331,8 @@ def test_rejected_names(situation: str, command: Command, code: ErrorCode | None
     ("command", "metadata"),
     [
         (Initialize(KEY, 4, 0), {"stored_state_epoch": "5", "state_epoch": "4"}),
-        (Read(KEY, 2), {"stored_leader_epoch": "3", "leader_epoch": "2"}),
+        (read(2), {"stored_leader_epoch": "3", "leader_epoch": "2"}),
+        (Read(KEY, 9, 4), {"lease_epoch": "4", "leader_epoch": "9"}),
         (write(state_epoch=4, leader_epoch=3), {"stored_state_epoch": "5", "state_epoch": "4"}),
     ],
 )
@@ -405,10 +418,20 @@ def test_read_returns_the_state_and_raises_the_leader_epoch_once() -> None:
     length = len(shard.log)
     expected = ReadReply(5, 100, (StateBatch(100, 104, 2, 1), StateBatch(110, 111, 0, 2)))
     for leader_epoch, more in ((3, 1), (3, 0), (4, 1), (4, 0)):
-        assert shard.run(Read(KEY, leader_epoch)) == expected
+        assert shard.run(read(leader_epoch)) == expected
         assert len(shard.log) - length == more
         length = len(shard.log)
     assert shard.run(Summarize(KEY)) == Summary(5, 4, 100, 0)
+
+
+@pytest.mark.parametrize("situation", [FRESH, LED, AGAIN])
+def test_a_read_raises_the_leader_epoch_only_with_a_lease_epoch(situation: str) -> None:
+    shard = shard_in(situation)
+    before, length = deepcopy(shard.state()), len(shard.log)
+    assert shard.run(Read(KEY, 9)) == LeaseRequired()
+    assert (shard.state(), len(shard.log)) == (before, length)
+    assert isinstance(shard.run(Read(KEY, 9, 9)), ReadReply)
+    assert isinstance(shard.run(Read(KEY, 9)), ReadReply), "the state names this leader already"
 
 
 def test_writes_change_neither_epoch() -> None:
