@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sharebroker_protocol.model import TopicIdPartition
@@ -27,6 +29,7 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     TargetRecord,
     TopicState,
 )
+from sharebroker_server.group_coordinator.core.share_groups.sessions import Silence
 from sharebroker_server.group_coordinator.store.codec import GroupCodec, message_of, record_of
 
 AT = Place("g", TopicIdPartition("t", 3))
@@ -46,6 +49,8 @@ RECORDS: list[Record] = [
     GroupRecord("g", None),
     MemberRecord("g", "m", Profile("r", "c", "h", frozenset({"a", "b"}), "s")),
     MemberRecord("g", "m", Profile(None, "", "", frozenset())),
+    MemberRecord("g", "m", Profile(None, "", "", frozenset()), Silence(1_700_000_000_125, 4_000)),
+    MemberRecord("g", "m", Profile(None, "", "", frozenset()), Silence(0, 0)),
     MemberRecord("g", "m", None),
     TargetEpochRecord("g", 4),
     TargetRecord("g", "m", {"t": frozenset({0, 7}), "u": frozenset({1})}),
@@ -112,3 +117,11 @@ def test_end_of_a_transaction(outcomes: tuple[Outcome, ...]) -> None:
     message = message_of(record)
     assert message.kind == pb.GroupRecord.KIND_TRANSACTION_END
     assert record_of(message) == record
+
+
+def test_version_before_reads_a_member_whose_silence_is_stored() -> None:
+    """It ignores the field beside the value."""
+    member = MemberRecord("g", "m", Profile("r", "c", "h", frozenset({"a"})))
+    message = message_of(replace(member, silence=Silence(1_000, 500)))
+    message.ClearField("silence")
+    assert record_of(message) == member

@@ -36,11 +36,20 @@ def test_unchanged_heartbeat_is_accepted(shard: Harness) -> None:
 
 def test_unchanged_heartbeat_extends_the_session(shard: Harness) -> None:
     for _ in range(5):
-        shard.pass_time(44)
+        shard.pass_time(14)
         assert shard.stay("m", EPOCH)
     shard.pass_time(46)
     assert shard.fenced == [("g", "m")]
     assert not shard.stay("m", EPOCH)
+
+
+def test_unchanged_heartbeat_does_not_end_a_stored_silence(shard: Harness) -> None:
+    """Its decision has no record that could end it."""
+    shard.pass_time(44)
+    assert not shard.stay("m", EPOCH)
+    shard.beat("m", EPOCH)
+    shard.beat("m", EPOCH)
+    assert shard.stay("m", EPOCH)
 
 
 @pytest.mark.parametrize(
