@@ -255,6 +255,8 @@ class Refusal(Generic[A]):
 
 _PRODUCE, _FETCH, _DELETE_TOPICS, _INIT_PRODUCER_ID = 0, 1, 20, 22
 _ADD_PARTITIONS_TO_TXN, _ADD_OFFSETS_TO_TXN, _END_TXN, _TXN_OFFSET_COMMIT = 24, 25, 26, 28
+_SHARE_GROUP_HEARTBEAT = 76
+_NO_VERSION: Final = 1 << 15
 
 _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -267,6 +269,8 @@ _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS): (2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     (_TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
     (_END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    # Ends a Java consumer. Source: GroupCoordinatorService.handleOperationException.
+    (_SHARE_GROUP_HEARTBEAT, ErrorCode.KAFKA_STORAGE_ERROR): (_NO_VERSION, ErrorCode.NOT_COORDINATOR),
 }
 """The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments
 of its messages)."""

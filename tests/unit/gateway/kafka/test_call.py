@@ -144,6 +144,7 @@ def test_the_api_version_implies_the_transaction_version(harness: Harness) -> No
 
 
 PRODUCE, FETCH, DELETE_TOPICS, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 1, 20, 22, 24, 26
+SHARE_GROUP_HEARTBEAT, NO_VERSION = 76, 1 << 15
 
 
 @pytest.mark.parametrize(
@@ -156,6 +157,7 @@ PRODUCE, FETCH, DELETE_TOPICS, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN 
         (INIT_PRODUCER_ID, 4, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ADD_PARTITIONS_TO_TXN, 2, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (END_TXN, 2, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (SHARE_GROUP_HEARTBEAT, NO_VERSION, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
     ],
 )
 def test_older_versions_receive_the_replaced_error_code(
