@@ -138,10 +138,7 @@ class ShareGroups:
 
         Watches members loaded from the log from now on.
         """
-        soft: list[SoftChange] = [
-            self._watched(session, Watch.after_load(self._member(session).silence, now))
-            for session in self._sessions.new()
-        ]
+        soft: list[SoftChange] = [self._loaded(session, now) for session in self._sessions.new()]
         pending: dict[str, PendingGroup] = {}
         stored, fenced = list[_Record](), list[c.MemberFenced]()
         for session in self._sessions.due(now, DUE_PER_DEADLINE):
@@ -178,7 +175,7 @@ class ShareGroups:
             soft += self._begun(group_id, reply.initialize.start_offsets, now)
         if command.member_epoch != c.LEAVE:
             session = Session(group_id, command.member_id)
-            soft.append(self._watched(session, Watch.after_heartbeat(now)))
+            soft.append(self._seen(session, now))
             if not pending.records and pending.group.converged:
                 soft.append(c.HeartbeatStamped(session, self._stamp(pending.group, reply.member_epoch)))
         return Decision(tuple(pending.records), reply, tuple(soft), c.rebalanced(pending.raised))
@@ -188,7 +185,7 @@ class ShareGroups:
         session = Session(command.group_id, command.member_id)
         if group is None or self._stamps.get(session) != self._stamp(group, command.member_epoch):
             return Decision((), False)
-        return Decision((), True, (self._watched(session, Watch.after_heartbeat(now)),))
+        return Decision((), True, (self._seen(session, now),))
 
     def _stamp(self, group: ShareGroup, member_epoch: int) -> c.HeartbeatStamp:
         return member_epoch, group.revision, self._view.revision
@@ -284,8 +281,14 @@ class ShareGroups:
         wait = max(broker.group_share_initialize_retry_interval_ms, broker.offsets_commit_timeout_ms) / 1000
         return c.StateChangeBegun.of(group_id, partitions, now + wait)
 
-    def _watched(self, session: Session, watch: Watch) -> c.SessionWatched:
-        silence = self._member(session).silence if watch.loaded else None
+    def _seen(self, session: Session, now: float) -> c.SessionWatched:
+        # `next_check` returns the same time; each unchanged heartbeat passes here.
+        check_at = now + self._timing(session.group_id).chance
+        return c.SessionWatched(session, Watch.after_heartbeat(now), check_at)
+
+    def _loaded(self, session: Session, now: float) -> c.SessionWatched:
+        silence = self._member(session).silence
+        watch = Watch.after_load(silence, now)
         return c.SessionWatched(session, watch, watch.next_check(silence, self._timing(session.group_id)))
 
     def _member(self, session: Session) -> Member:

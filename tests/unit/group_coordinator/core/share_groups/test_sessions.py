@@ -82,6 +82,11 @@ def test_shortest_interval_leaves_time_between_two_records() -> None:
     assert watch.stored_at(None, Timing(1.0, 0.02)) == pytest.approx(100.01)
 
 
+@pytest.mark.parametrize("timing", [KAFKAS, Timing(10.0, 5.0), Timing(1.0, 0.9)])
+def test_first_check_after_a_heartbeat_is_at_the_end_of_the_chance(timing: Timing) -> None:
+    assert SEEN.next_check(None, timing) == 100.0 + timing.chance
+
+
 def test_next_check_is_the_earlier_of_both() -> None:
     assert SEEN.next_check(None, KAFKAS) == 115.0
     assert SEEN.next_check(of(100, 15), KAFKAS) == 145.0
