@@ -261,13 +261,11 @@ _ADD_PARTITIONS_TO_TXN, _ADD_OFFSETS_TO_TXN, _END_TXN, _TXN_OFFSET_COMMIT = 24, 
 _SHARE_GROUP_HEARTBEAT = 76
 _NO_VERSION: Final = 1 << 15
 
-_NEVER: Final = 1 << 15
-
 _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (_PRODUCE, ErrorCode.TRANSACTION_ABORTABLE): (11, ErrorCode.INVALID_TXN_STATE),
     # librdkafka fails the records of an error that it does not expect, and takes a new epoch after it.
-    (_PRODUCE, ErrorCode.THROTTLING_QUOTA_EXCEEDED): (_NEVER, ErrorCode.KAFKA_STORAGE_ERROR),
+    (_PRODUCE, ErrorCode.THROTTLING_QUOTA_EXCEEDED): (_NO_VERSION, ErrorCode.KAFKA_STORAGE_ERROR),
     (_FETCH, ErrorCode.KAFKA_STORAGE_ERROR): (6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (_DELETE_TOPICS, ErrorCode.TOPIC_DELETION_DISABLED): (3, ErrorCode.INVALID_REQUEST),
     (_INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -280,7 +278,7 @@ _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_SHARE_GROUP_HEARTBEAT, ErrorCode.KAFKA_STORAGE_ERROR): (_NO_VERSION, ErrorCode.NOT_COORDINATOR),
 }
 """The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments
-of its messages). Produce has no version with THROTTLING_QUOTA_EXCEEDED."""
+of its messages). _NO_VERSION: no version has the error code."""
 
 
 def for_version(key: int, version: int, code: ErrorCode) -> ErrorCode:

@@ -10,7 +10,7 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Effect, SoftChange
 from sharebroker_server.group_coordinator.core.deadlines import Session
 from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, ShareGroup
-from sharebroker_server.group_coordinator.core.share_groups.sessions import Watch
+from sharebroker_server.group_coordinator.core.share_groups.sessions import Observation
 
 LEAVE = -1
 """The member epoch of a member that leaves."""
@@ -190,11 +190,11 @@ ShareGroupReply = (
 
 
 @dataclass(frozen=True, slots=True)
-class SessionWatched(SoftChange):
-    """The coordinator watches for the next heartbeat of a member, and checks its session at `check_at`."""
+class SessionObserved(SoftChange):
+    """The coordinator awaits the next heartbeat of a member, and checks its session at `check_at`."""
 
     session: Session
-    watch: Watch
+    observation: Observation
     check_at: float
 
 

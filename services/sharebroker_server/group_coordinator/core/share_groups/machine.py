@@ -56,7 +56,7 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     apply_to,
     only_silence,
 )
-from sharebroker_server.group_coordinator.core.share_groups.sessions import Sessions, Timing, Watch
+from sharebroker_server.group_coordinator.core.share_groups.sessions import Observation, Sessions, Timing
 
 DUE_PER_DEADLINE: Final = 100
 
@@ -116,8 +116,8 @@ class ShareGroups:
     def apply_soft(self, change: SoftChange) -> None:
         """Applies a soft change of an accepted decision."""
         match change:
-            case c.SessionWatched(session, watch, check_at):
-                self._sessions.set(session, watch, check_at)
+            case c.SessionObserved(session, observation, check_at):
+                self._sessions.set(session, observation, check_at)
             case c.HeartbeatStamped(session, stamp):
                 self._stamps[session] = stamp
             case c.TargetAssigned(group_id, at):
@@ -136,13 +136,13 @@ class ShareGroups:
     def on_deadline(self, now: float) -> Decision[_Record, None]:
         """Fences members whose session timed out, and stores the silence of others.
 
-        Watches members loaded from the log from now on.
+        Observes members loaded from the log from now on.
         """
         soft: list[SoftChange] = [self._loaded(session, now) for session in self._sessions.new()]
         pending: dict[str, PendingGroup] = {}
         stored, fenced = list[_Record](), list[c.MemberFenced]()
         for session in self._sessions.due(now, DUE_PER_DEADLINE):
-            if self._sessions.watch(session).fenced_at(self._timing(session.group_id)) <= now:
+            if self._sessions.observation(session).fenced_at(self._timing(session.group_id)) <= now:
                 group = pending.setdefault(session.group_id, PendingGroup(self.groups[session.group_id]))
                 heartbeat.remove(group, session.member_id)
                 fenced.append(c.MemberFenced(*session))
@@ -156,12 +156,12 @@ class ShareGroups:
         self, session: Session, now: float, records: list[_Record], soft: list[SoftChange]
     ) -> None:
         """Adds the record that stores a member's silence, if one is due, and the time of the next check."""
-        member, watch = self._member(session), self._sessions.watch(session)
+        member, observation = self._member(session), self._sessions.observation(session)
         silence, timing = member.silence, self._timing(session.group_id)
-        if watch.stored_at(silence, timing) <= now:
-            silence = watch.silence(now, timing)
+        if observation.stored_at(silence, timing) <= now:
+            silence = observation.silence(now, timing)
             records.append(MemberRecord(*session, member.profile, silence))
-        soft.append(c.SessionWatched(session, watch, watch.next_check(silence, timing)))
+        soft.append(c.SessionObserved(session, observation, observation.next_check(silence, timing)))
 
     def _heartbeat(self, command: c.Heartbeat, now: float) -> _Decision:
         group_id, group = command.group_id, self.groups.get(command.group_id)
@@ -281,15 +281,17 @@ class ShareGroups:
         wait = max(broker.group_share_initialize_retry_interval_ms, broker.offsets_commit_timeout_ms) / 1000
         return c.StateChangeBegun.of(group_id, partitions, now + wait)
 
-    def _seen(self, session: Session, now: float) -> c.SessionWatched:
+    def _seen(self, session: Session, now: float) -> c.SessionObserved:
         # `next_check` returns the same time; each unchanged heartbeat passes here.
         check_at = now + self._timing(session.group_id).chance
-        return c.SessionWatched(session, Watch.after_heartbeat(now), check_at)
+        return c.SessionObserved(session, Observation.after_heartbeat(now), check_at)
 
-    def _loaded(self, session: Session, now: float) -> c.SessionWatched:
+    def _loaded(self, session: Session, now: float) -> c.SessionObserved:
         silence = self._member(session).silence
-        watch = Watch.after_load(silence, now)
-        return c.SessionWatched(session, watch, watch.next_check(silence, self._timing(session.group_id)))
+        observation = Observation.after_load(silence, now)
+        return c.SessionObserved(
+            session, observation, observation.next_check(silence, self._timing(session.group_id))
+        )
 
     def _member(self, session: Session) -> Member:
         return self.groups[session.group_id].members[session.member_id]

@@ -68,11 +68,11 @@ class Timing(NamedTuple):
         return min(_CHANCE_INTERVALS * self.interval, self.timeout)
 
 
-class Watch(NamedTuple):
-    """The watch for the next heartbeat of a member, by one coordinator; times in seconds.
+class Observation(NamedTuple):
+    """The wait of one coordinator for the next heartbeat of a member; times in seconds.
 
     It began at `started`, the time of the load (`loaded`) or of the last heartbeat. The silence began at
-    `since`; coordinators had served `served` seconds of it when the watch began.
+    `since`; coordinators had served `served` seconds of it when the observation began.
     """
 
     since: float
@@ -81,16 +81,16 @@ class Watch(NamedTuple):
     loaded: bool = False
 
     @staticmethod
-    def after_heartbeat(now: float) -> Watch:
-        """Returns the watch that a heartbeat begins."""
-        return Watch(now, now)
+    def after_heartbeat(now: float) -> Observation:
+        """Returns the observation that a heartbeat begins."""
+        return Observation(now, now)
 
     @staticmethod
-    def after_load(stored: Silence | None, now: float) -> Watch:
-        """Returns the watch that a load begins."""
+    def after_load(stored: Silence | None, now: float) -> Observation:
+        """Returns the observation that a load begins."""
         if stored is None:
-            return Watch(now, now, loaded=True)
-        return Watch(min(stored.since_ms / 1000, now), now, stored.served_ms / 1000, loaded=True)
+            return Observation(now, now, loaded=True)
+        return Observation(min(stored.since_ms / 1000, now), now, stored.served_ms / 1000, loaded=True)
 
     def silence(self, now: float, timing: Timing) -> Silence:
         """Returns the silence to store at `now`."""
@@ -117,38 +117,38 @@ class Watch(NamedTuple):
 
 
 class Sessions:
-    """The watches of a shard's members. A member loaded from the log is *new*: it has no watch yet."""
+    """The observations of a shard's members. A member loaded from the log is *new*: it has none yet."""
 
-    __slots__ = ("_checks", "_new", "_watches")
+    __slots__ = ("_checks", "_new", "_observations")
 
     def __init__(self) -> None:
         self._checks: Deadlines[Session] = Deadlines()
-        self._watches: dict[Session, Watch] = {}
+        self._observations: dict[Session, Observation] = {}
         self._new: dict[Session, None] = {}
 
-    def set(self, session: Session, watch: Watch, check_at: float) -> None:
-        """Sets the watch of a member, and when its session is checked."""
+    def set(self, session: Session, observation: Observation, check_at: float) -> None:
+        """Sets the observation of a member, and when its session is checked."""
         self._new.pop(session, None)
-        self._watches[session] = watch
+        self._observations[session] = observation
         self._checks.set(session, check_at)
 
-    def watch(self, session: Session) -> Watch:
-        """Returns the watch of a member that is not new."""
-        return self._watches[session]
+    def observation(self, session: Session) -> Observation:
+        """Returns the observation of a member that is not new."""
+        return self._observations[session]
 
     def track(self, session: Session) -> None:
-        """Adds a member, as new if it has no watch."""
-        if session not in self._watches:
+        """Adds a member, as new if it has no observation."""
+        if session not in self._observations:
             self._new[session] = None
 
     def drop(self, session: Session) -> None:
         """Removes a member."""
         self._new.pop(session, None)
-        self._watches.pop(session, None)
+        self._observations.pop(session, None)
         self._checks.drop(session)
 
     def new(self) -> list[Session]:
-        """Returns the members without a watch."""
+        """Returns the members without an observation."""
         return list(self._new)
 
     def due(self, now: float, limit: int) -> list[Session]:
