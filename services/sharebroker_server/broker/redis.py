@@ -12,6 +12,7 @@ import structlog
 
 from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.broker.settings import ServeSettings, invalid
+from sharebroker_server.redis_link.data_folder import make_private
 from sharebroker_server.redis_link.embedded import EmbeddedRedis
 from sharebroker_server.redis_link.link import LinkSettings, Replicas
 from sharebroker_server.redis_link.links import connect
@@ -22,6 +23,9 @@ _log = structlog.get_logger()
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to connect to the Redis of `--redis`."""
+
+_IDENTITY_FILES: Final = ("node.json", "node.new")
+"""Files of `leases.identity` in the data folder, which may contain other things than ours."""
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -71,6 +75,7 @@ def _replicas(settings: ServeSettings) -> Replicas | None:
 
 
 async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> str:
+    make_private(settings.data, names=_IDENTITY_FILES)
     server = EmbeddedRedis(settings.data / "valkey", fsync=settings.fsync)
     await server.start()
     stack.push_async_callback(server.stop)

@@ -59,7 +59,37 @@ async def test_server_is_durable_and_unreachable_from_outside(link: RedisLink) -
     assert await setting(link, "maxmemory-policy") == "noeviction"
     assert await setting(link, "save") == ""
     assert await setting(link, "port") == "0"
-    assert await setting(link, "unixsocketperm") == "700"
+    assert await setting(link, "unixsocketperm") == "600"
+
+
+def accessible(folder: Path) -> list[str]:
+    """Returns what other users can access."""
+    paths = (folder, *folder.rglob("*"))
+    return [str(path.relative_to(folder)) for path in paths if path.lstat().st_mode & 0o077]
+
+
+async def test_only_its_owner_can_access_a_new_folder(
+    embedded: EmbeddedRedis, link: RedisLink, tmp_path: Path
+) -> None:
+    await link.call("SET", "k", 1, timeout=5.0)
+    await link.call("BGREWRITEAOF", timeout=5.0)
+    appended = tmp_path / "data" / "appendonlydir"
+    await eventually(lambda: any("2.base" in path.name for path in appended.iterdir()))
+    assert accessible(tmp_path / "data") == []
+
+
+async def test_only_its_owner_can_access_an_old_folder(kind: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        embedded = EmbeddedRedis(tmp_path / "data", binary=binaries()[kind])
+        await embedded.start()
+        link = await RedisLink.connect(embedded.url)
+        await link.call("INCR", "n", timeout=5.0)
+        assert accessible(tmp_path / "data") == []
+        await link.close()
+        await embedded.stop()
+        for path in ((tmp_path / "data"), *(tmp_path / "data").rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert len(accessible(tmp_path / "data")) > 3
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
