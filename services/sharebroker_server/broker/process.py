@@ -36,7 +36,7 @@ from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.links import link_families, unreachable
+from sharebroker_server.redis_link.links import unreachable
 from sharebroker_server.routing.router import GATEWAY, ROLES, Router, in_the_clear
 from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
@@ -149,9 +149,8 @@ class Process:
         """Connects to Redis, and reads the catalog. Raises KafkaError INVALID_CONFIG."""
         settings, stack = self._settings, self._stack
         redis = await open_redis(settings, stack)
-        links = redis.by_purpose
-        observability.metrics.add(partial(link_families, links))
-        observability.health.checks += [partial(unreachable, link) for link in links.values()]
+        observability.metrics.add(redis.families)
+        observability.health.checks += [partial(unreachable, link) for link in redis.by_purpose.values()]
         keys = Keys.of_cluster(settings.config.cluster_id)
         storage = open_storage(redis, keys, observability.appends)
         identity = node_identity(settings, self.address)

@@ -23,6 +23,7 @@ from sharebroker_server.redis_link.link import LinkSettings, RedisLink
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.stream_log.port import (
     LogFenced,
+    LogFull,
     LogNotWritten,
     LogOutcomeUnknown,
     LogOutOfOrder,
@@ -307,7 +308,7 @@ async def test_full_memory_rejects_appends_not_reads_or_trims(link: RedisLink) -
     stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
     epoch = await stores.filled(3)
     await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
-    with pytest.raises(LogNotWritten, match="OOM"):
+    with pytest.raises(LogFull, match="OOM"):
         await stores.records.append(NAME, epoch, [stored(9)])
     assert await stores.bases(0) == [0, 3, 6]
     await stores.records.trim(NAME, epoch, 3)
@@ -315,6 +316,14 @@ async def test_full_memory_rejects_appends_not_reads_or_trims(link: RedisLink) -
     await link.call("CONFIG", "SET", "maxmemory", 0, timeout=5.0)
     await stores.records.append(NAME, epoch, [stored(9)])
     assert await stores.bases(0) == [3, 6, 9]
+
+
+async def test_full_memory_accepts_an_append_beyond_the_limit(link: RedisLink) -> None:
+    stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
+    epoch = await stores.filled(3)
+    await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
+    await stores.records.append(NAME, epoch, [stored(9)], beyond_limit=True)
+    assert await stores.bases(0) == [0, 3, 6, 9]
 
 
 async def test_bounds_survive_a_rewrite_of_the_file_and_a_restart(server: Server, link: RedisLink) -> None:

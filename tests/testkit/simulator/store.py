@@ -172,11 +172,13 @@ class SimulatedRecordStore(RecordStore):
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
         snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
+        *,
+        beyond_limit: bool = False,
     ) -> None:
         copies = list(batches)
 
         async def work() -> None:
-            await self._store.append(partition, epoch, copies, segments, snapshots)
+            await self._store.append(partition, epoch, copies, segments, snapshots, beyond_limit=beyond_limit)
             self._connection.witness.batches_written(partition, epoch, copies)
 
         await _write(self._connection, f"append to {partition}", work)

@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.broker.settings import ServeSettings, describe, parse_address, parse_roles, parse_tls
+from sharebroker_server.broker.settings import (
+    ServeSettings,
+    describe,
+    parse_address,
+    parse_max_memory,
+    parse_roles,
+    parse_tls,
+)
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.routing.router import ROLES
 
@@ -25,6 +32,33 @@ def test_roles() -> None:
 def test_invalid_addresses_are_rejected(text: str) -> None:
     with pytest.raises(KafkaError, match="--grpc takes HOST:PORT"):
         parse_address(text, "--grpc", lowest=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        (None, None),
+        ("0", 0),
+        ("134217728", 1 << 27),
+        ("512MiB", 1 << 29),
+        ("4 gib", 1 << 32),
+        ("65536KiB", 1 << 26),
+        ("1TiB", 1 << 40),
+    ],
+)
+def test_memory_limits(text: str | None, limit: int | None) -> None:
+    assert parse_max_memory(text) == limit
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5GiB", "512MB", "512M", "MiB", "１GiB", "1" * 16])
+def test_memory_limits_of_another_form_are_rejected(text: str) -> None:
+    with pytest.raises(KafkaError, match="--max-memory takes bytes, for example 512MiB"):
+        parse_max_memory(text)
+
+
+def test_too_small_memory_limits_are_rejected() -> None:
+    with pytest.raises(KafkaError, match="--max-memory must be 0 or at least 32MiB; not '31MiB'"):
+        parse_max_memory("31MiB")
 
 
 def test_tls_needs_a_certificate_and_a_key() -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.record_log.appends import Appended
+from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.record_validation import LogSettings
 from tests.testkit.memory.stream_log import Fault
 from tests.unit.record_log.batches import batch
@@ -49,6 +50,54 @@ async def test_full_append_queue_is_throttled(harness: Harness) -> None:
 async def test_large_append_is_accepted_by_an_empty_queue(harness: Harness) -> None:
     log = await harness.open(LogSettings(max_pending_bytes=1))
     assert (await log.append(batch())).base_offset == 0
+
+
+async def test_full_store_rejects_records_and_names_remedies(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.full = True
+    error = await error_of(log.append(batch()))
+    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert error.retriable
+    assert "--max-memory" in error.message
+    assert (error.retry_after or 0) >= 1.0
+    harness.store.full = False
+    assert (await log.append(batch())).base_offset == 0
+
+
+async def test_full_store_accepts_markers_also_among_records(harness: Harness) -> None:
+    log = await harness.open()
+    await log.append(batch(3, producer=(7, 0, 0), transactional=True), Verified(0, renews_epoch=False))
+    harness.store.full = True
+    assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.store.hold()
+    first = asyncio.ensure_future(log.append(batch()))
+    await settled()
+    around = asyncio.ensure_future(log.append(batch()))
+    marker = asyncio.ensure_future(log.end_transaction(Marker(7, 0, 1, commit=True)))
+    after = asyncio.ensure_future(log.append(batch()))
+    await settled()
+    harness.store.release()
+    assert await marker == Appended(3, 3, -1)
+    assert [await code_of(each) for each in (first, around, after)] == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
+    assert log.last_stable_offset == 4
+    harness.store.full = False
+    assert (await log.append(batch())).base_offset == 4
+
+
+async def test_a_store_with_room_groups_markers_with_records_again(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.full = True
+    assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.store.full = False
+    harness.store.hold()
+    answers = [asyncio.ensure_future(log.append(batch()))]
+    await settled()
+    answers.append(asyncio.ensure_future(log.append(batch())))
+    answers.append(asyncio.ensure_future(log.end_transaction(Marker(7, 0, 1, commit=True))))
+    await settled()
+    harness.store.release()
+    await asyncio.gather(*answers)
+    assert harness.store.appends == [(NAME, 1), (NAME, 2)]
 
 
 async def test_cancelled_caller_does_not_cancel_the_append(harness: Harness) -> None:

@@ -23,6 +23,7 @@ from sharebroker_server.broker.settings import (
     ServeSettings,
     describe,
     parse_address,
+    parse_max_memory,
     parse_roles,
     parse_tls,
 )
@@ -73,6 +74,13 @@ def serve(
             help="When the embedded Valkey flushes its log to disk; `everysec` can lose the last second."
         ),
     ] = "always",
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory of the embedded Valkey at which publishing is rejected, for example 512MiB or 4GiB; "
+            "0 for no limit. By default three eighths of the memory of the cgroup or the machine."
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="A broker property, key=value; may be repeated."),
@@ -153,6 +161,7 @@ def serve(
             kafka_advertise=kafka_advertise,
             features=parse_features(feature or ()),
             fsync=fsync,
+            max_memory=parse_max_memory(max_memory),
             ready_file=ready_file,
             metrics=metrics,
             telemetry=read_telemetry(),
