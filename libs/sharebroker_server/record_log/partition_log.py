@@ -329,7 +329,13 @@ class PartitionLog:
         self._queue.add(append, self.settings.max_pending_bytes)
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_groups())
-        return await append.result
+        result = append.result
+        # The error's traceback refers to this frame: a cycle would keep the records of rejected requests.
+        del append
+        try:
+            return await result
+        finally:
+            del result
 
     async def _write_groups(self) -> None:
         """Writes groups until no append waits; recovers first after a write of unknown outcome."""

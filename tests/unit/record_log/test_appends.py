@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import sys
 
-from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.record_validation import LogSettings
@@ -98,6 +101,23 @@ async def test_a_store_with_room_groups_markers_with_records_again(harness: Harn
     harness.store.release()
     await asyncio.gather(*answers)
     assert harness.store.appends == [(NAME, 1), (NAME, 2)]
+
+
+async def test_rejected_records_are_freed_at_once(harness: Harness) -> None:
+    """Cycles of errors and frames would keep them until a collection: gigabytes while the store is full."""
+    log = await harness.open()
+    harness.store.full = True
+    data = kept = memoryview(batch())
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(KafkaError):
+            await log.append(data)
+        del data
+        await settled()
+        assert sys.getrefcount(kept) == 2
+    finally:
+        gc.enable()
 
 
 async def test_cancelled_caller_does_not_cancel_the_append(harness: Harness) -> None:
