@@ -13,7 +13,7 @@ import structlog
 from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.broker.settings import ServeSettings, invalid
 from sharebroker_server.redis_link.data_folder import make_private
-from sharebroker_server.redis_link.embedded import EmbeddedRedis
+from sharebroker_server.redis_link.embedded import LINK, EmbeddedRedis
 from sharebroker_server.redis_link.link import LinkSettings, Replicas
 from sharebroker_server.redis_link.links import connect, link_families
 from sharebroker_server.redis_link.memory import available_memory, default_limit
@@ -67,15 +67,16 @@ async def open_redis(settings: ServeSettings, stack: AsyncExitStack) -> RedisCon
         if url is None:
             embedded = await _start_embedded(settings, stack)
             url = embedded.url
-        reads = await _open(url, stack)
-        writes = await _open(url, stack, replicas) if replicas else reads
+        link_settings = LinkSettings() if embedded is None else LINK
+        reads = await _open(url, stack, link_settings)
+        writes = await _open(url, stack, LinkSettings(replicas=replicas)) if replicas else reads
     except RedisError as error:
         raise invalid(str(error)) from error
     return RedisConnections(reads, writes, embedded)
 
 
-async def _open(url: str, stack: AsyncExitStack, replicas: Replicas | None = None) -> Link:
-    link = await connect(url, timeout=CONNECT_TIMEOUT, settings=LinkSettings(replicas=replicas))
+async def _open(url: str, stack: AsyncExitStack, settings: LinkSettings) -> Link:
+    link = await connect(url, timeout=CONNECT_TIMEOUT, settings=settings)
     stack.push_async_callback(link.close)
     return link
 

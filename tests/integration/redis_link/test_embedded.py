@@ -58,6 +58,8 @@ async def test_server_is_durable_and_unreachable_from_outside(link: RedisLink) -
     assert await setting(link, "appendfsync") == "always"
     assert await setting(link, "maxmemory-policy") == "noeviction"
     assert await setting(link, "save") == ""
+    assert await setting(link, "rdbcompression") == "no"
+    assert await setting(link, "auto-aof-rewrite-percentage") == "50"
     assert await setting(link, "port") == "0"
     assert await setting(link, "unixsocketperm") == "600"
 
