@@ -18,6 +18,7 @@ from unittest.mock import patch
 import grpc
 import pytest
 
+from sharebroker_server.redis_link.data_folder import make_private
 from tests.support.client import connected
 from tests.testkit.brokers import Serve
 from tests.testkit.servers import answers, running
@@ -168,6 +169,7 @@ def test_used_ports_and_broken_folders_are_reported(serve: Serve, tmp_path: Path
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "spoilt").mkdir()
     (tmp_path / "spoilt" / "node.json").write_text("no identity")
+    make_private(tmp_path / "spoilt")  # otherwise a log line precedes the sentence
     same = Failing("--data", str(tmp_path / "data"))
     port = Failing("--data", str(tmp_path / "other"), "--grpc", serve.address)
     file = Failing("--data", str(tmp_path / "file"))
