@@ -87,7 +87,7 @@ def test_record_in_transit_during_a_freeze_may_arrive_late() -> None:
     assert broken(happened) is None
 
 
-def test_response_to_a_late_acknowledgement_proves_nothing() -> None:
+def test_late_acknowledgement_response_is_not_a_confirmation() -> None:
     """An acknowledgement behind the start offset is ignored; Kafka's protocol does not report that."""
     other = replace_time(ACCEPTED, 1.9, ask=2, member="k1")
     released = replace_time(ACCEPTED, 1.95, ask=3, member="k2")._replace(verdict=Verdict.RELEASE)
@@ -127,7 +127,9 @@ def test_longest_pause_of_each_kind_of_work_is_reported() -> None:
 @pytest.mark.parametrize(
     ("values", "percent", "found"), [([1.0], 95, 1.0), (range(1, 101), 95, 95), ([3, 1, 2], 50, 2)]
 )
-def test_percentiles(values: Sequence[float], percent: int, found: float) -> None:
+def test_percentile_is_the_smallest_value_not_exceeded(
+    values: Sequence[float], percent: int, found: float
+) -> None:
     assert percentile(values, percent) == found
 
 

@@ -108,7 +108,7 @@ def _lose(server: Server, size: int) -> None:
     server.restart()
 
 
-async def test_many_connections_break_and_redis_is_slow(tmp_path: Path) -> None:
+async def test_broken_connections_and_a_slow_redis_lose_nothing(tmp_path: Path) -> None:
     """Neither has an effect beyond the time it takes."""
     with running("valkey", *EVERY_SECOND) as server:
         async with FaultProxy(server.port) as proxy:

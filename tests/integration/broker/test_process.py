@@ -24,7 +24,7 @@ async def probe(question: str, url: str) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
 
 
-async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_starting_process_is_live_and_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis, "CONNECT_TIMEOUT", 3600.0)
     watching = f"127.0.0.1:{free_port()}"
     settings = ServeSettings(

@@ -154,7 +154,7 @@ async def test_list_offsets_returns_log_start_and_end(kafka: KafkaClient, at: Re
     assert (last.leader_epoch > 0) is (version >= 4)
 
 
-async def test_offsets_by_time(kafka: KafkaClient, at: Readable) -> None:
+async def test_offsets_are_found_by_timestamp(kafka: KafkaClient, at: Readable) -> None:
     first = await list_offset(kafka, at.topic, 0)
     assert first.offset == 0
     assert first.timestamp > 1_700_000_000_000
@@ -166,7 +166,7 @@ async def test_offsets_by_time(kafka: KafkaClient, at: Readable) -> None:
     assert (late.error_code, late.offset, late.timestamp, late.leader_epoch) == (0, -1, -1, -1)
 
 
-async def test_timestamps_of_tiered_storage_are_answered(kafka: KafkaClient, at: Readable) -> None:
+async def test_timestamps_of_tiered_storage_return_no_offset(kafka: KafkaClient, at: Readable) -> None:
     assert (await list_offset(kafka, at.topic, -4)).offset == 0
     for time in (-5, -6):
         tiered = await list_offset(kafka, at.topic, time)

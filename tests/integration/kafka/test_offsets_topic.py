@@ -126,7 +126,7 @@ async def test_reader_of_an_internal_topic_may_commit_its_position(kafka: KafkaC
     )
 
 
-async def test_configs_are_kafkas(kafka: KafkaClient) -> None:
+async def test_topic_configs_are_kafkas(kafka: KafkaClient) -> None:
     names = ["cleanup.policy", "compression.type", "segment.bytes"]
     asked = part(
         DESCRIBE_CONFIGS,

@@ -39,7 +39,7 @@ async def test_pipelined_batches_are_appended_in_order(harness: Harness, kafka: 
     assert [len(value or b"") for _, value in read] == sizes
 
 
-async def test_interleaved_requests_are_answered_in_order(harness: Harness, kafka: KafkaClient) -> None:
+async def test_responses_to_interleaved_requests_are_in_order(harness: Harness, kafka: KafkaClient) -> None:
     topic, _ = await harness.client.create()
     numbers = []
     for _ in range(20):

@@ -104,7 +104,9 @@ def check_sent_on(data: Any, answer: Any, leader: int, brokers: Cluster) -> None
     assert f"{there.host}:{there.port}" == brokers.processes[leader - 1].kafka
 
 
-async def test_one_session_at_each_broker(harness: Harness, clients: dict[int, KafkaClient]) -> None:
+async def test_share_session_is_opened_at_each_leader(
+    harness: Harness, clients: dict[int, KafkaClient]
+) -> None:
     at = await harness.readable(records=0, partitions=12)
     for index in range(12):
         await harness.client.publish(at.topic, [f"of {index}"], partition=index)

@@ -31,7 +31,9 @@ def assigned(answer: Any) -> dict[str, set[int]]:
 # Membership
 
 
-async def test_member_joins_stays_and_leaves(kafka: KafkaClient, harness: Harness, member: str) -> None:
+async def test_member_joins_sends_heartbeats_and_leaves(
+    kafka: KafkaClient, harness: Harness, member: str
+) -> None:
     topic, topic_id = await harness.client.create(2)
     group = await harness.client.group()
     joined = await kafka.heartbeat(group, member, 0, subscribed_topic_names=[topic], rack_id="here")
@@ -180,7 +182,7 @@ async def offsets(kafka: KafkaClient, group: str, topics: Any = None, version: i
     return found
 
 
-async def test_start_offsets_and_lag(kafka: KafkaClient, harness: Harness, member: str) -> None:
+async def test_start_offsets_and_lag_are_described(kafka: KafkaClient, harness: Harness, member: str) -> None:
     at = await harness.readable()
     await acquire(kafka, at, member)
     await kafka.share_acknowledge(at.group, member, 1, {(at.topic_id, 0): [(0, 3, [1])]})

@@ -30,7 +30,7 @@ def member() -> str:
     return unique("member")
 
 
-async def test_session_from_opening_to_close(
+async def test_session_is_opened_fetched_and_closed(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     opened = await kafka.share_fetch(
@@ -221,7 +221,7 @@ NAMES: list[tuple[str | None, str | None]] = [
 
 
 @pytest.mark.parametrize(("group", "name"), NAMES)
-async def test_groups_and_members_need_names(
+async def test_empty_group_and_member_ids_are_rejected(
     kafka: KafkaClient, version: int, group: str | None, name: str | None
 ) -> None:
     ask: Any = kafka
@@ -291,7 +291,7 @@ async def test_invalid_acknowledgements_are_rejected_whole(
     assert answered(answer)[at.topic_id, 0].error_code == 0
 
 
-async def test_records_of_others_cannot_be_acknowledged(
+async def test_records_of_another_member_cannot_be_acknowledged(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     await acquire(kafka, at, unique("holder"))
@@ -301,7 +301,7 @@ async def test_records_of_others_cannot_be_acknowledged(
     assert answered(answer)[at.topic_id, 0].error_code == ErrorCode.INVALID_RECORD_STATE
 
 
-async def test_released_records_are_redelivered_rejected_ones_are_not(
+async def test_only_released_records_are_redelivered(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     await acquire(kafka, at, member)

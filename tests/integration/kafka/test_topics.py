@@ -145,7 +145,7 @@ async def test_topic_is_created_despite_a_zero_timeout(kafka: KafkaClient) -> No
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 5])
-async def test_delete_by_name(kafka: KafkaClient, version: int) -> None:
+async def test_topic_is_deleted_by_name(kafka: KafkaClient, version: int) -> None:
     name, missing = unique("topic"), unique("missing")
     await create(kafka, topic(name))
     answer = await kafka.ask(DELETE, version, topic_names=[name, missing], timeout_ms=20_000)
@@ -157,7 +157,7 @@ async def test_delete_by_name(kafka: KafkaClient, version: int) -> None:
     assert shown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_delete_by_id(kafka: KafkaClient) -> None:
+async def test_topic_is_deleted_by_id(kafka: KafkaClient) -> None:
     (made,) = await create(kafka, topic(unique("topic")))
     (kept,) = await create(kafka, topic(unique("kept")))
 
@@ -287,7 +287,9 @@ async def test_metadata_in_every_version(kafka: KafkaClient, version: int) -> No
 
 
 @pytest.mark.parametrize(("version", "everything"), [(0, []), (1, None), (13, None)])
-async def test_metadata_of_all_topics(kafka: KafkaClient, version: int, everything: list[Any] | None) -> None:
+async def test_metadata_lists_all_topics(
+    kafka: KafkaClient, version: int, everything: list[Any] | None
+) -> None:
     name = unique("topic")
     await create(kafka, topic(name))
     answer = await kafka.ask(METADATA, version, topics=everything)

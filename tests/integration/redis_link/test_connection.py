@@ -68,7 +68,7 @@ async def test_a_closed_connection_makes_the_outcome_unknown(proxy: FaultProxy, 
     assert await link.call("INCR", "m", timeout=5.0) == 1
 
 
-async def test_an_unsent_command_is_surely_not_executed(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_unsent_command_is_reported_as_not_executed(proxy: FaultProxy, link: RedisLink) -> None:
     connection = link._connection
     assert connection is not None
     connection.abort()  # the loop learns of it in its next turn, before it flushes
@@ -91,7 +91,7 @@ async def test_commands_fail_at_once_while_redis_is_unavailable(proxy: FaultProx
     assert await link.call("PING", timeout=5.0) == b"PONG"
 
 
-async def test_silent_server_breaks_the_connection(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_unresponsive_server_breaks_the_connection(proxy: FaultProxy, link: RedisLink) -> None:
     proxy.black_hole()
     with pytest.raises(RedisOutcomeUnknown):
         await link.send("PING")
@@ -155,7 +155,7 @@ async def test_scripts_are_reloaded_after_a_restart(server: Server) -> None:
     await link.close()
 
 
-async def test_the_queue_of_one_turn_is_bounded(redis_url: str) -> None:
+async def test_send_queue_of_one_loop_iteration_is_bounded(redis_url: str) -> None:
     link = await RedisLink.connect(redis_url, settings=LinkSettings(queue_bytes=1000))
     replies = await asyncio.gather(*[link.send("ECHO", "x" * 100) for _ in range(20)], return_exceptions=True)
     rejected = [reply for reply in replies if isinstance(reply, RedisUnavailable)]

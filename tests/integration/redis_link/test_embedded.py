@@ -78,7 +78,7 @@ async def test_data_survives_a_stop_and_start(
         assert embedded.pid is None
 
 
-async def test_the_default_is_the_valkey_of_the_wheel(tmp_path: Path) -> None:
+async def test_default_program_is_the_wheels_valkey(tmp_path: Path) -> None:
     embedded = EmbeddedRedis(tmp_path)
     await embedded.start()
     link = await RedisLink.connect(embedded.url)
@@ -126,7 +126,7 @@ async def test_writes_are_rejected_while_the_disk_is_nearly_full(
     assert await link.call("SET", "k", 1, timeout=5.0) == b"OK"
 
 
-async def test_socket_of_a_long_path_is_placed_elsewhere(tmp_path: Path) -> None:
+async def test_socket_is_moved_if_the_data_folders_path_is_long(tmp_path: Path) -> None:
     embedded = EmbeddedRedis(tmp_path / ("long" * 40))
     await embedded.start()
     socket = Path(embedded.url.removeprefix("unix://"))

@@ -112,7 +112,7 @@ async def test_router_reports_missing_shards(
     assert (await caught(look_up(router))).code is code
 
 
-async def test_router_without_redis_answers_retriably() -> None:
+async def test_router_without_redis_raises_a_retriable_error() -> None:
     owners = Owners(ME)
     owners.away = True
     error = await caught(Router(owners, ME.owner).leader("T", 0))

@@ -21,7 +21,7 @@ async def client(watched: Watched) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_metrics_of_a_few_records(watched: Watched, client: Client) -> None:
+async def test_metrics_count_published_and_acknowledged_records(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group(share_delivery_count_limit="2")
     await client.publish(topic, "abcdef")

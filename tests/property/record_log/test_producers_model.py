@@ -73,7 +73,7 @@ def header(producer: int, epoch: int, first: int, count: int) -> BatchHeader:
 
 
 @given(groups, st.lists(st.booleans(), max_size=12))
-def test_partition_equals_its_model(
+def test_producer_state_equals_the_model(
     history: list[list[tuple[int, int, int, int] | tuple[int, int, bool]]], lost: list[bool]
 ) -> None:
     """Groups that are lost leave no trace; saved state can be loaded at any point."""

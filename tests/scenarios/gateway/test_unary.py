@@ -58,7 +58,7 @@ async def rejection(call: Any) -> KafkaError:
     return from_rpc_error(failure.value)
 
 
-async def test_publish_acquire_acknowledge(connection: Connection) -> None:
+async def test_published_records_are_acquired_and_acknowledged(connection: Connection) -> None:
     topic = await connection.topic(partitions=3)
     group_id = await connection.group(topic)
     for partition in range(3):

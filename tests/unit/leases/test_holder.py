@@ -285,7 +285,7 @@ async def test_renewal_keeps_the_epoch_of_a_concurrent_reclaim(cluster: Cluster)
     assert node.holder.holds(SHARDS[0]) == 2
 
 
-async def test_late_claim_of_ours_does_not_fence_us_indefinitely(cluster: Cluster) -> None:
+async def test_own_late_claim_is_repaired_by_a_reclaim(cluster: Cluster) -> None:
     """Redis freezes, we reconnect and claim again; then Redis reads the command of the first connection."""
     node = cluster.node(1, resources=SHARDS[:1])
     await node.round()

@@ -67,7 +67,7 @@ async def test_leases_of_a_dead_broker_are_claimed_before_expiry(cluster: Cluste
     assert second.holder.members == (second.member,)
 
 
-async def test_silent_broker_that_listens_keeps_its_leases(cluster: Cluster) -> None:
+async def test_broker_without_heartbeats_keeps_its_leases_while_it_listens(cluster: Cluster) -> None:
     first, second = cluster.node(1), cluster.node(2)
     await cluster.pass_time(3, first, second)
     kept = first.held()

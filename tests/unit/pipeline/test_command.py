@@ -21,5 +21,5 @@ class Groups:
         return {TopicPartition(topic, 0): None for topic in topics}
 
 
-def test_groups_of_other_topics_are_left_alone() -> None:
+def test_groups_of_other_topics_are_ignored() -> None:
     assert _groups_of(cast("Admin", Groups()), "flights") == ["billing"]

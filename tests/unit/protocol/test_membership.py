@@ -236,7 +236,9 @@ ARROWS: list[Arrow] = [
 
 
 @pytest.mark.parametrize(("start", "cause", "end"), [pytest.param(*a[1:], id=a[0]) for a in ARROWS])
-def test_transition(start: MemberState, cause: Callable[[Membership], None], end: MemberState) -> None:
+def test_event_leads_to_the_state_of_the_diagram(
+    start: MemberState, cause: Callable[[Membership], None], end: MemberState
+) -> None:
     member = MAKERS[start]()
     cause(member)
     assert member.state is end
@@ -424,5 +426,5 @@ def test_error_of_leave_is_ignored() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.GIVE_UP),
     ],
 )
-def test_reactions(code: ErrorCode, reaction: Reaction) -> None:
+def test_error_code_determines_the_reaction(code: ErrorCode, reaction: Reaction) -> None:
     assert reaction_to(code) is reaction

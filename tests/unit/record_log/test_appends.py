@@ -12,7 +12,7 @@ from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import NAME, SIZE, Harness, code_of, error_of, settled
 
 
-async def test_appends_that_arrive_meanwhile_go_together(harness: Harness) -> None:
+async def test_appends_during_a_write_form_the_next_group(harness: Harness) -> None:
     log = await harness.open()
     harness.store.hold()
     answers = [asyncio.ensure_future(log.append(batch(2)))]
@@ -74,7 +74,7 @@ async def test_cancelled_caller_gets_no_failure(harness: Harness) -> None:
     assert impatient.cancelled()
 
 
-async def test_a_group_that_failed_leaves_no_sequences(harness: Harness) -> None:
+async def test_failed_group_does_not_change_sequences(harness: Harness) -> None:
     log = await harness.open()
     harness.store.fail_next_append(Fault.NOT_WRITTEN)
     assert await code_of(log.append(batch(3, producer=(7, 0, 0)))) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -467,7 +467,7 @@ def judge(history: Sequence[Event]) -> None:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_promise_is_found(name: str) -> None:
+def test_violation_is_detected(name: str) -> None:
     invariant, history = BROKEN[name]
     judge(history[:-1])
     with pytest.raises(Violation) as found:
@@ -475,12 +475,12 @@ def test_broken_promise_is_found(name: str) -> None:
     assert found.value.invariant is invariant
 
 
-def test_every_promise_can_be_found_broken() -> None:
+def test_every_invariant_has_a_violation() -> None:
     assert {invariant for invariant, _ in BROKEN.values()} == set(Invariant)
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_sound_history_passes(name: str) -> None:
+def test_valid_history_passes(name: str) -> None:
     judge(SOUND[name])
 
 

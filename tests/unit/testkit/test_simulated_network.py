@@ -158,7 +158,7 @@ def test_messages_are_lost_and_doubled() -> None:
     bench(twice, Rates(lost=0.0, twice=1.0, slow=0.0))
 
 
-def test_second_copy_is_late_and_does_not_outlast_the_trouble() -> None:
+def test_duplicate_is_delayed_and_dropped_after_the_faults_end() -> None:
     rates = Rates(lost=0.0, twice=1.0, slow=0.0, again=5.0)
 
     async def late(there: Bench) -> None:
@@ -177,7 +177,7 @@ def test_second_copy_is_late_and_does_not_outlast_the_trouble() -> None:
     bench(healed, rates)
 
 
-def test_nothing_passes_a_cut_until_it_is_mended() -> None:
+def test_cut_drops_all_messages_until_healed() -> None:
     async def story(there: Bench) -> None:
         there.faults.cut(CLIENT, ADDRESS)
         assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is not ErrorCode.NONE
@@ -197,7 +197,7 @@ def test_streams_keep_their_order_and_end() -> None:
     bench(story, Rates(lost=0.0, twice=0.0, slow=0.5))
 
 
-def test_streams_break() -> None:
+def test_broken_stream_raises_an_error() -> None:
     async def chat(there: Bench, *words: bytes) -> None:
         async def requests() -> AsyncIterator[bytes]:
             for word in words:

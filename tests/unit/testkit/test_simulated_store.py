@@ -73,7 +73,7 @@ def bench(story: Callable[[Bench], Awaitable[None]], *fates: CommandOutcome) -> 
     run(loop, main())
 
 
-def test_commands_are_done_in_the_order_in_which_they_were_sent() -> None:
+def test_commands_are_executed_in_the_order_of_sending() -> None:
     async def story(there: Bench) -> None:
         await asyncio.gather(*(there.log.append("s", 1, 1 + n, [b"x"]) for n in range(20)))
         assert there.seen.written == [(1 + n, 1) for n in range(20)]
@@ -91,7 +91,9 @@ def test_commands_are_done_in_the_order_in_which_they_were_sent() -> None:
         (CommandOutcome.LATE, LogOutcomeUnknown, 0, 1),
     ],
 )
-def test_faults(fate: CommandOutcome, error: type[Exception], done: int, done_later: int) -> None:
+def test_fault_decides_error_and_effect_of_a_command(
+    fate: CommandOutcome, error: type[Exception], done: int, done_later: int
+) -> None:
     async def story(there: Bench) -> None:
         with pytest.raises(error):
             await there.log.append("s", 1, 1, [b"x"])
@@ -116,7 +118,7 @@ def test_append_rejected_by_the_store_fails() -> None:
     bench(story)
 
 
-def test_killed_node_has_sent_what_it_has_sent() -> None:
+def test_commands_of_a_killed_node_are_executed() -> None:
     async def story(there: Bench) -> None:
         node = Node(NODE)
         there.loop.spawn(node, there.log.append("s", 1, 1, [b"x"]))
@@ -129,6 +131,6 @@ def test_killed_node_has_sent_what_it_has_sent() -> None:
     bench(story)
 
 
-def test_a_step_of_the_store_waits_for_nothing() -> None:
+def test_store_step_that_suspends_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="must not wait"):
         run_step(asyncio.sleep(0))

@@ -159,7 +159,7 @@ def test_sentinels_are_printed_without_secrets() -> None:
     assert json.loads(output)["redis"] == ["redis+sentinel://here:26379,there:2/mymaster"]
 
 
-def test_sentinels_without_a_name_for_the_primary() -> None:
+def test_sentinels_without_a_primary_name_are_rejected() -> None:
     message = Failing("--redis", "redis+sentinel://:hush@here").sentence()
     assert message.startswith("'redis+sentinel://***@here' has to end with the name that sentinels have")
 

@@ -19,7 +19,7 @@ async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
         yield connection
 
 
-async def test_groups_and_their_offsets(connection: Connection) -> None:
+async def test_groups_and_offsets_are_described_altered_and_deleted(connection: Connection) -> None:
     topic = await connection.topic()
     group_id = await connection.group(topic)
     await topic.publish(5)

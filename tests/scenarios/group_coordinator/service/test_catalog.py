@@ -39,7 +39,7 @@ async def test_topics_are_created_each_with_its_result(broker: Broker) -> None:
     assert code(twice) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_every_process_sees_all_topics(cluster: Cluster, broker: Broker) -> None:
+async def test_every_process_lists_all_topics(cluster: Cluster, broker: Broker) -> None:
     other = await cluster.start(2)
     topic_id = await broker.create("a", 2)
     await other.follower.wait_for(lambda catalog: catalog.topic_by_id(topic_id) is not None, 5)

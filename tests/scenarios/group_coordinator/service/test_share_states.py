@@ -114,7 +114,7 @@ async def test_failure_of_a_deletion_at_the_share_coordinator_is_returned(
     assert cluster.states.states == {}
 
 
-async def test_group_stays_when_its_state_could_not_be_deleted(cluster: Cluster, broker: Broker) -> None:
+async def test_group_is_kept_when_its_state_could_not_be_deleted(cluster: Cluster, broker: Broker) -> None:
     topic_id = await broker.create("a", 1)
     await broker.beat("m", 0, "a")
     await broker.beat("m", -1)
@@ -141,7 +141,7 @@ async def test_unrecorded_initialisation_is_repeated_by_the_next_owner(
     assert cluster.states.states[SharePartitionKey("g", topic_id, 0)].state_epoch == 2
 
 
-async def test_initialisation_is_repeated_while_the_lease_is_late(
+async def test_initialisation_is_retried_while_the_lease_renewal_is_late(
     cluster: Cluster, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it the group waits for its retry interval (simulation: seed 622935070)."""

@@ -61,7 +61,7 @@ async def find(broker: Broker, timestamp: int, shard: int = 0) -> tuple[int, int
     return found.offset, found.timestamp
 
 
-async def test_commits_and_tombstones_by_offset(broker: Broker) -> None:
+async def test_commits_and_tombstones_are_read_by_offset(broker: Broker) -> None:
     topic_id = await broker.create("a", 1)
     await commit(broker, topic_id, 7)
     await delete_offsets(broker, topic_id)
@@ -99,7 +99,7 @@ async def test_response_ends_before_an_oversized_record(broker: Broker) -> None:
     assert [one.offset for one in await records(broker, 1)] == [1, 2, 3, 4]
 
 
-async def test_offsets_by_time(broker: Broker) -> None:
+async def test_offsets_are_found_by_timestamp(broker: Broker) -> None:
     topic_id = await broker.create("a", 1)
     await broker.beat("m", 0, "a")
     await commit(broker, topic_id, 1)

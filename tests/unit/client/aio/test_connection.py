@@ -51,7 +51,7 @@ async def test_invalid_address_is_rejected(make: Callable[[str], object], addres
 
 
 @pytest.mark.parametrize("address", ADDRESS)
-async def test_addresses(address: str) -> None:
+async def test_address_is_parsed_into_target_and_credentials(address: str) -> None:
     async with Admin(address):
         pass
 
@@ -204,7 +204,7 @@ async def test_reader_cancelled_from_outside_stays_cancelled() -> None:
     assert call.cancelled.is_set()
 
 
-async def test_stopping_ends_both() -> None:
+async def test_stop_ends_reader_and_writer() -> None:
     ended: list[str] = []
 
     async def write() -> None:

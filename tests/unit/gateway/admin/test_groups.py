@@ -20,7 +20,7 @@ from tests.unit.gateway.fakes import TOPIC
 SOON = 5.0
 
 
-async def test_each_try_names_the_epoch_that_its_group_has_by_then(harness: Harness) -> None:
+async def test_each_attempt_sends_the_current_group_epoch(harness: Harness) -> None:
     harness.coordinator.refusals = [KafkaError(ErrorCode.NOT_COORDINATOR)]
     await alter_offsets(harness.gateway, group.AlterShareGroupOffsetsRequest(group_id="g"), Deadline(SOON))
     await delete_offsets(harness.gateway, group.DeleteShareGroupOffsetsRequest(group_id="g"), Deadline(SOON))

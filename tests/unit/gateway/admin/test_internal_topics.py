@@ -91,7 +91,7 @@ async def test_a_long_poll_returns_the_first_records(harness: Harness, shards: S
     await eventually(lambda: shards.waiting == 0)
 
 
-async def test_waiting_ends(harness: Harness, shards: Shards) -> None:
+async def test_wait_ends_at_its_deadline(harness: Harness, shards: Shards) -> None:
     assert await fetch(harness, 3, 7, max_wait=0.01) == [b"", b""]
 
 

@@ -17,7 +17,7 @@ from tests.unit.gateway.consume.unary_requests import one_record, request
 from tests.unit.gateway.fakes import refusing
 
 
-async def test_each_call_begins_with_another_partition(harness: Harness) -> None:
+async def test_calls_rotate_their_first_partition(harness: Harness) -> None:
     for _ in range(3):
         await harness.share.Acquire(request(member_id="me", max_records=3))
     requests = harness.leader.of(leader.AcquireRecordsRequest)

@@ -59,7 +59,7 @@ def results(**found: bool) -> dict[TopicIdPartition, AcquireResult]:
 @pytest.mark.parametrize(
     ("epoch", "following"), [(-1, -1), (-7, -1), (0, 1), (1, 2), (LAST - 1, LAST), (LAST, 1)]
 )
-def test_next_epoch(epoch: int, following: int) -> None:
+def test_next_epoch_follows_kafkas_rule(epoch: int, following: int) -> None:
     assert next_epoch(epoch) == following
 
 
@@ -138,7 +138,7 @@ def test_expire_removes_idle_sessions() -> None:
     assert (cache.disconnected, cache.expired) == (0, 3)
 
 
-def test_undo_advance_needs_that_no_request_followed() -> None:
+def test_undo_advance_has_no_effect_after_a_later_request() -> None:
     cache = opened(A)
     session = cache.advance(KEY, 1, 1.0)
     session.undo_advance(1)
@@ -176,7 +176,9 @@ def request(cache: SessionCache, kind: str, epoch: int) -> int | ErrorCode:
 
 
 @pytest.mark.parametrize(("kind", "epoch", "expected", "without"), EPOCHS)
-def test_epochs(kind: str, epoch: int, expected: int | ErrorCode, without: int | ErrorCode) -> None:
+def test_epoch_of_each_kind_of_request_is_checked(
+    kind: str, epoch: int, expected: int | ErrorCode, without: int | ErrorCode
+) -> None:
     cache = opened(A)
     cache.advance(KEY, 1, 0.0)
     cache.advance(KEY, 2, 0.0)
@@ -229,7 +231,7 @@ INCREMENTAL = [
 
 
 @pytest.mark.parametrize(("outcomes", "included"), INCREMENTAL)
-def test_incremental_response_omits_partitions_without_news(
+def test_incremental_response_omits_unchanged_partitions(
     outcomes: list[tuple[bool, ErrorCode]], included: list[bool]
 ) -> None:
     session = Session(KEY, "id", "connection", (A,), 0.0)
@@ -265,6 +267,6 @@ def test_overtaken_request_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_shown_error_is_one_that_kafkas_client_expects(code: ErrorCode) -> None:
+def test_returned_error_is_expected_by_kafkas_client(code: ErrorCode) -> None:
     known = {-1, 0, 2, 3, 6, 9, 29, 56, 74, 78, 100, 103}
     assert shown_error(code) == (code if code in known else ErrorCode.OFFSET_NOT_AVAILABLE)

@@ -89,12 +89,12 @@ def test_waiting_idle_requests_are_a_gauge(harness: Harness) -> None:
 ERROR = KafkaError(ErrorCode.INVALID_REQUEST, "no")
 
 
-def test_the_error_of_the_request(harness: Harness) -> None:
+def test_refusal_sets_the_error_code_of_the_response(harness: Harness) -> None:
     refused = Refusal(HeartbeatResponse)(harness.call_of(HeartbeatRequest(group_id="g")), ERROR)
     assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
 
 
-def test_the_message_and_constants(harness: Harness) -> None:
+def test_refusal_sets_message_and_constant_fields(harness: Harness) -> None:
     refuse = Refusal(ConsumerGroupHeartbeatResponse, member_epoch=-1)
     refused = refuse(harness.call_of(ConsumerGroupHeartbeatRequest(member_id="m", member_epoch=7)), ERROR)
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "no")
@@ -119,7 +119,7 @@ def test_scalar_items_are_echoed_by_a_function(harness: Harness) -> None:
     assert [(one.group_id, one.error_code) for one in refused.results] == [("a", 42), ("b", 42)]
 
 
-def test_one_item_fails_as_in_a_refusal() -> None:
+def test_item_of_a_refusal_has_constants_and_the_error_code() -> None:
     partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=3, offset=70)
     echo = {"topics": "topics", "topics.partitions": "partitions"}
     refuse = Refusal(DeleteRecordsResponse, echo, low_watermark=-1)

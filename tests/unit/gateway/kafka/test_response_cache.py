@@ -297,7 +297,7 @@ async def test_a_client_with_a_waiting_fetch_is_not_idle(idle: Idle) -> None:
     assert idle.harness.connections == 1
 
 
-async def test_stop_cuts_the_waiting_fetch_off(idle: Idle) -> None:
+async def test_stop_ends_the_waiting_fetch(idle: Idle) -> None:
     await idle.waits()
     await idle.harness.server.stop(1.0)
     idle.harness.server.close()
@@ -323,7 +323,7 @@ async def test_a_changed_cluster_view_has_the_fetch_served(
 
 
 @short
-async def test_a_client_may_wait_for_longer_than_other_requests_take(idle: Idle) -> None:
+async def test_long_poll_may_exceed_the_request_timeout(idle: Idle) -> None:
     idle.calls.find()
     idle.wait = 45_000
     idle.send()

@@ -17,7 +17,7 @@ class Clock:
         return self.now
 
 
-def test_a_burst_of_lines_then_one_per_second() -> None:
+def test_log_lines_are_limited_to_a_burst_then_one_per_second() -> None:
     clock = Clock()
     close_reasons = RateLimitedLog(clock)
     with capture_logs() as log:

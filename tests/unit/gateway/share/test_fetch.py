@@ -273,7 +273,7 @@ async def test_request_overtaken_during_the_watch_is_rejected(harness: Harness, 
     assert (await refused(slow)).code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
-async def test_no_watch_if_the_leader_cannot_decide(harness: Harness, calls: Calls) -> None:
+async def test_no_watch_if_the_leader_cannot_provide_one(harness: Harness, calls: Calls) -> None:
     calls.can_watch = False
     for epoch in range(3):
         await harness.share.ShareFetch(fetch(epoch, *((0, 1) if not epoch else ()), max_wait_ms=1))

@@ -57,5 +57,5 @@ async def test_each_partition_has_its_own_result() -> None:
     assert leaders.forgotten == [ELSEWHERE, LEADERLESS]
 
 
-async def test_no_partitions_no_calls() -> None:
+async def test_no_partitions_make_no_calls() -> None:
     assert await LeaderLogEnds(Leaders()).of({}) == {}

@@ -130,7 +130,7 @@ async def test_each_leader_gets_one_call(leaders: Brokers) -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, set()),
     ],
 )
-async def test_what_an_outcome_means(
+async def test_marker_error_decides_between_done_retry_and_fenced(
     leaders: Brokers, outcome: ErrorCode, exists: bool, missing: set[int]
 ) -> None:
     leaders.there.outcomes[1] = outcome

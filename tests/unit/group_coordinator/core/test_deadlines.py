@@ -76,7 +76,7 @@ def test_tracking_a_member_with_a_deadline_changes_nothing() -> None:
     assert (sessions.new(), sessions.next_deadline()) == ([], 5.0)
 
 
-def test_state_changes_run_until_they_end_or_time_out() -> None:
+def test_state_changes_last_until_they_end_or_time_out() -> None:
     attempts = StateChangesInProgress()
     attempts.begin("g", tp("t", 0, 1), 10.0)
     attempts.begin("g", tp("t", 2), 20.0)

@@ -50,7 +50,7 @@ def test_codec_numbers_are_those_of_batch_attributes() -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_repeated_content_becomes_smaller(codec: str) -> None:
+def test_repeated_content_is_compressed(codec: str) -> None:
     assert len(CODECS[codec].compress(CONTENTS["repeated"])) < 20_000
 
 
@@ -110,7 +110,7 @@ def test_full_batch_rejects_records() -> None:
     assert len(list(DefaultRecordBatch(builder.build()))) == 4
 
 
-def test_one_record_larger_than_a_batch_makes_a_batch() -> None:
+def test_oversized_record_gets_a_batch_of_its_own() -> None:
     builder = BatchBuilder(CODECS["none"], 300)
     assert builder.append(0, None, b"x" * 1000)
     assert not builder.append(0, None, b"y")

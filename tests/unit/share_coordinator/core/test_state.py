@@ -162,11 +162,13 @@ def values(batches: Batches) -> list[StateBatch]:
 @pytest.mark.parametrize(
     ("runs", "added", "start", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
-def test_cases(runs: Batches, added: Batches, start: int, expected: Batches) -> None:
+def test_combined_batches_follow_kafkas_rules(
+    runs: Batches, added: Batches, start: int, expected: Batches
+) -> None:
     assert combine(values(runs), values(added), start) == values(expected)
 
 
-def test_arguments_stay_as_they_are() -> None:
+def test_combine_does_not_change_its_arguments() -> None:
     runs, added = values([(0, 9, 0, 1)]), values([(5, 20, 2, 2)])
     combine(runs, added, 3)
     assert (runs, added) == (values([(0, 9, 0, 1)]), values([(5, 20, 2, 2)]))
@@ -180,7 +182,7 @@ VALUES = [((0, 1), (0, 1)), ((0, 1), (2, 1)), ((2, 1), (0, 1)), ((2, 1), (0, 2))
 @pytest.mark.parametrize("old", RANGES)
 @pytest.mark.parametrize("new", OTHERS)
 @pytest.mark.parametrize(("old_value", "new_value"), VALUES)
-def test_every_relative_position_of_two_batches(
+def test_two_batches_combine_in_every_relative_position(
     old: tuple[int, int], new: tuple[int, int], old_value: tuple[int, int], new_value: tuple[int, int]
 ) -> None:
     runs, added = [StateBatch(*old, *old_value)], [StateBatch(*new, *new_value)]
@@ -190,7 +192,7 @@ def test_every_relative_position_of_two_batches(
         assert combine(runs, added, start) == naive.runs()
 
 
-def test_three_neighbours_in_every_order() -> None:
+def test_three_neighbours_combine_in_every_order() -> None:
     pieces = [StateBatch(0, 2, 0, 1), StateBatch(2, 5, 2, 1), StateBatch(4, 8, 0, 2)]
     naive = NaiveRuns()
     naive.add(pieces, -1)
@@ -202,5 +204,5 @@ def test_three_neighbours_in_every_order() -> None:
 @pytest.mark.parametrize(
     ("start", "below"), [(-1, 0), (0, 0), (1, 0), (3, 0), (4, 1), (5, 1), (9, 1), (10, 2), (99, 2)]
 )
-def test_count_below_the_start_offset(start: int, below: int) -> None:
+def test_finished_records_below_the_start_offset_are_counted(start: int, below: int) -> None:
     assert count_below(values([(1, 3, 0, 1), (5, 9, 0, 1)]), start) == below

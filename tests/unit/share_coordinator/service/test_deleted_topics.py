@@ -70,5 +70,5 @@ async def test_cleanup_continues_after_any_failure(process: Process) -> None:
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "deleted topic cleanup"]
 
 
-async def test_one_that_never_started_can_be_stopped(process: Process) -> None:
+async def test_stop_before_start_does_not_raise(process: Process) -> None:
     await DeletedTopicCleanup(process.host, lambda _: True, 1.0).stop()

@@ -35,7 +35,7 @@ def _window() -> SteppedPartition:
         pytest.param(0, 2**62, f"0-9 10-19 20-34 35-35 36-39 40-{2**62}", id="huge"),
     ],
 )
-def test_split_by_run(first: int, last: int, parts: str) -> None:
+def test_offset_ranges_are_split_by_run(first: int, last: int, parts: str) -> None:
     found = _window().in_flight.split_by_run(first, last)
     assert " ".join(f"{a}-{b}" for a, b in found) == parts
 
@@ -47,7 +47,7 @@ def test_an_empty_window_splits_only_at_its_start_offset(
     assert opened(10).in_flight.split_by_run(first, last) == parts
 
 
-def test_holds() -> None:
+def test_member_holds_records_until_they_are_finished() -> None:
     share = opened(10)
     assert not share.in_flight.holds("m1")
     fetch(share, "10-19", member="m1")
@@ -72,12 +72,12 @@ def test_holds() -> None:
         pytest.param("10-19 acknowledged 4, 20 available 4", True, id="behind what is finished"),
     ],
 )
-def test_isolates_next(stored: str, isolates: bool) -> None:
+def test_next_acquisition_is_throttled_at_the_limit(stored: str, isolates: bool) -> None:
     share = opened(10, stored, SharePartitionSettings(delivery_count_limit=5))
     assert share.next_is_throttled() is isolates
 
 
-def test_one_record_of_a_batch_isolates_it() -> None:
+def test_one_record_at_the_limit_throttles_its_batch() -> None:
     share = opened(10, settings=SharePartitionSettings(delivery_count_limit=3))
     for first in (10, 11):
         fetch(share, "10-19")

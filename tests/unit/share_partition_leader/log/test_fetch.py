@@ -43,7 +43,7 @@ async def end(harness: Harness, producer: int, *, commit: bool) -> None:
     await harness.stub.WriteTxnMarkers(request)
 
 
-async def test_batches_come_as_they_lie_in_the_log(harness: Harness) -> None:
+async def test_batches_are_returned_as_stored(harness: Harness) -> None:
     for _ in range(3):
         await harness.publish(3)
     (answer,) = await fetch(harness, 4)
@@ -59,7 +59,7 @@ async def test_uncached_records_are_read_from_the_store(harness: Harness) -> Non
     assert len((await fetch(harness, 0))[0].records) == SIZE
 
 
-async def test_limits_hold_but_for_the_first_batch(harness: Harness) -> None:
+async def test_limits_do_not_apply_to_the_first_batch(harness: Harness) -> None:
     await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
     for partition in (0, 1):
         for _ in range(3):
@@ -70,7 +70,7 @@ async def test_limits_hold_but_for_the_first_batch(harness: Harness) -> None:
     assert [len(a.records) // SIZE for a in await fetch(harness, 0, 0, max_bytes=1)] == [1, 0]
 
 
-async def test_each_partition_is_answered_for_itself_and_an_error_at_once(harness: Harness) -> None:
+async def test_each_partition_has_its_own_result_and_an_error_ends_the_wait(harness: Harness) -> None:
     await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
     await harness.publish(3)
     fine, empty, missing = await fetch(harness, 3, 0, 0, max_wait_ms=10**6)
@@ -81,7 +81,7 @@ async def test_each_partition_is_answered_for_itself_and_an_error_at_once(harnes
     assert code(beyond) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_fetch_waits_until_there_is_enough(harness: Harness) -> None:
+async def test_fetch_waits_for_min_bytes(harness: Harness) -> None:
     await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
     await harness.publish(3)
     waiting = asyncio.create_task(fetch(harness, 0, 0, max_wait_ms=10**6, min_bytes=3 * SIZE))
@@ -112,7 +112,7 @@ async def test_a_relinquished_partition_wakes_its_long_polls(harness: Harness) -
     assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_committed_records_end_where_a_transaction_is_open(harness: Harness) -> None:
+async def test_read_committed_ends_at_the_last_stable_offset(harness: Harness) -> None:
     await harness.publish(1)
     await begin(harness, 7)
     await harness.publish(1)

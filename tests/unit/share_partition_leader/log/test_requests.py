@@ -43,7 +43,7 @@ async def test_records_get_the_next_offsets(harness: Harness) -> None:
     assert (answer.log_append_time_ms, code(answer)) == (-1, ErrorCode.NONE)
 
 
-async def test_each_partition_is_answered_for_itself(harness: Harness) -> None:
+async def test_each_partition_has_its_own_result(harness: Harness) -> None:
     fine, bad, corrupt = await _produce(harness, (0, batch(3)), (5, batch(3)), (0, b"no batch"))
     assert (code(fine), fine.last_offset) == (ErrorCode.NONE, 2)
     assert (code(bad), bad.partition) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 5)
@@ -63,7 +63,9 @@ async def test_each_partition_is_answered_for_itself(harness: Harness) -> None:
         (1003, -1, -1),
     ],
 )
-async def test_offsets_can_be_looked_up(harness: Harness, timestamp: int, offset: int, time: int) -> None:
+async def test_offsets_are_found_by_timestamp(
+    harness: Harness, timestamp: int, offset: int, time: int
+) -> None:
     await harness.publish_bytes(batch(3, time=0))
     await harness.publish_bytes(batch(3, time=1000))
     await _delete(harness, 2)

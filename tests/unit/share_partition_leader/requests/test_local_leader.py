@@ -327,7 +327,7 @@ async def test_rejected_batch_fails_its_partition_only() -> None:
         assert [await harness.start_offset(partition) for partition in (0, 1)] == [0, 4]
 
 
-async def test_a_type_for_each_offset(harness: Harness) -> None:
+async def test_each_offset_may_have_its_own_type(harness: Harness) -> None:
     await _held(harness, 3)
     request = pb.AcknowledgeRecordsRequest(group_id="g", member_id="m1")
     part = request.partitions.add(topic_id=TOPIC, partition=0)
@@ -438,7 +438,7 @@ def watched(harness: Harness) -> LocalWatch:
     return watch
 
 
-async def test_watch_lasts_while_nothing_changes(harness: Harness) -> None:
+async def test_watch_continues_without_changes(harness: Harness) -> None:
     await harness.share_partition()
     watch = watched(harness)
     assert not await watch.changes(5.0)

@@ -275,7 +275,7 @@ def test_only_members_of_the_generation_are_accepted(
         assert group.refuses(command).code is code
 
 
-def test_a_member_and_its_group_agree_on_the_assignor(group: ConsumerHarness) -> None:
+def test_sync_with_another_assignor_is_rejected(group: ConsumerHarness) -> None:
     generation = group.stable("a")
     who = MemberIdentity("g", generation, "a")
     for kind, name in (("connect", None), (None, "sticky")):
@@ -371,7 +371,7 @@ def test_member_waits_for_a_deferred_reply(joining: int | None, syncing: int | N
 
 
 @pytest.mark.parametrize(("protocol", "metadata"), [("range", b"first"), ("sticky", b"second"), ("x", b"")])
-def test_metadata_belongs_to_the_assignor(protocol: str, metadata: bytes) -> None:
+def test_member_metadata_is_selected_by_assignor(protocol: str, metadata: bytes) -> None:
     assert consumer().metadata(protocol) == metadata
 
 
@@ -397,7 +397,7 @@ def test_group_without_members_is_removed() -> None:
     assert edit.soft == (GroupReplaced("g", None),)
 
 
-def test_deadlines_follow_the_replaced_groups() -> None:
+def test_deadline_changes_follow_group_replacements() -> None:
     edit = Edit()
     copied = edit.of(ConsumerGroup("g", 0.0))
     copied.promise("a", 5.0)

@@ -100,7 +100,7 @@ def test_only_offsets_of_deleted_topics_expire_early(group: ConsumerHarness) -> 
     assert group.machine.next_deadline() is not None
 
 
-def test_bounds() -> None:
+def test_timeouts_and_group_sizes_are_bounded() -> None:
     group = ConsumerHarness("group.max.size=2", "group.share.max.groups=1")
     protocols = (("range", b""),)
     for timeout in (5.9, 1801.0):

@@ -100,7 +100,7 @@ def test_pending_offsets_become_effective_with_the_commit(
     assert group.committed() == after
 
 
-def test_an_end_is_one_record_for_all_groups_of_the_shard(group: ConsumerHarness) -> None:
+def test_transaction_end_is_one_record_for_all_groups(group: ConsumerHarness) -> None:
     add(group, P, offsets(1, AT, BESIDE))
     add(group, P, offsets(2), who=MemberIdentity("h", -1, ""), coordinator=None)
     add(group, Q, offsets(9), who=MemberIdentity("h", -1, ""))
@@ -255,7 +255,7 @@ def test_deleted_pending_offset_is_not_committed(group: ConsumerHarness, whole: 
     assert group.committed() == {}
 
 
-def test_members_keep_a_group_from_being_deleted_transactions_do_not(group: ConsumerHarness) -> None:
+def test_group_is_deletable_with_transactions_but_not_with_members(group: ConsumerHarness) -> None:
     generation = group.stable("a")
     add(group, P, offsets(5), who=MemberIdentity("g", generation, "a"))
     assert group.refuses(DeleteGroup("g")).code is ErrorCode.NON_EMPTY_GROUP
@@ -287,7 +287,9 @@ def test_offsets_of_deleted_topics_are_dropped(group: ConsumerHarness) -> None:
 @pytest.mark.parametrize(
     ("name", "most"), [("MOST_OF_A_PRODUCER", 2), ("MOST_TEXT", 4), ("MOST_OF_A_GROUP", 2)]
 )
-def test_bounds(group: ConsumerHarness, name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_offsets_and_metadata_are_bounded(
+    group: ConsumerHarness, name: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pending, name, most)
     add(group, P, offsets(1, AT, BESIDE, text="ab"))
     add(group, P, offsets(2, AT, BESIDE, text="ba"))  # in their place
