@@ -63,7 +63,7 @@ def as_events(
 def unheeded(sightings: Sequence[Sighting], applied: Mapping[int, float]) -> set[int]:
     """Yields requests whose success proves nothing: another member had finished the record before.
 
-    Acknowledgements behind the start offset are ignored but answered with success, as in Kafka.
+    Acknowledgements below the start offset are ignored, and the response is success, as in Kafka.
     """
     finished: dict[tuple[Share, int], tuple[float, int]] = {}
     for one in sightings:

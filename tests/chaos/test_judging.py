@@ -88,7 +88,7 @@ def test_record_in_transit_during_a_freeze_may_arrive_late() -> None:
 
 
 def test_late_acknowledgement_response_is_not_a_confirmation() -> None:
-    """An acknowledgement behind the start offset is ignored; Kafka's protocol does not report that."""
+    """An acknowledgement below the start offset is ignored; Kafka's protocol does not report that."""
     other = replace_time(ACCEPTED, 1.9, ask=2, member="k1")
     released = replace_time(ACCEPTED, 1.95, ask=3, member="k2")._replace(verdict=Verdict.RELEASE)
     assert broken(history([other, released, ACCEPTED], Applied(2.12, 2), Applied(2.12, 3))) is None

@@ -80,7 +80,7 @@ def main(
     forks: Annotated[int, typer.Option(min=1, max=8, help="JVMs at a time.")] = 3,
     limit: Annotated[float, typer.Option(help="Seconds that a test method may take.")] = 300.0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result there, too.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Keep there what servers and tests print.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Keep the output of servers and tests there.")] = None,
     tests: Annotated[str, typer.Option("--class", help="The test class.")] = TESTS,
 ) -> None:
     """Runs Kafka's tests; exit code 1 if one fails."""

@@ -17,7 +17,7 @@ PROMTOOL = os.environ.get("PROMTOOL") or shutil.which("promtool")
 RULES = CHART / "files" / "rules.yaml"
 
 pytestmark = pytest.mark.skipif(
-    PROMTOOL is None, reason="promtool is not here: apt-get install prometheus (PROMTOOL names another)"
+    PROMTOOL is None, reason="promtool is not installed: apt-get install prometheus (PROMTOOL names another)"
 )
 
 

@@ -1,4 +1,4 @@
-"""Kafka clients that send lies, stall, flood and storm: the listener survives, and honest clients
+"""Kafka clients that send invalid requests, stall or flood: the listener survives, and valid clients
 continue.
 """
 

@@ -1,4 +1,4 @@
-"""One of four processes is killed: the others answer in time, and everything recovers once it is back."""
+"""One of four processes is killed: the others respond in time, and everything recovers after its restart."""
 
 from __future__ import annotations
 

@@ -74,13 +74,13 @@ async def trial(node: Node, log: Log, only: str = "") -> Findings:
             if has_keda():
                 await findings.step("KEDA", lambda: scaled_by_lag(release))
             else:
-                findings.lines.append("KEDA: left out, it is not built (make k8s-parts)")
+                findings.lines.append("KEDA: skipped, it is not built (make k8s-parts)")
             await findings.step("two releases, one Redis", lambda: releases_are_isolated(release))
             if has_metrics_server():
                 await findings.step("autoscaling by CPU", lambda: scaled_by_cpu(release))
             else:
                 findings.lines.append(
-                    "autoscaling by CPU: left out, metrics-server is not built (make k8s-parts)"
+                    "autoscaling by CPU: skipped, metrics-server is not built (make k8s-parts)"
                 )
             if PIPELINE.lower() in only.lower():
                 await findings.step(PIPELINE, lambda: topic_is_processed(release))
@@ -155,8 +155,8 @@ async def _uninstall(release: Release, before: set[str]) -> str:
     try:
         await asyncio.to_thread(until, nothing, 60)
     except AssertionError:
-        raise AssertionError(f"left behind: {sorted(left)}") from None
-    return "nothing is left"
+        raise AssertionError(f"remaining objects:  {sorted(left)}") from None
+    return "no object remains"
 
 
 def _state(release: Release) -> str:

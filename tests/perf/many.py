@@ -1,6 +1,6 @@
 """Many groups at once: `python -m tests.perf.many` leaves them idle, then publishes one record per partition.
 
-Prints the server's CPU while the groups are idle, the slowest heartbeat, and whether locks were kept whose
+Prints the server's CPU while the groups are idle, the slowest heartbeat, and whether each lock was kept whose
 holder answered shortly before the time-out. The exit code is 1 when a heartbeat failed, a lock was lost or a
 record did not arrive.
 """
@@ -162,7 +162,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--groups", type=int, default=200)
     parser.add_argument("--partitions", type=int, default=50)
     parser.add_argument("--consumers", type=int, default=1000)
-    parser.add_argument("--joining", type=float, default=30.0, help="over which consumers come")
+    parser.add_argument("--joining", type=float, default=30.0, help="over which consumers join")
     parser.add_argument("--settle", type=float, default=20.0, help="before anything is measured")
     parser.add_argument("--idle", type=float, default=30.0, help="of measuring")
     parser.add_argument("--patience", type=float, default=PATIENCE, help="for the records")

@@ -42,7 +42,7 @@ class Accounts:
         for share in sorted(Share(*place) for place in shares):
             stored = await self._admin.call(AdminServiceStub, "InspectShareGroupState", self._question(share))
             if stored is not None and stored.HasField("live"):
-                # The group's epoch must be requested when the state is known, not now: that takes too long.
+                # The group's epoch must be requested when the state is read: now it would take too long.
                 await self._judge(share, stored, stored.live.state_epoch)
 
     async def take(self, deadline: float) -> None:

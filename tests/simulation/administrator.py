@@ -34,7 +34,7 @@ class Administrator:
         """
         change, history = self._change, self._client.history
         await asyncio.sleep(change.at)
-        history.log(f"an administrator comes: {change.work.value} of {change.group}")
+        history.log(f"an administrator's request: {change.work.value} of {change.group}")
         have_back = send_away(change.group)
         starts = self._starts()
         for partition in starts:

@@ -174,7 +174,7 @@ class Cluster:
         return topic_id
 
     def _are_known(self, catalog: TopicCatalog) -> bool:
-        """Returns whether a process knows the groups' start offsets: later would be after a second of
+        """Returns whether a process has loaded the groups' start offsets: later would be after a second of
         faults.
         """
         groups = (ConfigResource(ResourceType.GROUP, group) for group in self._plan.scale.groups)

@@ -49,11 +49,11 @@ class Kind(Enum):
     CUT_OFF = "cut off from the store"
     CUT = "cut off from the other processes"
     RESTART = "restart"
-    FULL = "the store takes nothing more"
+    FULL = "the store rejects writes"
 
 
 class Way(Enum):
-    """A member's way to consume."""
+    """The API by which a member consumes."""
 
     CALLS = "by Acquire and Acknowledge"
     STREAM = "by Consume"

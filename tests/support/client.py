@@ -56,7 +56,7 @@ async def rejection(call: Awaitable[Any]) -> Rejection:
         answer = await call
     except grpc.aio.AioRpcError as failure:
         return rejection_of(failure)
-    raise AssertionError(f"was not refused: {answer}")
+    raise AssertionError(f"was not rejected: {answer}")
 
 
 def rejection_of(failure: grpc.aio.AioRpcError) -> Rejection:

@@ -76,7 +76,7 @@ class Node:
         try:
             until(self._is_ready, timeout=START_SECONDS)
         except AssertionError:
-            raise ToolFailed(f"Kafka node {self.node_id} does not answer:\n{self._last_words()}") from None
+            raise ToolFailed(f"Kafka node {self.node_id} does not respond:\n{self._last_words()}") from None
 
     def stop(self) -> None:
         """Sends SIGTERM, and waits for its end."""

@@ -23,7 +23,7 @@ from tests.testkit.servers import free_port
 from tests.testkit.waiting import until
 
 PROMETHEUS = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
-MISSING = "prometheus is not here: apt-get install prometheus (PROMETHEUS names another)"
+MISSING = "prometheus is not installed: apt-get install prometheus (PROMETHEUS names another)"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Live keys: how far a log can be trimmed, and which keys are moved to its end."""
+"""Live keys: the trim position of a log, and the keys that are moved to its end."""
 
 from __future__ import annotations
 

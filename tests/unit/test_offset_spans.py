@@ -1,4 +1,4 @@
-"""Runs of offsets laid over each other."""
+"""Overlaps of two lists of offset spans."""
 
 from __future__ import annotations
 

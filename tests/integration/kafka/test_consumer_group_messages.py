@@ -243,7 +243,7 @@ async def test_member_that_disconnects_while_joining_delays_no_other(harness: Ha
         other.abort()
         again = await one.ask(JOIN, 3, **joining(group, place.member_id))
         assert again.error_code == 0
-        assert len(again.members) == 2, "until its session has run out"
+        assert len(again.members) == 2, "until its session times out"
 
 
 @pytest.mark.parametrize("version", range(2))

@@ -80,7 +80,7 @@ async def test_partitions_may_be_added_and_removed(idle: Idle, harness: Harness)
     assert (await idle.fetch(max_wait_ms=5)).responses == []
     forgotten = [part(78, "ForgottenTopic", topic_id=idle.at.topic_id, partitions=[0])]
     await idle.fetch(max_wait_ms=5, forgotten_topics_data=forgotten)
-    await harness.client.publish(idle.at.topic, ["not asked for"], partition=0)
+    await harness.client.publish(idle.at.topic, ["not requested"], partition=0)
     assert (await idle.fetch(max_wait_ms=50)).responses == []
 
 

@@ -1,4 +1,4 @@
-"""The topic __consumer_offsets as Kafka clients see it: the committed offsets of consumer groups, to be
+"""The topic __consumer_offsets for Kafka clients: the committed offsets of consumer groups, to be
 read.
 """
 
@@ -171,7 +171,7 @@ def with_librdkafka(address: str, commits: Callable[[], None]) -> Place:
         consumer.assign([confluent_kafka.TopicPartition(OFFSETS_TOPIC, 0, confluent_kafka.OFFSET_BEGINNING)])
         while (message := consumer.poll(TIMEOUT)) is not None and message.error() is None:
             pass
-        assert message is not None, "the end did not come"
+        assert message is not None, "the end was not reached"
         error, stands = message.error(), message.offset()
         assert error is not None
         assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF

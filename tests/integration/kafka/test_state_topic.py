@@ -1,6 +1,6 @@
-"""The topic __share_group_state as Kafka clients see it: visible to all, and read-only.
+"""The topic __share_group_state for Kafka clients: visible to all, and read-only.
 
-What is returned and rejected is the same for __consumer_offsets, the other internal topic.
+Responses and errors are the same for __consumer_offsets, the other internal topic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Idempotent and transactional producers of librdkafka, unmodified, and what readers see of their records."""
+"""Idempotent and transactional producers of librdkafka, unmodified, and the records that consumers read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(to: confluent_kafka.Producer, topic: str, *values: str) -> None:
 
 
 def read(address: str, topic: str, isolation: str, count: int) -> list[str]:
-    """Returns what a consumer reads from the start: `count` records, then nothing more for a moment."""
+    """Returns the records that a consumer reads from the start: `count`, and then no more for a moment."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": unique("reader"), "isolation.level": isolation}
     )

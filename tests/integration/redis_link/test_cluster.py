@@ -1,4 +1,4 @@
-"""The link to a Redis Cluster: commands find their node, also when that becomes another one."""
+"""The link to a Redis Cluster: commands reach the node of their slot, also after it moves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def link(cluster: RedisCluster) -> AsyncIterator[Link]:
 
 
 async def counted(link: Link, key: str) -> int | None:
-    """The next number, or None while that does not go."""
+    """Returns the next number, or None while Redis is unavailable."""
     try:
         return int(await link.call("INCR", key, timeout=1.0))
     except RedisRefused:

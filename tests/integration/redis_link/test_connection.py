@@ -1,4 +1,4 @@
-"""The link when connections break, servers die, fall silent, drown or talk nonsense."""
+"""The Redis link under closed connections, dead, unresponsive and overloaded servers, and invalid replies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def link(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
 
 @pytest.fixture
 async def patient(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
-    """Provides a link whose silence timeout is under the test's control, whatever the machine's speed."""
+    """Provides a link whose reply timeout the test controls, independent of the machine's speed."""
     link = await RedisLink.connect(proxy.url, settings=PATIENT)
     yield link
     await link.close()
@@ -58,7 +58,7 @@ async def patient(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
 async def test_a_closed_connection_makes_the_outcome_unknown(proxy: FaultProxy, link: RedisLink) -> None:
     proxy.swallow_replies = True
     sent = [link.send("INCR", "n") for _ in range(3)]
-    await asyncio.sleep(0.02)  # on its way; how far does not matter
+    await asyncio.sleep(0.02)  # in flight; its progress does not matter
     await proxy.cut()
     for command in sent:
         with pytest.raises(RedisOutcomeUnknown):
@@ -71,7 +71,7 @@ async def test_a_closed_connection_makes_the_outcome_unknown(proxy: FaultProxy, 
 async def test_unsent_command_is_reported_as_not_executed(proxy: FaultProxy, link: RedisLink) -> None:
     connection = link._connection
     assert connection is not None
-    connection.abort()  # the loop learns of it in its next turn, before it flushes
+    connection.abort()  # the loop detects it in its next iteration, before it flushes
     command = link.send("INCR", "n")
     with pytest.raises(RedisUnavailable):
         await command
@@ -107,7 +107,7 @@ async def test_slow_but_steady_replies_do_not_break_it(patient: RedisLink, proxy
     first, second = patient.send("PING"), patient.send("BLPOP", "list", "0")
     connection._last_received -= (
         PATIENT.stall
-    )  # the first answer takes that long, and the second has not come then
+    )  # the first reply takes that long, and the second has not arrived by then
     assert await first == b"PONG"
     assert connection._watchdog is not None
     connection._watchdog.cancel()
@@ -134,10 +134,10 @@ async def test_idle_time_before_a_command_does_not_count(proxy: FaultProxy, pati
     await patient.send("PING")
     assert connection._watchdog is not None
     connection._watchdog.cancel()
-    connection._last_received -= PATIENT.stall  # no command was sent for so long
+    connection._last_received -= PATIENT.stall  # no command was sent during that time
     proxy.delay = 0.05
     reply = patient.send("PING")
-    connection._watch()  # the watchdog of the first command comes while the second is on its way
+    connection._watch()  # the watchdog of the first command runs while the second is in flight
     assert await reply == b"PONG"
     assert patient._connection is connection
 
@@ -161,7 +161,9 @@ async def test_send_queue_of_one_loop_iteration_is_bounded(redis_url: str) -> No
     rejected = [reply for reply in replies if isinstance(reply, RedisUnavailable)]
     assert rejected
     assert replies[: 20 - len(rejected)] == [b"x" * 100] * (20 - len(rejected))
-    assert await link.call("ECHO", "y" * 5000, timeout=5.0) == b"y" * 5000  # alone, anything goes
+    assert (
+        await link.call("ECHO", "y" * 5000, timeout=5.0) == b"y" * 5000
+    )  # a single command may have any size
     await link.close()
 
 
@@ -183,7 +185,7 @@ async def test_the_send_queue_of_a_frozen_server_is_bounded(server: Server) -> N
 
 @asynccontextmanager
 async def impostor(*answers: bytes) -> AsyncIterator[str]:
-    """The URL of a server that gives the answers in order, and the last one again and again."""
+    """The URL of a server that sends these replies in order and then repeats the last one."""
     left = list(answers)
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -191,7 +193,7 @@ async def impostor(*answers: bytes) -> AsyncIterator[str]:
             while await reader.read(65536):
                 writer.write(left.pop(0) if len(left) > 1 else left[0])
         except ConnectionError:
-            pass  # the link had enough
+            pass  # the link closed the connection
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -205,7 +207,7 @@ async def impostor(*answers: bytes) -> AsyncIterator[str]:
 
 
 def info(release: str, ping: bytes = b"+PONG\r\n") -> bytes:
-    """What answers INFO and the PING behind it."""
+    """The replies to INFO and to the PING that follows it."""
     return b"$%d\r\nredis_version:%s\r\n" % (len(release) + 14, release.encode()) + ping
 
 
@@ -255,7 +257,7 @@ async def test_an_evicting_server_is_rejected_in_one_sentence(kind: str) -> None
         ),
     ):
         await RedisLink.connect(server.url)
-    with running(kind, "--maxmemory-policy", "volatile-lru") as server:  # ours never expire
+    with running(kind, "--maxmemory-policy", "volatile-lru") as server:  # our keys never expire
         link = await RedisLink.connect(server.url)
         await link.close()
 

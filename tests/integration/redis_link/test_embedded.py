@@ -1,4 +1,4 @@
-"""The embedded server: it keeps data, comes back, refuses to share, and never outlives its process."""
+"""The embedded server: it keeps data over restarts, locks its folder, and ends with its process."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def test_valkey_of_a_killed_process_ends_and_the_next_process_starts(kind:
     starter.kill()
     await starter.wait()
     embedded = EmbeddedRedis(tmp_path, binary=binaries()[kind])
-    await embedded.start()  # waits until the orphan has written everything and gone
+    await embedded.start()  # waits until the orphan has written everything and exited
     assert embedded.pid != orphan
     link = await RedisLink.connect(embedded.url)
     assert await link.call("GET", "k", timeout=5.0) == b"from the first life"

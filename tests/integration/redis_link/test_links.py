@@ -39,7 +39,7 @@ def servers() -> Iterator[Monitored]:
 
 
 async def counted(link: Link) -> int | None:
-    """The next number, or None while that does not go."""
+    """Returns the next number, or None while Redis is unavailable."""
     try:
         return int(await link.call("INCR", "n", timeout=1.0))
     except RedisRefused:
@@ -134,7 +134,7 @@ async def test_credentials_unknown_to_sentinels_are_ignored(servers: Monitored) 
 
 
 class Places:
-    """Leads to each of these in turn, the last one for good: sentinels that learn of a promotion."""
+    """Connects to each of these in turn and then always to the last: sentinels that detect a promotion."""
 
     def __init__(self, *targets: Target) -> None:
         self._targets = list(targets)

@@ -1,4 +1,4 @@
-"""Held records: when they are redelivered, and to which member. Over real sockets and Redis."""
+"""Redelivery of held records, over real sockets and Redis."""
 
 from __future__ import annotations
 

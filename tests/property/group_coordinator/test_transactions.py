@@ -365,7 +365,7 @@ class Cluster(RuleBasedStateMachine):
             assert self.outcomes.get(tag, fate == {True}) == (fate == {True})
 
     def client(self, data: st.DataObject) -> Client:
-        """Returns a current client, seldom a replaced one."""
+        """Returns mostly a current client, sometimes a replaced one."""
         latest = list({client.name: client for client in self.clients}.values())
         return data.draw(st.sampled_from(latest * 4 + self.clients))
 

@@ -1,4 +1,4 @@
-"""The store from a node's point of view: in-memory stores behind a connection with faults."""
+"""A node's connection to the store: in-memory stores behind a connection with faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata cache: changes are applied, listeners are called once per change, gaps and outages survived."""
+"""Metadata cache: changes are applied, listeners are called once per change, gaps and outages are handled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topic properties: Kafka's names are accepted, those without effect are marked, the rest is the broker's."""
+"""Topic properties: Kafka's names are accepted, ineffective ones are marked, unset ones use the broker's."""
 
 from __future__ import annotations
 

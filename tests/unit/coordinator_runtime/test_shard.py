@@ -220,7 +220,9 @@ async def test_record_that_cannot_be_applied_during_an_append() -> None:
     assert await outcome(under_way) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.memory.release()
     await harness.active()
-    assert await harness.get("a") == "1"  # it was under way: retriable, and it came
+    assert (
+        await harness.get("a") == "1"
+    )  # the append was in flight: the error is retriable, and the record is stored
 
 
 async def test_timers_make_records() -> None:

@@ -1,4 +1,4 @@
-"""Consume and Deliver messages are handed on without looking into them: their shared fields are the same."""
+"""Consume and Deliver messages are forwarded undecoded, so their shared fields must be equal."""
 
 from __future__ import annotations
 

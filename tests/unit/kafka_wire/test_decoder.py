@@ -1,4 +1,4 @@
-"""Bytes to messages: plain and compact forms, and every way in which bytes may lie."""
+"""Bytes to messages: plain and compact forms, and every kind of invalid bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(key: int, version: int, data: bytes) -> Any:
 
 
 def answer(key: int, version: int, data: bytes) -> Any:
-    """An answer."""
+    """A response."""
     return read_message(response_reader(codec_of(key, version)), data, 0)
 
 
@@ -128,7 +128,7 @@ def test_bytes_after_a_message_are_ignored() -> None:
 
 
 def test_nullable_struct_is_decoded() -> None:
-    rest = b"\0\0\0\x0a"  # most partitions of an answer
+    rest = b"\0\0\0\x0a"  # the largest number of partitions in a response
     assert read(DESCRIBE_TOPIC_PARTITIONS, 0, b"\1" + rest + b"\xff" + b"\0").cursor is None
     cursor = b"\1" + compact("topic") + b"\0\0\0\7" + b"\0"
     request = read(DESCRIBE_TOPIC_PARTITIONS, 0, b"\1" + rest + cursor + b"\0")

@@ -174,7 +174,7 @@ async def test_acquire_after_expiry_runs_on_lost_before_on_acquired(cluster: Clu
     await node.holder.acquire(SHARDS[0])
     cluster.now += TTL
     await cluster.store.announce(node.member, TTL)
-    await cluster.store.renew({SHARDS[0]: 1}, "1/1", TTL)  # the store may think otherwise
+    await cluster.store.renew({SHARDS[0]: 1}, "1/1", TTL)  # the store may have another owner
     lease = await node.holder.acquire(SHARDS[0])
     assert (lease.owner, lease.epoch) == ("1/1", 2)
     assert [event for event, _ in node.events] == ["acquired", "lost", "acquired"]

@@ -1,4 +1,4 @@
-"""What a process reports about its peers and its leases."""
+"""Log lines about peers and leases."""
 
 from __future__ import annotations
 

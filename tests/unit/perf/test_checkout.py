@@ -1,4 +1,4 @@
-"""Which command serves a checkout, and from where its modules come."""
+"""The command that serves a checkout, and the folders of its modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing two checkouts: ratios of pairs, and which row counts as slower."""
+"""Comparison of two checkouts: ratios of pairs, and the definition of a slower row."""
 
 from __future__ import annotations
 

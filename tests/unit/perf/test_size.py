@@ -1,4 +1,4 @@
-"""Product size: which lines, classes and imports count."""
+"""Product size: the counted lines, classes and imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State writes of one turn go out together; what fails at once is repeated alone."""
+"""State writes of one loop iteration share a request; a write that fails at once is repeated alone."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_writes_of_one_loop_iteration_share_a_request_per_shard() -> None:
     harness = Harness()
     sources = [FakeSource(1), FakeSource(2), FakeSource(3, shard=8)]
     harness.add(*sources)
-    assert not harness.persister.begun  # at the end of the turn
+    assert not harness.persister.begun  # at the end of the loop iteration
     await turns()
     assert [(shard, starts) for shard, starts, _ in harness.persister.begun] == [(7, [1, 2]), (8, [3])]
     for _, starts, begun in harness.persister.begun:

@@ -11,7 +11,7 @@ from sharebroker_server.pipeline.command import _groups_of
 
 
 class Groups:
-    """A server's groups, and where they work."""
+    """A server's groups and their topics."""
 
     def list_groups(self) -> list[GroupListing]:
         return [GroupListing(name, "Empty") for name in ("billing", "idle", "others")]

@@ -1,4 +1,4 @@
-"""Every arrow of the state diagram of seed 003, by what causes it."""
+"""Every arrow of the member's state diagram (Kafka: `MemberState`), with the event that causes it."""
 
 from __future__ import annotations
 
@@ -386,7 +386,7 @@ def test_leave_response_does_not_complete_a_rejoin() -> None:
     member.heartbeat(1.0)
     member.subscribe(TOPICS)
     assert member.state is MemberState.UNJOINED
-    assert member.heartbeat(1.0) is None  # in order: first out, then in
+    assert member.heartbeat(1.0) is None  # in order: first revoked, then assigned
     member.answered(HeartbeatResponse(-1, 5.0), 1.0)
     assert member.state is MemberState.UNJOINED
     assert member.heartbeat(1.0) == HeartbeatRequest(0, "rack", TOPICS)

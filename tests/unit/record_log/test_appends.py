@@ -1,4 +1,4 @@
-"""Group commit: appends that wait for the store are written together."""
+"""Group commit: waiting appends are written in one request."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_non_text_header_name_is_rejected() -> None:
 
 
 def snappy(*blocks: bytes) -> bytes:
-    """As Java's library frames it."""
+    """Frames the data as Java's library does."""
     framed = (struct.pack(">I", len(block)) + block for block in blocks)
     return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(framed)
 

@@ -1,4 +1,4 @@
-"""A share-partition leader on memory twins, with a real share coordinator behind it."""
+"""A share-partition leader on stores in memory, with a real share coordinator behind it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
 class Faults(Persister):
-    """A persister that does as the one behind it, but for writes and reads that a test tampers with."""
+    """A persister that forwards to another one; a test can intercept its writes and reads."""
 
     def __init__(self, behind: Persister) -> None:
         self._behind = behind
@@ -160,7 +160,7 @@ class _Coordinators:
         return self._states
 
     def forget_share_coordinator(self, shard: int) -> None:
-        """There is no other."""
+        """This is the only shard owner."""
 
 
 class Harness:
@@ -200,7 +200,7 @@ class Harness:
     # The cluster
 
     async def append_to_catalog(self, *records: CatalogRecord) -> None:
-        """Appends to the catalog and waits until it is followed."""
+        """Appends to the catalog and waits until the record is applied."""
         position = await self.log.last_position("catalog")
         payloads = [self._codec.encode(record) for record in records]
         await self.log.append("catalog", 0, position + 1, payloads)
@@ -232,7 +232,7 @@ class Harness:
         await eventually(lambda: self.holder.holds(resource) is None)
 
     async def evict_hot_cache(self, partition: int = 0) -> None:
-        """Has the leader forget the records it has in memory; the store keeps them."""
+        """Evicts the leader's cached records; the store keeps them."""
         log = (await self.leadership.led(TOPIC, partition)).log
         log._state.hot_cache.drop_before(log.log_end_offset)
 
@@ -285,7 +285,7 @@ class Harness:
         return await self.leadership.share_partition(group, TOPIC, partition)
 
     async def start_offset(self, partition: int = 0, group: str = GROUP) -> int:
-        """What the share coordinator has."""
+        """Returns the state in the share coordinator."""
         return (await self.persister.read_summary(SharePartitionKey(group, TOPIC, partition))).start_offset
 
 

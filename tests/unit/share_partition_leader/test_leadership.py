@@ -1,4 +1,4 @@
-"""Which partitions are led, loading of groups, the catalog's changes, the end."""
+"""Claims of partitions, loading of groups, changes of the catalog, and the stop."""
 
 from __future__ import annotations
 
@@ -375,7 +375,7 @@ async def test_leftovers_of_a_deleted_topic_are_removed(harness: Harness) -> Non
     await harness.publish(3)
     await harness.publish(3, partition=1)
     deaf = harness.catalog._observers.copy()
-    harness.catalog._observers.clear()  # the leader is away
+    harness.catalog._observers.clear()  # the leader is unavailable
     await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 2))
     harness.catalog._observers.extend(deaf)
     harness.records.away = True

@@ -67,7 +67,7 @@ async def ask(port: int, request: bytes) -> bytes:
 )
 async def test_request_line_determines_the_status(port: int, request_line: bytes, status: bytes) -> None:
     answer = await ask(port, request_line + b"\r\nHost: here\r\n\r\n")
-    # What came after the part that was read may have reset the connection.
+    # Unread bytes of the request may have reset the connection.
     assert answer.startswith(b"HTTP/1.1 " + status) or (len(request_line) > 1000 and not answer)
 
 

@@ -28,7 +28,7 @@ from sharebroker_server.telemetry.metrics import (
 
 
 def read(*families: Family) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """What Prometheus's own parser reads in our text, by name and labels."""
+    """Returns the samples that Prometheus' own parser reads from our text, by name and labels."""
     text = "".join(line for family in families for line in lines(family))
     return {
         (sample.name, tuple(sample.labels.items())): sample.value
@@ -104,7 +104,7 @@ def test_collectors_are_read_at_each_scrape_in_order() -> None:
 
 
 class Numbers:
-    """A part of a process with one number."""
+    """A collector with one number."""
 
     def __init__(self) -> None:
         self.value = 1

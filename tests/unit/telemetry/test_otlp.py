@@ -1,4 +1,4 @@
-"""The same numbers, as OTLP has them."""
+"""Metrics in the form of OTLP."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Echo:
 
 
 class Stub:
-    """What generated code makes of a channel."""
+    """A stub as generated code creates it from a channel."""
 
     def __init__(self, channel: Any) -> None:
         self.Say = channel.unary_unary("/echo.Echo/Say", bytes, bytes, _registered_method=True)

@@ -1,4 +1,4 @@
-"""Topics and configs through the RPCs, and every broker's view of them."""
+"""Topics and configs through the RPCs, and in every broker's metadata cache."""
 
 from __future__ import annotations
 

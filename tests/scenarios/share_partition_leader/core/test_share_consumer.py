@@ -1,4 +1,4 @@
-"""A share consumer's view of one partition: scenarios of Kafka's ShareConsumerTest."""
+"""A share consumer on one partition: scenarios of Kafka's ShareConsumerTest."""
 
 from __future__ import annotations
 

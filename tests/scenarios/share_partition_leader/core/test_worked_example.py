@@ -211,7 +211,7 @@ def test_write_of_the_row_differs_from_the_draft_as_documented(index: int) -> No
 
 @each_row
 def test_new_leader_loses_only_the_locks(index: int) -> None:
-    """Finished stays finished, given back stays given back; what was held comes back."""
+    """Finished and released records keep their state; acquired records become available."""
     share, store, _ = _played(index)
     later = SteppedPartition(share.settings, store.loaded())
     check(later)

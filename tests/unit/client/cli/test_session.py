@@ -1,4 +1,4 @@
-"""What commands share: tracing, interruption, records as text and as environment variables."""
+"""Functions that commands share: tracing, interruption, records as text and as environment variables."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ async def test_new_assignment_replaces_the_old_one(harness: Harness) -> None:
         await call.write(pb.ConsumeRequest(assignment=assignment(1), credit=3))
         await eventually(lambda: stream.partitions == [1])
         await call.write(pb.ConsumeRequest(assignment=assignment()))
-        await eventually(lambda: stream.partitions == [] and stream.credit == 0)  # its credit was taken back
+        await eventually(lambda: stream.partitions == [] and stream.credit == 0)  # its credit was withdrawn
         await call.write(pb.ConsumeRequest(assignment=assignment(0, 1)))
         await eventually(lambda: stream.partitions == [0, 1] and stream.credit == 3)
         assert len(harness.leader.streams) == 1

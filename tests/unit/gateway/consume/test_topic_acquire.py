@@ -117,4 +117,4 @@ async def test_full_group_is_an_error_of_the_call(harness: Harness) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await harness.share.Acquire(request())
     assert from_rpc_error(failure.value).code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert (await harness.share.Acquire(request())).member_id  # the next one tries again
+    assert (await harness.share.Acquire(request())).member_id  # the next call retries

@@ -73,7 +73,7 @@ def test_credit_is_withdrawn_from_the_highest_leaders(
 def test_used_credit_is_subtracted_from_the_next_grant() -> None:
     credit = split(a=5)
     assert credit.grant(-5) == [("a", -5)]
-    credit.delivered("a", 3)  # was on its way
+    credit.delivered("a", 3)  # was in flight
     assert credit.of("a") == -3
     assert credit.grant(10) == [("a", 10)]
     assert credit.of("a") == 7
@@ -102,10 +102,10 @@ def test_parking_withdraws_credit() -> None:
 def test_deliveries_of_a_parked_leader_are_subtracted_at_its_resume() -> None:
     credit = split(a=6, b=2)
     credit.park("a")
-    credit.delivered("a", 4)  # was on its way
+    credit.delivered("a", 4)  # was in flight
     assert credit.pool == -4
     assert credit.grant(4) == []
-    assert credit.add("a") == [("a", 4)]  # its own count stands at -4
+    assert credit.add("a") == [("a", 4)]  # its own count is -4
     assert credit.of("a") == 0
 
 

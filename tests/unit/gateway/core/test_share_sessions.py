@@ -152,7 +152,7 @@ def test_undo_advance_has_no_effect_after_a_later_request() -> None:
 A, B, C = (TopicIdPartition("topic", index) for index in range(3))
 
 
-# How each request meets a session at epoch 3, and none at all: the error, or the epoch expected next.
+# The result of each request with a session at epoch 3, and without one: the error, or the next epoch.
 EPOCHS = [
     ("fetch", -1, 3, ErrorCode.SHARE_SESSION_NOT_FOUND),
     ("fetch", 0, 1, 1),
@@ -218,7 +218,7 @@ def test_final_request_fetches_and_reports_nothing() -> None:
     assert context.reported(results(a=True)) == []
 
 
-# Outcomes of a partition that was there from the start, and whether each answer includes it.
+# Outcomes of a partition that was in the first request, and whether each response includes it.
 INCREMENTAL = [
     ([(False, ErrorCode.NONE)], [False]),
     ([(True, ErrorCode.NONE), (False, ErrorCode.NONE)], [True, False]),

@@ -1,4 +1,4 @@
-"""Requests that are refused before anything happens."""
+"""Requests that are rejected before they have any effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sharebroker_server.gateway.core.validation import (
     check_topic_names,
 )
 
-# Batches, whether RENEW is announced, and a word of the refusal (None: taken).
+# Batches, whether RENEW is announced, and a word of the error (None: accepted).
 BATCHES: list[tuple[list[AckBatch], bool, str | None]] = [
     ([], False, None),
     ([AckBatch(0, 9, (1,))], False, None),

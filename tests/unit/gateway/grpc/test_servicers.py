@@ -45,7 +45,7 @@ async def test_the_function_gets_the_gateway_the_request_and_the_deadline(harnes
         (harness.gateway, "a"),
         (harness.gateway, "b"),
     ]
-    assert 4.0 < calls[0][2] < 5.0, "the function ends slightly before its caller gives up"
+    assert 4.0 < calls[0][2] < 5.0, "the function ends slightly before its caller's deadline"
     assert 5.0 < calls[1][2] <= REQUEST_TIMEOUT
 
 

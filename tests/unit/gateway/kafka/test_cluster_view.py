@@ -1,4 +1,4 @@
-"""The brokers as Kafka clients see them: one epoch and one leader everywhere, live members, leader hints."""
+"""The brokers in Metadata responses: one epoch and one leader everywhere, live members, leader hints."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_brokers_converge_in_any_order_of_discovery() -> None:
 
 
 async def test_epoch_never_decreases() -> None:
-    """Also where the store lost its last writes."""
+    """This also holds after the store lost its last writes."""
     clock, _, [one, two] = started(2)
     for known in ([one.member], [one.member, two.member], [one.member]):
         one.members = known
@@ -151,7 +151,7 @@ async def test_departed_broker_is_listed_for_a_while_without_partitions() -> Non
 
 
 async def test_lost_broker_is_not_listed() -> None:
-    """Clients that tried to reach it for a while would be slow to when it is back."""
+    """Listing it would make clients back off and reconnect slowly after its restart."""
     _, _, [one, two] = started(2)
     one.members = [one.member, two.member]
     assert [*(await one.brokers.view()).listed] == [1, 2]
@@ -164,7 +164,7 @@ async def test_unreachable_broker_leads_nothing_before_its_lease_expires() -> No
     one.members = three.members = [one.member, two.member, three.member]
     assert [(await one.brokers.checked()).epoch for _ in range(2)] == [1, 1]
     one.dead.add(two.member.address)
-    assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]  # its address was probed a moment ago
+    assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]  # broker 2 was probed in this step
     clock.time += 0.2
     view = await one.brokers.checked()
     assert (view.epoch, [*view.brokers], sorted(view.listed)) == (2, [1, 3], [1, 2, 3])
@@ -178,7 +178,7 @@ async def test_unreachable_broker_leads_nothing_before_its_lease_expires() -> No
 
 
 async def test_announced_broker_is_suspected_only_once() -> None:
-    """Perhaps a firewall between two gateways refuses."""
+    """A firewall between two gateways may refuse the probe."""
     clock, _, [one, two] = started(2)
     one.members = [one.member, two.member]
     one.dead.add(two.member.address)
@@ -224,7 +224,7 @@ async def test_last_leaving_broker_stays_until_another_is_announced() -> None:
     assert [*(await one.brokers.view()).brokers] == [1]
     one.members = [one.member.as_leaving(), two.member]
     clock.time += 5
-    assert [*(await one.brokers.view()).brokers] == [1]  # the other has just come
+    assert [*(await one.brokers.view()).brokers] == [1]  # broker 2 was announced in this step
     clock.time += 1
     assert [*(await one.brokers.view()).brokers] == [2]
     one.members = [one.member, two.member]
@@ -249,7 +249,7 @@ def test_partitions_and_groups_are_spread_equally_on_every_broker() -> None:
 
 
 async def test_coordinator_is_the_owner_of_the_shard() -> None:
-    """Where each process has all roles: clients are sent where the lease is, and evenly."""
+    """If each process has all roles, clients are sent to the owner of the lease, and evenly."""
     store, clock = MemoryLeaseStore(), Clock()
     roles = {OFFSETS_TOPIC_ID: GROUP_COORDINATOR, STATE_TOPIC_ID: SHARE_COORDINATOR}
     everything = frozenset({GATEWAY, *roles.values()})

@@ -1,4 +1,4 @@
-"""Many waits that end together."""
+"""The coarse timer ends the waits of one tick together."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def having(**settings: int) -> pytest.MarkDecorator:
 
 
 def close_reasons(log: list[EventDict]) -> list[str]:
-    """Why connections were closed."""
+    """Returns the logged reasons for closed connections."""
     return [str(line["reason"]) for line in log if line["event"] == "kafka connection closed"]
 
 

@@ -1,4 +1,4 @@
-"""Taking a port, and how many clients there may be."""
+"""Binding a port, and the limit on connections."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ async def test_session_replaced_during_its_close_continues(harness: Harness) -> 
 
     harness.leader.answer = meanwhile
     await harness.share.ShareFetch(fetch(-1, 0, acks={0: [(0, 0, [ACCEPT])]}))
-    await harness.gateway.stop()  # waits for what would be under way
+    await harness.gateway.stop()  # waits for requests in flight
     assert harness.leader.of(leader.ReleaseMemberRequest) == []
 
 
@@ -91,7 +91,7 @@ async def test_invalid_ack_batches_fail_their_partition_only(
 async def test_leaving_broker_forwards_acknowledgements(
     harness: Harness, leaving: bool, code: ErrorCode | None
 ) -> None:
-    """For records that were fetched there: no other broker would accept them."""
+    """The records were fetched there, so no other broker would accept the acknowledgements."""
     part = TopicIdPartition(TOPIC.topic_id, 0)
     await harness.share.ShareFetch(fetch(0, 0))
     caller = Caller("connection", lambda *_: False, leaving=leaving)

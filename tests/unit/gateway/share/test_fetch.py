@@ -203,7 +203,7 @@ class Watching(BaseWatch):
         return not self.active
 
     def _stop(self) -> None:
-        """Nothing is behind it."""
+        """No leader is behind the gateway."""
 
 
 @pytest.fixture
@@ -340,7 +340,7 @@ async def test_several_leaders_fill_one_response_up_to_its_limit(harness: Harnes
     harness.leader.requests.clear()
     other.requests.clear()
     parts = answered(await harness.share.ShareFetch(fetch(1, max_records=10)))
-    assert list(parts) == [1]  # its turn to be first, and that is enough
+    assert list(parts) == [1]  # it is the first in turn, and its records suffice
     assert harness.leader.requests == []
 
 
@@ -348,7 +348,7 @@ async def test_fetch_from_several_leaders_waits_for_a_notification(harness: Harn
     other = harness.local_leader(2, 1)
     task = asyncio.ensure_future(harness.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=20_000)))
     await eventually(lambda: harness.leader.watching and other.watching)
-    other.comes.set()  # but nothing can be had of it yet
+    other.comes.set()  # but its state is not loaded yet
     await eventually(lambda: len(other.requests) > 2)
     other.answer = records_of(1)
     assert answered(await task)[1].records == b"batch"

@@ -1,4 +1,4 @@
-"""Markers to leaders: one call each, and what each outcome means."""
+"""Markers to leaders: one call each, and the result for each outcome."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def leaders() -> Brokers:
 
 
 async def left(leaders: Brokers, *partitions: TopicIdPartition, exists: bool = True) -> set[int]:
-    """Which partitions have no marker after a round."""
+    """Returns the partitions without a marker after a round."""
     cluster = FakeView()
     if exists:
         cluster.create("a", 4, "ta")

@@ -1,4 +1,4 @@
-"""Group records survive the way to bytes and back; other bytes are refused."""
+"""Group records are encoded and decoded unchanged; invalid bytes are rejected."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ CASES: dict[str, tuple[list[Entry], list[tuple[int | None, int | None, str]]]] =
             ),
         ],
     ),
-    "a state that there is not": (
+    "a missing state": (
         [checkpoint((100, 100, 7, 1)), answer()],
         [(100, 100, "In the log: 7, delivered once; in the coordinator: no state.")],
     ),

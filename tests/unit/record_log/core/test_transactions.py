@@ -1,4 +1,4 @@
-"""Open and aborted transactions, and how they are kept."""
+"""Open and aborted transactions, and their storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.record_log.batches import LIMIT, batch
 
 
 class Partition:
-    """Appends to transactions, each in its own draft; `notes` holds the persisted notes."""
+    """Appends to transactions, each in its own draft; `notes` holds the persisted snapshots."""
 
     def __init__(self) -> None:
         self.transactions = Transactions()

@@ -1,4 +1,4 @@
-"""Which record a change becomes, and what the records carry."""
+"""The record that a change is stored as, and the fields of each record."""
 
 from __future__ import annotations
 

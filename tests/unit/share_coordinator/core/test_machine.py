@@ -1,4 +1,4 @@
-"""Which commands are permitted, what is due, what replay ignores, and what may be trimmed."""
+"""Permitted commands, due checkpoints, records that replay ignores, and the trim position."""
 
 from __future__ import annotations
 

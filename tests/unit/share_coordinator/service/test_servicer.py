@@ -1,4 +1,4 @@
-"""The RPCs on a memory log: results a partition, in band."""
+"""The RPCs on a memory log: one result per partition, in band."""
 
 from __future__ import annotations
 

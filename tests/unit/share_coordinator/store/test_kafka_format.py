@@ -1,4 +1,4 @@
-"""Against what Apache Kafka's own classes write (kafka/ShareStateVectors.java makes kafka/vectors.txt)."""
+"""Our bytes equal those of Apache Kafka's classes (kafka/ShareStateVectors.java writes vectors.txt)."""
 
 from __future__ import annotations
 

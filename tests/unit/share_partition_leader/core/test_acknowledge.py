@@ -1,4 +1,4 @@
-"""Which holder may acknowledge which record, and the resulting transitions."""
+"""Acknowledgements: accepted holders and records, and the resulting transitions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_every_type_applies_to_every_shape_of_range(kind: str, log: str, part: s
         pytest.param((2, 2, 2, 2), "0-3 available 1", "0: 0-3 available 1", id="all released"),
         pytest.param((1, 2, 1, 2), "1 available 1, 2 acknowledged 1, 3 available 1", "", id="alternating"),
         pytest.param((1, 1, 2, 3), "2 available 1, 3 archived 1", "2: 2 available 1, 3 archived 1", id="mix"),
-        pytest.param((0, 3, 2, 1), "2 available 1, 3 acknowledged 1", "", id="gap and reject are alike"),
+        pytest.param((0, 3, 2, 1), "2 available 1, 3 acknowledged 1", "", id="gap and reject are equal"),
         pytest.param((4, 1, 1, 4), "0 acquired 1, 1-2 acknowledged 1, 3 acquired 1", "", id="renew ends"),
         pytest.param((1, 4, 4, 1), "1-2 acquired 1, 3 acknowledged 1", "1: 3 acknowledged 1", id="renew mid"),
         pytest.param((4, 4, 4, 4), "0-3 acquired 1", "", id="renew all"),
@@ -94,7 +94,7 @@ def test_each_offset_may_have_its_own_type(types: tuple[int, ...], window: str, 
         assert show(result) == written
 
 
-# --- refusals: one row a situation, for every type
+# --- rejections: one row per situation, for every type
 
 
 def _held(member: str = "m1") -> SteppedPartition:
@@ -143,7 +143,7 @@ SITUATIONS = {
     "released": (lambda: _after_ack(RELEASE), RejectReason.LOCK_LOST),
     "lock timed out": (_expired, RejectReason.LOCK_LOST),
     "another's": (lambda: _held("m2"), RejectReason.HELD_BY_ANOTHER_MEMBER),
-    "released, now another's": (_passed_on, RejectReason.HELD_BY_ANOTHER_MEMBER),
+    "released, then acquired by another member": (_passed_on, RejectReason.HELD_BY_ANOTHER_MEMBER),
     "accepted": (lambda: _after_ack(ACCEPT), RejectReason.ALREADY_ACKNOWLEDGED),
     "rejected": (lambda: _after_ack(REJECT), RejectReason.ALREADY_ACKNOWLEDGED),
     "pending": (_pending, RejectReason.ACKNOWLEDGEMENT_PENDING),
@@ -198,7 +198,7 @@ def test_without_a_token_the_member_alone_is_checked() -> None:
         pytest.param(0, "", "0-9", "0-100", ErrorCode.INVALID_REQUEST, id="far past the window"),
         pytest.param(10, "", "", "5-12", ErrorCode.INVALID_REQUEST, id="over the SPSO of an empty window"),
         pytest.param(10, "", "", "10", ErrorCode.INVALID_RECORD_STATE, id="on an empty window"),
-        pytest.param(10, "", "", "15-20", ErrorCode.INVALID_RECORD_STATE, id="behind an empty window"),
+        pytest.param(10, "", "", "15-20", ErrorCode.INVALID_RECORD_STATE, id="after an empty window"),
     ],
 )
 def test_ranges_beyond_the_acquired_records_are_rejected(
@@ -321,7 +321,7 @@ def test_empty_request_writes_nothing() -> None:
     assert share.acknowledge("m1", [], 0.0) is None
 
 
-# --- the last attempt
+# --- the delivery limit
 
 
 @pytest.mark.parametrize(("limit", "count"), [*product((2, 3, 5), range(1, 6))])

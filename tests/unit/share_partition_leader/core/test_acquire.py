@@ -29,9 +29,9 @@ SINGLES = " ".join(str(offset) for offset in range(20))
         pytest.param("0-9 10-19", 500, 500, "0-19 x1", id="two batches are one unit"),
         pytest.param("0", 1, 1, "0 x1", id="one record"),
         pytest.param("0-9", 1, 500, "0-9 x1", id="a batch is never cut"),
-        pytest.param("0-9 10-19", 1, 500, "0-9 x1", id="the batch that holds the last wanted"),
+        pytest.param("0-9 10-19", 1, 500, "0-9 x1", id="the batch of the last requested record"),
         pytest.param("0-9 10-19", 10, 500, "0-9 x1", id="exactly a batch"),
-        pytest.param("0-9 10-19", 11, 500, "0-19 x1", id="one more takes the next batch"),
+        pytest.param("0-9 10-19", 11, 500, "0-19 x1", id="one more record acquires the next batch"),
         pytest.param("0-9 10-19 20-29", 20, 500, "0-19 x1", id="stops between batches"),
         pytest.param(SINGLES, 5, 500, "0-4 x1", id="singles are exact"),
         pytest.param(SINGLES, 500, 500, "0-19 x1", id="ten single batches are one unit"),
@@ -46,8 +46,8 @@ SINGLES = " ".join(str(offset) for offset in range(20))
         pytest.param("0-99 100-101", 500, 10, "0-99 x1, 100-101 x1", id="split after a giant"),
         pytest.param("0-2 3-99 100", 500, 3, "0-2 x1, 3-99 x1, 100 x1", id="giant in the middle"),
         pytest.param("0-9 10-19", 500, 0, "0-9 x1, 10-19 x1", id="no size is size one"),
-        pytest.param("0-9 10-19", 0, 500, "", id="none wanted"),
-        pytest.param("0-9 10-19", -1, 500, "", id="less than none wanted"),
+        pytest.param("0-9 10-19", 0, 500, "", id="none requested"),
+        pytest.param("0-9 10-19", -1, 500, "", id="less than none requested"),
         pytest.param("", 500, 500, "", id="nothing read"),
     ],
 )
@@ -62,11 +62,11 @@ def test_new_records_are_acquired_in_whole_batches(log: str, most: int, size: in
         pytest.param("0-9", 1, "0 x1", "0 acquired 1, 1-9 available 0", id="one of ten"),
         pytest.param("0-9", 9, "0-8 x1", "0-8 acquired 1, 9 available 0", id="nine of ten"),
         pytest.param("0-9", 10, "0-9 x1", "0-9 acquired 1", id="all"),
-        pytest.param("0-9", 500, "0-9 x1", "0-9 acquired 1", id="more than there is"),
+        pytest.param("0-9", 500, "0-9 x1", "0-9 acquired 1", id="more than available"),
         pytest.param("0-9 10-19", 5, "0-4 x1", "0-4 acquired 1, 5-9 available 0", id="first batch only"),
         pytest.param("0-9 10-19", 12, "0-11 x1", "0-11 acquired 1, 12-19 available 0", id="into the second"),
         pytest.param(SINGLES, 5, "0-4 x1", "0-4 acquired 1", id="singles leave no tail"),
-        pytest.param("0-9", 0, "", "", id="none wanted"),
+        pytest.param("0-9", 0, "", "", id="none requested"),
     ],
 )
 def test_new_records_are_acquired_up_to_a_strict_limit(
@@ -177,7 +177,7 @@ def test_no_new_records_when_redelivered_ones_fill_the_limit() -> None:
     assert ranges(fetch(share, "0-9 10-19", most=10)) == "0-9 x2"
 
 
-# --- the window's width
+# --- the lock limit
 
 
 def narrow(locks: int) -> SharePartitionSettings:
@@ -204,7 +204,7 @@ def test_the_window_is_full_at_its_limit(locks: int, log: str, expected: str, mo
 def test_a_full_window_counts_strictly_by_limit() -> None:
     share = opened(settings=narrow(5))
     assert ranges(fetch(share, "0-9", mode=LIMITED)) == "0-4 x1"
-    # The batch is in the window as a whole, so its tail can still be handed out.
+    # The batch is in the window as a whole, so its tail can still be acquired.
     assert share.in_flight_count == 10
     assert ranges(fetch(share, "0-9 10-19", mode=LIMITED)) == "5-9 x1"
     assert fetch(share, "0-9 10-19", mode=LIMITED) == []

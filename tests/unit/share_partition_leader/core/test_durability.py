@@ -61,9 +61,9 @@ def test_a_write_carries_the_epochs_of_the_loaded_state() -> None:
         pytest.param("", "10-19", "0: 10-19 acknowledged 1", 10, id="middle"),
         pytest.param("", "29", "0: 29 acknowledged 1", 1, id="last record"),
         pytest.param("10-19", "0-9", "20:", 0, id="front, middle done before"),
-        pytest.param("10-19 25", "0-9", "20:", 1, id="front, and one behind stays counted"),
-        pytest.param("1-29", "0", "30:", 0, id="the one that held all up"),
-        pytest.param("0-9", "20-29", "10: 20-29 acknowledged 1", 10, id="behind what is held"),
+        pytest.param("10-19 25", "0-9", "20:", 1, id="front; a later finished record stays counted"),
+        pytest.param("1-29", "0", "30:", 0, id="the record that held back the start offset"),
+        pytest.param("0-9", "20-29", "10: 20-29 acknowledged 1", 10, id="after acquired records"),
         pytest.param("5-9", "0-4 15", "10: 15 acknowledged 1", 1, id="front and a part"),
         pytest.param("", "0-4 6-9", "5: 6-9 acknowledged 1", 4, id="all but one of the front"),
     ],
@@ -298,7 +298,12 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
             id="finished tail",
         ),
         pytest.param(
-            0, "5-9 acknowledged 1", "0-4 available 0, 5-9 acknowledged 1", (0, 9, 0), 5, id="hole in front"
+            0,
+            "5-9 acknowledged 1",
+            "0-4 available 0, 5-9 acknowledged 1",
+            (0, 9, 0),
+            5,
+            id="gap at the start",
         ),
         pytest.param(
             0,
@@ -306,7 +311,7 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
             "0-4 available 1, 5-7 available 0, 8-9 archived 2",
             (0, 9, 0),
             2,
-            id="hole between",
+            id="gap between batches",
         ),
         pytest.param(
             0,
@@ -314,7 +319,7 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
             "5-7 available 0, 8 available 1",
             (5, 8, 5),
             0,
-            id="to hole",
+            id="up to a gap",
         ),
         pytest.param(
             100,
@@ -322,7 +327,7 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
             "100-109 available 0, 110 available 1, 111-118 available 0, 119 acknowledged 1",
             (100, 119, 100),
             1,
-            id="two holes",
+            id="two gaps",
         ),
     ],
 )
@@ -372,8 +377,8 @@ def test_loaded_records_have_no_holder() -> None:
     ("stored", "log", "most", "size", "expected"),
     [
         pytest.param("10-19 available 1", "0-19", 500, 500, "0-9 x1, 10-19 x2", id="one log batch"),
-        pytest.param("10-19 available 1", "0-9 10-19", 10, 500, "0-9 x1", id="limit ends at the hole's end"),
-        pytest.param("10-19 available 1", "0-19", 1, 500, "0-9 x1", id="clipped to the hole"),
+        pytest.param("10-19 available 1", "0-9 10-19", 10, 500, "0-9 x1", id="limit ends at the gap's end"),
+        pytest.param("10-19 available 1", "0-19", 1, 500, "0-9 x1", id="clipped to the gap"),
         pytest.param("10-19 available 1", "0-4 5-9 10-19", 3, 500, "0-4 x1", id="soft limit on log batches"),
         pytest.param("10-19 available 1", "0-4 5-9 10-19", 500, 5, "0-4 x1, 5-9 x1, 10-19 x2", id="units"),
         pytest.param("10-19 acknowledged 1", "0-19 20-29", 500, 500, "0-9 x1, 20-29 x1", id="then new ones"),
@@ -383,9 +388,9 @@ def test_loaded_records_have_no_holder() -> None:
             500,
             500,
             "0-9 x1, 20-29 x1, 30-39 x2",
-            id="every hole in order",
+            id="every gap in order",
         ),
-        pytest.param("10-19 available 1", "0-4", 500, 500, "0-4 x1", id="as far as was read"),
+        pytest.param("10-19 available 1", "0-4", 500, 500, "0-4 x1", id="up to the last read offset"),
     ],
 )
 def test_gaps_in_the_loaded_state_are_acquired_as_new(

@@ -36,8 +36,8 @@ from tests.unit.share_partition_leader.core.support import (
         pytest.param(20, "20-29 available 1", (20, 29, 20), id="on an available batch"),
         pytest.param(25, "25-29 available 1", (25, 29, 25), id="inside an available batch"),
         pytest.param(29, "29 available 1", (29, 29, 29), id="the last record"),
-        pytest.param(30, "", (30, 30, 30), id="just behind the window"),
-        pytest.param(100, "", (100, 100, 100), id="far behind the window"),
+        pytest.param(30, "", (30, 30, 30), id="just after the window"),
+        pytest.param(100, "", (100, 100, 100), id="far after the window"),
     ],
 )
 def test_window_starts_at_the_moved_log_start(to: int, window: str, pointers: tuple[int, int, int]) -> None:

@@ -25,7 +25,7 @@ def _window() -> SteppedPartition:
         pytest.param(10, 19, "10-19", id="a run"),
         pytest.param(12, 17, "12-17", id="inside a run"),
         pytest.param(30, 39, "30-34 35-35 36-39", id="several runs"),
-        pytest.param(15, 36, "15-19 20-34 35-35 36-36", id="a gap goes with what follows"),
+        pytest.param(15, 36, "15-19 20-34 35-35 36-36", id="a gap is merged with the following run"),
         pytest.param(22, 25, "22-25", id="inside a gap"),
         pytest.param(0, 9, "0-9", id="all passed"),
         pytest.param(0, 10, "0-9 10-10", id="passed up to the first"),
@@ -65,11 +65,11 @@ def test_member_holds_records_until_they_are_finished() -> None:
     ("stored", "isolates"),
     [
         pytest.param("", False, id="nothing in flight"),
-        pytest.param("11-19 acknowledged 3", False, id="a hole"),
+        pytest.param("11-19 acknowledged 3", False, id="a gap in the loaded state"),
         pytest.param("10-19 available 2", False, id="below the limit"),
         pytest.param("10-19 available 3", True, id="at the limit"),
-        pytest.param("10 available 1, 11-19 available 4", False, id="behind others"),
-        pytest.param("10-19 acknowledged 4, 20 available 4", True, id="behind what is finished"),
+        pytest.param("10 available 1, 11-19 available 4", False, id="after other records"),
+        pytest.param("10-19 acknowledged 4, 20 available 4", True, id="after finished records"),
     ],
 )
 def test_next_acquisition_is_throttled_at_the_limit(stored: str, isolates: bool) -> None:

@@ -1,4 +1,4 @@
-"""Reconcile of ranges: held, available, taken, finished and new records."""
+"""Reconciliation of ranges: held, available, finished and new records, and those of other holders."""
 
 from __future__ import annotations
 

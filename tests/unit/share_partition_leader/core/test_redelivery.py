@@ -1,4 +1,4 @@
-"""Redelivery: which records are delivered together, and how poison records are isolated."""
+"""Redelivery: the records of one delivery, and the isolation of poison records."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ from tests.unit.share_partition_leader.core.support import (
     [
         pytest.param("0-9", "0-9 10-19", 500, "0-9 x2", id="a whole batch"),
         pytest.param("0-19", "0-9 10-19", 500, "0-9 x2, 10-19 x2", id="batches keep their identity"),
-        pytest.param("0-19", "0-9 10-19", 5, "0-9 x2", id="a soft limit takes a batch whole"),
-        pytest.param("0-19", "0-9 10-19", 10, "0-9 x2", id="and stops behind it"),
-        pytest.param("0-19", "0-9 10-19", 11, "0-9 x2, 10-19 x2", id="one more takes the next whole"),
+        pytest.param("0-19", "0-9 10-19", 5, "0-9 x2", id="a soft limit acquires a whole batch"),
+        pytest.param("0-19", "0-9 10-19", 10, "0-9 x2", id="and stops after it"),
+        pytest.param(
+            "0-19", "0-9 10-19", 11, "0-9 x2, 10-19 x2", id="one more record acquires the next batch"
+        ),
         pytest.param("3", "0-9", 500, "3 x2", id="one record"),
         pytest.param("3-4 7", "0-9", 500, "3-4 x2, 7 x2", id="parts"),
-        pytest.param("3 4 5", "0-9", 500, "3-5 x2", id="given back one by one, one range again"),
+        pytest.param("3 4 5", "0-9", 500, "3-5 x2", id="released singly, acquired as one range"),
         pytest.param("8-12", "0-9 10-19", 500, "8-9 x2, 10-12 x2", id="across batches"),
         pytest.param("15", "10-19", 500, "15 x2", id="only its log batch was read"),
-        pytest.param("5 15", "0-9", 500, "5 x2", id="as far as was read"),
+        pytest.param("5 15", "0-9", 500, "5 x2", id="up to the last read offset"),
     ],
 )
 def test_released_records_are_acquired_again(back: str, log: str, most: int, expected: str) -> None:
@@ -111,7 +113,7 @@ def test_records_with_a_pending_release_are_not_fetchable() -> None:
     assert share.next_fetch_offset() == 3
 
 
-# --- poison isolation: from half of the attempts on, failing records travel in ever smaller company
+# --- throttling: from half the delivery limit on, failing records are acquired in smaller portions
 
 
 def settings(limit: int) -> SharePartitionSettings:

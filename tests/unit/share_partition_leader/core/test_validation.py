@@ -21,7 +21,7 @@ LEGAL = {
     "adjacent": [AckBatch(5, 7, (1,)), AckBatch(8, 9, (1,))],
     "touching in one offset": [AckBatch(5, 7, (1,)), AckBatch(7, 9, (1,))],
     "renewal": [AckBatch(5, 5, (4,))],
-    "renewal among others": [AckBatch(5, 7, (1, 4, 2))],
+    "renewal among other types": [AckBatch(5, 7, (1, 4, 2))],
 }
 
 FAULTY = {

@@ -1,4 +1,4 @@
-"""Fetch: batches as they lie in the log, up to where the reader may see."""
+"""Fetch returns stored batches unchanged, up to the high watermark or the last stable offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReconcileRecords: each partition alone, answered once durable, with the records then held."""
+"""ReconcileRecords: each partition has its own result, sent once durable, with the locks held by then."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def settle(
     renew: bool = False,
     partition: int = 0,
 ) -> Answer:
-    """Settle (first, last, type) of one partition."""
+    """Reconciles (first, last, type) of one partition."""
     part = pb.ReconcileRecordsRequest.Partition(topic_id=TOPIC, partition=partition)
     for first, last, kind in ranges:
         part.ranges.add(first_offset=first, last_offset=last, type=delivery.AcknowledgeType.ValueType(kind))
@@ -92,7 +92,7 @@ async def test_failed_write_keeps_the_locks(harness: Harness) -> None:
     "finished", [(0, 9), (5, 9)], ids=["passed by the start offset", "within the window"]
 )
 async def test_pending_records_are_reported_when_durable(harness: Harness, finished: tuple[int, int]) -> None:
-    """Its last lock ran out while nothing could be written: the next leader could deliver it again."""
+    """Its last lock timed out while writes failed: the next leader could redeliver it."""
     await harness.configure("share.delivery.count.limit", "2")
     await harness.publish(10)
     await harness.acquire(member="m2")

@@ -1,4 +1,4 @@
-"""What share groups see of transactions, and that what they do not see does not stay behind them."""
+"""Transactions in share groups: hidden records are not delivered and do not hold back the start offset."""
 
 from __future__ import annotations
 

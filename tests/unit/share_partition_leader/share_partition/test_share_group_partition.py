@@ -203,7 +203,7 @@ async def test_changes_after_a_fenced_write_are_rejected(harness: Harness, me: L
     assert len(harness.persister.writes) == 1
 
 
-# --- waiting and waking
+# --- notifications
 
 
 async def test_a_listener_is_notified_once_of_new_records(harness: Harness, me: Listener) -> None:
@@ -293,7 +293,7 @@ async def test_failed_write_of_a_delivery_still_counts_the_delivery(harness: Har
     await eventually(lambda: me.lost, timeout=60)
     share_partition.leave(me)
     await settle()
-    assert not share_partition.retired  # it would be forgotten with it
+    assert not share_partition.retired  # the delivery count would be lost with it
     await eventually(lambda: share_partition.retired, timeout=60)
     assert len(harness.persister.writes) == 3
     again = await harness.share_partition()
@@ -304,7 +304,7 @@ async def test_failed_write_of_a_delivery_still_counts_the_delivery(harness: Har
 
 
 async def test_a_late_acknowledgement_waits_for_the_start_offset(harness: Harness, me: Listener) -> None:
-    """Without a token, as Kafka's clients: its last delivery was over, and it is archived in memory alone."""
+    """Without a token, like Kafka's clients: the exhausted record is archived in memory alone."""
     await harness.configure("share.delivery.count.limit", "2")
     share_partition = await held(harness, me)
     released = acknowledge(share_partition, me, 0, 9, RELEASE)
@@ -558,7 +558,7 @@ async def test_records_held_by_calls_prevent_the_unload(harness: Harness, me: Li
     await harness.acquire(member="caller")
     await harness.acknowledge((0, 10, ACCEPT), member="caller")
     await settle()
-    assert not share_partition.retired, "calls come and go; it is forgotten by and by"
+    assert not share_partition.retired, "calls without a session do not unload it at once"
     harness.leadership.drop_unused()
     assert share_partition.retired
 

@@ -1,4 +1,4 @@
-"""TracedRecord records of a led partition and the spans of their appends."""
+"""Traced records of a led partition and the spans of their appends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumer groups: members come to the same generation, and offsets stay (Kafka: ClassicGroup)."""
+"""Consumer groups: members reach the same generation, and offsets are kept (Kafka: ClassicGroup)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_leaving_member_starts_a_rebalance(group: ConsumerHarness) -> None:
         is ErrorCode.REBALANCE_IN_PROGRESS
     )
     one, other = group.join("c"), group.join("b")
-    assert group.joined(one).leader == "b", "of those that joined, the one that has been here longest"
+    assert group.joined(one).leader == "b", "the member that joined first leads"
     assert group.joined(other).generation == generation + 1
     assert group.leave(Leaver("a"), Leaver("c"), Leaver("b")) == [ErrorCode.UNKNOWN_MEMBER_ID, None, None]
     assert group.refuses(DescribeConsumers("g")).code is ErrorCode.GROUP_ID_NOT_FOUND
@@ -119,7 +119,7 @@ def test_members_that_never_sync_are_removed(group: ConsumerHarness) -> None:
     assert group.joined(again).leader == "a"
     generation = group.joined(coming).generation
     waiting = group.sync("b", generation)
-    for _ in range(int(REBALANCE // SESSION) + 1):  # the leader is alive and does not assign
+    for _ in range(int(REBALANCE // SESSION) + 1):  # the leader sends heartbeats and no assignment
         group.pass_time(SESSION - 1)
         if group.waits(waiting):
             group.stay("a", generation)
@@ -186,7 +186,7 @@ def test_promised_member_id_expires(group: ConsumerHarness) -> None:
     join = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
     group.refuses(join)
     waiting = group.join("", fresh="a")
-    assert group.waits(waiting), "the other one may come any moment"
+    assert group.waits(waiting), "the other member may still join"
     group.pass_time(SESSION)
     assert group.joined(waiting).leader == "a"
     group.refuses(join)
@@ -317,7 +317,7 @@ def test_every_request_gets_one_reply_and_a_generation_one_leader(
                 assert leaders.setdefault(answer.generation, answer.leader) == answer.leader
             else:
                 assert isinstance(answer, Synced | KafkaError)
-        assert not group.replies, "no request is answered twice"
+        assert not group.replies, "no request has two replies"
         if not described(group):
             leaders.clear()  # the next one is another group
 
@@ -348,7 +348,7 @@ def test_every_request_gets_one_reply_and_a_generation_one_leader(
         group.pass_time(REBALANCE + SESSION)
         look()
     assert not waiting, "no request waits indefinitely"
-    assert not described(group), "no silent member stays"
+    assert not described(group), "members without heartbeats are removed"
 
 
 def described(group: ConsumerHarness) -> tuple[DescribedConsumer, ...]:

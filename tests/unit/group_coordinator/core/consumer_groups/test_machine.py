@@ -1,4 +1,4 @@
-"""Which requests a shard accepts for its consumer groups, and the end of old offsets."""
+"""Accepted requests of consumer groups, and the expiration of offsets."""
 
 from __future__ import annotations
 

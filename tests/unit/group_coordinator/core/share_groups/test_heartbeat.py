@@ -1,4 +1,4 @@
-"""Heartbeats: which members are accepted, the returned epoch, when an assignment is returned."""
+"""Heartbeats: accepted members, the returned epoch, and when an assignment is returned."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_previous_epoch_is_accepted_after_a_lost_response(shard: Harness) -> Non
     again = shard.beat("m", 2)
     assert again.member_epoch == 3
     assert again.assignment == shard.group().members["m"].assigned, (
-        "what came with the lost answer comes again"
+        "the assignment of the lost response is sent again"
     )
     assert shard.beat("m", 3).assignment is None
 
@@ -322,7 +322,7 @@ def test_interrupted_initialisation_is_repeated_at_a_higher_epoch(shard: Harness
 
 
 def at_epoch(epoch: int, reply: HeartbeatReply) -> InitializeState:
-    """What the reply requested, at another state epoch."""
+    """Returns the initialisation that the reply requested, at another state epoch."""
     assert reply.initialize is not None
     return replace(reply.initialize, state_epoch=epoch)
 
@@ -383,7 +383,7 @@ def test_member_joining_between_assignments_has_no_partitions() -> None:
     shard.beat("m1", 1)
     reply = shard.beat("m2", 0, "a")
     assert (reply.member_epoch, reply.assignment) == (2, {})
-    # A narrower subscription counts at once, also between assignments.
+    # A narrower subscription applies at once, also between assignments.
     narrowed = shard.request(Heartbeat("g", "m1", 2, ()), HeartbeatReply)
     assert (narrowed.member_epoch, narrowed.assignment) == (2, {})
     assert shard.beat("m1", 1).member_epoch == 2

@@ -1,4 +1,4 @@
-"""Every state of a group against every member epoch and subscription: let in, kept, or refused, and how."""
+"""Every state of a group with every member epoch and subscription: accepted, unchanged, or rejected."""
 
 from __future__ import annotations
 

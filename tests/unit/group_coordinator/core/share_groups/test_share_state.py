@@ -152,7 +152,7 @@ def test_only_initialised_partitions_can_be_assigned() -> None:
 
 
 EPOCH = 3
-"""Of a group with state that one member joined, and left."""
+"""The epoch of a group with state after one member joined and left."""
 
 
 @pytest.fixture
@@ -407,7 +407,7 @@ def test_state_recreated_by_a_delayed_request_is_replaced(empty: Harness, *, wit
 
 
 def test_other_state_survives_a_deletion(empty: Harness) -> None:
-    begun = empty.beat("m", 0, "b").initialize  # done, but not noted
+    begun = empty.beat("m", 0, "b").initialize  # deleted, but not recorded
     assert begun is not None
     empty.beat("m", -1)
     empty.now += 60
