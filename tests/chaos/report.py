@@ -32,7 +32,7 @@ class FaultResult:
         return max(self.pauses.values(), default=0.0)
 
     def __str__(self) -> str:
-        pauses = ", ".join(f"{who} {pause:.2f}" for who, pause in sorted(self.pauses.items()))
+        pauses = ", ".join(f"{actor} {pause:.2f}" for actor, pause in sorted(self.pauses.items()))
         return f"{self.what}: work continued after {self.pause:.2f} s ({pauses}); healed: {self.back:.2f} s"
 
 
@@ -76,7 +76,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         f"{history.count(Verdict.RELEASE)} released; delivered again: {sum(history.redelivered.values())}"
     )
     yield f"errors that clients received: {dict(history.surfaced) or 'none'}"
-    yield f"{'faults':<38}{'times':>6}{'worst':>8}{'p95':>8}{'put right, worst':>18}  bound of the pause"
+    yield f"{'faults':<38}{'times':>6}{'worst':>8}{'p95':>8}{'healed, worst':>18}  bound of the pause"
     kinds: defaultdict[str, list[FaultResult]] = defaultdict(list)
     for one in outcome.struck:
         kinds[one.kind].append(one)

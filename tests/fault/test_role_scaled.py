@@ -61,7 +61,9 @@ async def work(cluster: Cluster, address: str = "") -> AsyncIterator[History]:
     address = address or cluster.address
     publisher = Publisher(history, "p", address, topic, PARTITIONS)
     members = [Member(history, f"m{n}", address, topic, Random(n)) for n in range(2)]
-    history.lanes.expect([(who, number) for who in (GRPC, "publish p") for number in range(PARTITIONS)])
+    history.sequences.expect(
+        [(actor, number) for actor in (GRPC, "publish p") for number in range(PARTITIONS)]
+    )
     consuming = [asyncio.create_task(member.run()) for member in members]
     publishing = asyncio.create_task(publisher.run(over))
     try:
@@ -80,7 +82,7 @@ async def work(cluster: Cluster, address: str = "") -> AsyncIterator[History]:
 
 async def goes_on(history: History) -> None:
     since = history.now()
-    await eventually(lambda: not history.lanes.idle(since), PATIENCE)
+    await eventually(lambda: not history.sequences.idle(since), PATIENCE)
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from random import Random
 from time import monotonic
 from typing import Final
 
-from tests.chaos.crowd import Size
+from tests.chaos.actors import Size
 from tests.chaos.deployment import LEASE
 from tests.chaos.report import Outcome, percentile, report
 from tests.chaos.run import Chaos
