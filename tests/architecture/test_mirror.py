@@ -33,7 +33,7 @@ INDIRECT: Final = (
     "services/sharebroker_server/pipeline/launcher.py",
     "services/sharebroker_server/share_partition_leader/log/",
 )
-"""Modules whose unit tests use the public package, an RPC or a process, and import nothing of their folder."""
+"""Modules whose unit tests use an RPC, a process or the public package, and import no module beside them."""
 
 
 def test_every_module_has_its_test_module() -> None:

@@ -20,10 +20,10 @@ async def lags(client: Client, groups: Sequence[str]) -> list[Lag]:
     request = group_pb.DescribeShareGroupOffsetsRequest()
     for group in groups:
         request.groups.add(group_id=group, all_topics=True)
-    answer = await client.admin.DescribeShareGroupOffsets(request, timeout=TIMEOUT)
+    response = await client.admin.DescribeShareGroupOffsets(request, timeout=TIMEOUT)
     return [
         (described.group_id, part)
-        for described in answer.groups
+        for described in response.groups
         for topic in described.topics
         for part in topic.partitions
     ]

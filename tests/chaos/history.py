@@ -111,7 +111,7 @@ class History:
             return violation
         return None
 
-    def story(self, violation: Violation, limits: Limits) -> list[str]:
+    def events_of(self, violation: Violation, limits: Limits) -> list[str]:
         """Returns the events of the offset that a violation names."""
         selected, selected_ids = [], set[int]()
         for event in self._in_order(limits):
@@ -134,18 +134,18 @@ class History:
         events = [e for e in self.events if not (isinstance(e, Applied) and e.request_id in nothing)]
         seen = sorted([*events, *deliveries], key=lambda event: (event.at, isinstance(event, Requested)))
         others = iter([e for e in seen if not isinstance(e, Applied | Ended)])
-        answers = iter([e for e in seen if isinstance(e, Applied)])
-        other, answer = next(others, None), next(answers, None)
+        responses = iter([e for e in seen if isinstance(e, Applied)])
+        other, response = next(others, None), next(responses, None)
         for read in self.reads:
             while other is not None and other.at < read.ended:
                 yield other
                 other = next(others, None)
             yield from read.events
-            while answer is not None and answer.at <= read.began:
-                yield answer
-                answer = next(answers, None)
+            while response is not None and response.at <= read.began:
+                yield response
+                response = next(responses, None)
         yield from (event for event in (other, *others) if event is not None)
-        yield from (event for event in (answer, *answers) if event is not None)
+        yield from (event for event in (response, *responses) if event is not None)
         yield from self.accounts
         yield Ended(self.now())
 

@@ -77,13 +77,13 @@ class Chaos(Generic[D]):
                         await self._trouble(faults, seconds, outcome)
                         await self._without_faults(client, topic, actors, reader)
                 except AssertionError as failure:
-                    outcome.trouble = str(failure)
-                    self._log(outcome.trouble)
+                    outcome.failure = str(failure)
+                    self._log(outcome.failure)
         outcome.sent, outcome.failed = actors.sent, actors.failed
         self._log("judging")
         outcome.violation = await asyncio.to_thread(history.judged, limits(self._lease), _GROUPS)
         if outcome.violation is not None:
-            outcome.story = history.story(outcome.violation, limits(self._lease))
+            outcome.violation_events = history.events_of(outcome.violation, limits(self._lease))
         return outcome
 
     async def _trouble(self, faults: Iterable[Event[D]], seconds: float, outcome: Outcome) -> None:

@@ -68,8 +68,8 @@ def unheeded(sightings: Sequence[Sighting], applied: Mapping[int, float]) -> set
     finished: dict[tuple[Share, int], tuple[float, int]] = {}
     for one in sightings:
         if one.verdict.final and one.request_id in applied:
-            place, answer = (one.share, one.offset), (applied[one.request_id], one.request_id)
-            finished[place] = min(answer, finished.get(place, answer))
+            place, response = (one.share, one.offset), (applied[one.request_id], one.request_id)
+            finished[place] = min(response, finished.get(place, response))
     return {
         one.request_id
         for one in sightings

@@ -64,9 +64,9 @@ class Run:
 
 def _parts(methods: Sequence[str], only: str | None) -> tuple[list[str], list[Case]]:
     """Returns the methods to run, and the skipped ones with their reasons."""
-    wanted = [method for method in methods if only is None or re.search(only, method)]
-    excluded = [Case(name, "excluded", error=EXCLUDED[name]) for name in wanted if name in EXCLUDED]
-    return [method for method in wanted if method not in EXCLUDED], excluded
+    selected = [method for method in methods if only is None or re.search(only, method)]
+    excluded = [Case(name, "excluded", error=EXCLUDED[name]) for name in selected if name in EXCLUDED]
+    return [method for method in selected if method not in EXCLUDED], excluded
 
 
 def _workers(tests: str, make: MakeCluster, forks: int, folder: Path) -> Iterator[Worker]:

@@ -180,8 +180,8 @@ async def fetch(kafka: KafkaClient, topic: str, offset: int, most: int) -> Any:
 
 
 def _fetch(topic: str, offset: int, most: int) -> dict[str, Any]:
-    asked = part(FETCH, "FetchPartition", partition=0, fetch_offset=offset, partition_max_bytes=most)
-    topics = [part(FETCH, "FetchTopic", topic=topic, partitions=[asked])]
+    request = part(FETCH, "FetchPartition", partition=0, fetch_offset=offset, partition_max_bytes=most)
+    topics = [part(FETCH, "FetchTopic", topic=topic, partitions=[request])]
     return {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": most, "topics": topics}
 
 

@@ -61,15 +61,15 @@ async def everywhere(client: Client, topic: str, text: str) -> dict[str, tuple[i
 
 async def consume_all(client: Client, topic: str, group_id: str, texts: set[str]) -> None:
     """Acquires and accepts records until all of these texts were accepted."""
-    left = set(texts)
+    remaining = set(texts)
 
     async def done() -> bool:
         with retriable():
             held = (await client.acquire(group_id, topic, 20, member="worker", wait=0.5)).records
             if held:
                 await accepted(client, group_id, "worker", held)
-                left.difference_update(record.text for record in held)
-        return not left
+                remaining.difference_update(record.text for record in held)
+        return not remaining
 
     await eventually(done, 60.0)
 

@@ -39,8 +39,8 @@ def shares(cluster: Cluster, kind: str, of: str = "") -> Counter[str]:
     """Returns how many leases of a kind each owner has, of one topic if it is named."""
     with redis.Redis.from_url(cluster.redis_url) as connection:
         keys = [key.decode() for key in connection.scan_iter(f"{Keys().prefix}:*:lease", count=10_000)]
-        wanted = [key for key in keys if of in key and kind_of(Keys.resource_of(key)) == kind]
-        owners = [connection.hget(key, "owner") for key in wanted]
+        selected = [key for key in keys if of in key and kind_of(Keys.resource_of(key)) == kind]
+        owners = [connection.hget(key, "owner") for key in selected]
     return Counter(owner.decode() for owner in owners if owner)
 
 
@@ -147,7 +147,7 @@ async def used(client: Client, topic_id: str) -> bool:
     for partition in range(MANY):
         request.partitions.add(topic_id=topic_id, partition=partition, timestamp=-1)
     try:
-        answer = await client.admin.ListOffsets(request, timeout=PATIENCE)
+        response = await client.admin.ListOffsets(request, timeout=PATIENCE)
     except grpc.aio.AioRpcError:
         return False
-    return not any(part.error_code for part in answer.partitions)
+    return not any(part.error_code for part in response.partitions)

@@ -44,8 +44,8 @@ class Findings:
 
     async def step(self, name: str, work: Callable[[], Awaitable[str]]) -> bool:
         """Runs a step and prints its result; returns whether it succeeded. `helm` always runs."""
-        asked = any(part.strip().lower() in name.lower() for part in self.only.split(","))
-        if not asked and not name.startswith("helm"):
+        selected = any(part.strip().lower() in name.lower() for part in self.only.split(","))
+        if not selected and not name.startswith("helm"):
             return True
         self.log(f"{name} ...")
         begun = monotonic()
@@ -108,7 +108,7 @@ async def _helm_test(release: Release) -> str:
 async def _day(release: Release, log: Log) -> str:
     outcome = await Chaos(release, LEASE, Random(1), log).run(everyday(), float("inf"), _SIZE)
     log(report(outcome))
-    assert outcome.well, outcome.trouble or str(outcome.violation)
+    assert outcome.well, outcome.failure or str(outcome.violation)
     return _pauses(outcome)
 
 
@@ -145,17 +145,17 @@ def _roles(readiness: Readiness) -> list[list[float]]:
 
 async def _uninstall(release: Release, before: set[str]) -> str:
     await asyncio.to_thread(release.uninstall)
-    left: set[str] = set()
+    remaining: set[str] = set()
 
     def nothing() -> bool:
-        left.clear()
-        left.update(release.left() - before)
-        return not left
+        remaining.clear()
+        remaining.update(release.left() - before)
+        return not remaining
 
     try:
         await asyncio.to_thread(until, nothing, 60)
     except AssertionError:
-        raise AssertionError(f"remaining objects:  {sorted(left)}") from None
+        raise AssertionError(f"remaining objects:  {sorted(remaining)}") from None
     return "no object remains"
 
 

@@ -59,7 +59,7 @@ def main(
         with ExitStack() as stack:
             _break(chosen, stack)
             outcome = simulate(seed, drawn(seed).without(without.split(",")))
-        typer.echo(outcome.story)
+        typer.echo(outcome.text)
         _end([seed] if _failed(seed, outcome.failure) else [])
     if mutants is not None:
         _end(_detect(chosen, range(first or 0, (first or 0) + seeds), jobs))
@@ -112,7 +112,7 @@ def shortest(seed: int) -> str:
     """Returns the end of a failing seed's history after shrinking its plan, and the command to repeat it."""
     missing, outcome = shrink(seed)
     again = f"make simulate SEED={seed}" + (f" WITHOUT={','.join(missing)}" if missing else "")
-    tail = "\n".join(outcome.story.splitlines()[-_SHOWN:])
+    tail = "\n".join(outcome.text.splitlines()[-_SHOWN:])
     return f"{tail}\n{outcome.failure}\n  repeat with: {again}\n"
 
 

@@ -73,10 +73,10 @@ class Accounts:
         request = group_pb.DescribeShareGroupOffsetsRequest()
         for group in self._around.plan.scale.groups:
             request.groups.add(group_id=group, all_topics=True)
-        answer = await self._admin.admin("DescribeShareGroupOffsets", request)
+        response = await self._admin.admin("DescribeShareGroupOffsets", request)
         return [
             (described.group_id, part)
-            for described in answer.groups
+            for described in response.groups
             for topic in described.topics
             for part in topic.partitions
             if self._around.history.log_ends.get((self._topic, part.partition))

@@ -84,9 +84,9 @@ class Outcome:
     seconds: float
 
     @property
-    def story(self) -> str:
+    def text(self) -> str:
         """Returns the history, one event per line."""
-        return self.history.story()
+        return self.history.text()
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Outcome:
@@ -181,7 +181,7 @@ class Cluster:
         return all(catalog.configs(group) for group in groups)
 
     async def _inject_faults(self) -> None:
-        plan, until = self._plan, self._loop.now + self._plan.scale.trouble
+        plan, until = self._plan, self._loop.now + self._plan.scale.fault_seconds
         self.around.faults.rates = plan.rates
         self._producers += [Producer(self._client(), name, TOPIC, plan.scale.pace) for name in plan.producers]
         producing = [asyncio.create_task(producer.run(until)) for producer in self._producers]

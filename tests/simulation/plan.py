@@ -92,14 +92,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The size of a run: `trouble` seconds of faults, in which a producer publishes `pace` times a
+    """The size of a run: `fault_seconds` of faults, in which a producer publishes `pace` times a
     second.
 
     `farewell`: at the end processes stop in order; logs and group epochs are also checked during the run.
     """
 
     groups: tuple[str, ...]
-    trouble: float
+    fault_seconds: float
     pace: float
     farewell: bool
 

@@ -40,8 +40,8 @@ class Prometheus:
         return [value for row in found if isfinite(value := float(row["value"][1]))]
 
     def _ask(self, path: str, **words: str) -> list[Mapping[str, Any]]:
-        with urlopen(f"{self.url}/api/v1/{path}?{urlencode(words)}", timeout=30) as answer:
-            result: list[Mapping[str, Any]] = json.load(answer)["data"]["result"]
+        with urlopen(f"{self.url}/api/v1/{path}?{urlencode(words)}", timeout=30) as response:
+            result: list[Mapping[str, Any]] = json.load(response)["data"]["result"]
         return result
 
 

@@ -42,8 +42,8 @@ async def test_starting_process_is_live_and_not_started(monkeypatch: pytest.Monk
     try:
         await eventually(live, 60)
         for question in ("started", "ready"):
-            asked = await probe(question, f"http://{watching}")
-            assert asked.returncode == 1
-            assert asked.stderr == f"sharebroker probe: not {question}: the broker is starting\n"
+            probed = await probe(question, f"http://{watching}")
+            assert probed.returncode == 1
+            assert probed.stderr == f"sharebroker probe: not {question}: the broker is starting\n"
     finally:
         await end([starting])

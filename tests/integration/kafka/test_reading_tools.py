@@ -114,8 +114,8 @@ async def test_get_offsets_prints_start_and_end(harness: Harness, time: str, pri
 
 async def test_delete_records_moves_the_log_start(harness: Harness, tmp_path: Path) -> None:
     at = await harness.readable(records=5)
-    wanted = {"version": 1, "partitions": [{"topic": at.topic, "partition": 0, "offset": 3}]}
-    (tmp_path / "wanted.json").write_text(json.dumps(wanted))
+    request = {"version": 1, "partitions": [{"topic": at.topic, "partition": 0, "offset": 3}]}
+    (tmp_path / "wanted.json").write_text(json.dumps(request))
     tool = "org.apache.kafka.tools.DeleteRecordsCommand"
     ran = await run(harness, tool, "--offset-json-file", str(tmp_path / "wanted.json"))
     assert ran.lines[-1].split() == ["partition:", f"{at.topic}-0", "low_watermark:", "3"]

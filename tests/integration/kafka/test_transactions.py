@@ -109,13 +109,13 @@ async def test_share_group_honours_its_isolation_level(
     await asyncio.to_thread(run)
     async with harness.connect() as kafka:
         member, got = unique("reader"), []
-        answer = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=5000)
+        response = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=5000)
         epoch, deadline = 1, monotonic() + TIMEOUT
         while monotonic() < deadline:
-            got += runs(answered(answer)[at.topic_id, 0]) if answer.responses else []
+            got += runs(answered(response)[at.topic_id, 0]) if response.responses else []
             if got and got[-1][1] == 7:
                 break
-            answer = await kafka.share_fetch(at.group, member, epoch, {}, max_wait_ms=1000)
+            response = await kafka.share_fetch(at.group, member, epoch, {}, max_wait_ms=1000)
             epoch += 1
     assert _merged(got) == expected
 

@@ -184,14 +184,14 @@ async def test_the_send_queue_of_a_frozen_server_is_bounded(server: Server) -> N
 
 
 @asynccontextmanager
-async def impostor(*answers: bytes) -> AsyncIterator[str]:
+async def impostor(*responses: bytes) -> AsyncIterator[str]:
     """The URL of a server that sends these replies in order and then repeats the last one."""
-    left = list(answers)
+    remaining = list(responses)
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await reader.read(65536):
-                writer.write(left.pop(0) if len(left) > 1 else left[0])
+                writer.write(remaining.pop(0) if len(remaining) > 1 else remaining[0])
         except ConnectionError:
             pass  # the link closed the connection
         finally:
@@ -217,9 +217,9 @@ async def test_an_old_server_is_rejected_in_one_sentence() -> None:
             await RedisLink.connect(url)
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n+OK\r\n+OK\r\n"])
-async def test_a_server_that_is_not_redis_is_rejected(answer: bytes) -> None:
-    async with impostor(answer) as url:
+@pytest.mark.parametrize("response", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n+OK\r\n+OK\r\n"])
+async def test_a_server_that_is_not_redis_is_rejected(response: bytes) -> None:
+    async with impostor(response) as url:
         with pytest.raises(RedisUnavailable):
             await RedisLink.connect(url, timeout=0.3, settings=QUICK)
 

@@ -189,7 +189,7 @@ async def test_a_damaged_file_is_reported_and_releases_the_directory(kind: str, 
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "sentence"),
+    ("response", "error", "sentence"),
     [
         ("Redis server v=6.2.14 sha=0", RedisTooOld, "Redis 6.2.14 is too old: 7.0 or newer is required"),
         ("Valkey server v=7.2.8 sha=0", RedisTooOld, "Valkey 7.2.8 is too old: 8.0 or newer is required"),
@@ -197,10 +197,10 @@ async def test_a_damaged_file_is_reported_and_releases_the_directory(kind: str, 
     ],
 )
 async def test_unsuitable_programs_are_rejected(
-    tmp_path: Path, answer: str, error: type[Exception], sentence: str
+    tmp_path: Path, response: str, error: type[Exception], sentence: str
 ) -> None:
     program = tmp_path / "server"
-    program.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    program.write_text(f"#!/bin/sh\necho '{response}'\n")
     program.chmod(0o755)
     with pytest.raises(error, match=sentence):
         await EmbeddedRedis(tmp_path / "data", binary=program).start()

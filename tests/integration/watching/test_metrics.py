@@ -168,6 +168,6 @@ async def test_many_share_partitions_have_few_series(watched: Watched, client: C
 
 
 async def test_concurrent_scrapes_are_served_quickly(watched: Watched) -> None:
-    answers = await asyncio.gather(*(watched.ask("/metrics") for _ in range(24)))
-    assert [status for status, _ in answers] == [200] * 24
-    assert len({text for _, text in answers}) < 24
+    responses = await asyncio.gather(*(watched.ask("/metrics") for _ in range(24)))
+    assert [status for status, _ in responses] == [200] * 24
+    assert len({text for _, text in responses}) < 24

@@ -112,10 +112,10 @@ class Group:
 
     def commit(self, producer: Producer, tag: Tag, coordinator_epoch: int | None) -> None:
         offsets = {_of(tag): Committed(1)}
-        who = MemberIdentity("g", -1, "")
+        identity = MemberIdentity("g", -1, "")
         self.shard.send(
             CommitInTransaction(
-                who, producer.producer_id, producer.producer_epoch, offsets, coordinator_epoch
+                identity, producer.producer_id, producer.producer_epoch, offsets, coordinator_epoch
             )
         )
         self.tags.add(tag)

@@ -122,10 +122,10 @@ def test_look_up_by_time_starts_at_or_before_the_result(
     batches: list[StoredBatch], bounds: Limits, timestamp: int
 ) -> None:
     found = view_of(batches, bounds).index.first_since(timestamp)
-    answer = next((b.base_offset for b in batches if b.max_timestamp >= timestamp), None)
-    if answer is not None:
+    response = next((b.base_offset for b in batches if b.max_timestamp >= timestamp), None)
+    if response is not None:
         assert found is not None
-        assert found <= answer
+        assert found <= response
 
 
 @given(logs(), limits, st.integers(0, 12))

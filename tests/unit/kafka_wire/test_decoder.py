@@ -26,7 +26,7 @@ def read(key: int, version: int, data: bytes) -> Any:
     return read_message(codec_of(key, version).read_request, data, 0)
 
 
-def answer(key: int, version: int, data: bytes) -> Any:
+def decoded(key: int, version: int, data: bytes) -> Any:
     """A response."""
     return read_message(response_reader(codec_of(key, version)), data, 0)
 
@@ -139,7 +139,7 @@ def test_known_tagged_fields_are_read_and_unknown_ones_skipped() -> None:
     plain = b"\0\0" + b"\1" + b"\0\0\0\0"  # no error, no APIs, not throttled
     epoch = b"\1\x08" + struct.pack(">q", 42)
     unknown = b"\x63\2xy"
-    response = answer(API_VERSIONS, 3, plain + b"\2" + epoch + unknown)
+    response = decoded(API_VERSIONS, 3, plain + b"\2" + epoch + unknown)
     assert response.finalized_features_epoch == 42
     assert response.supported_features == ()
     assert not response.zk_migration_ready
@@ -148,7 +148,7 @@ def test_known_tagged_fields_are_read_and_unknown_ones_skipped() -> None:
 def test_a_tagged_field_has_its_declared_length() -> None:
     plain = b"\0\0" + b"\1" + b"\0\0\0\0"
     with pytest.raises(BadMessage, match="finalized_features_epoch has another length than it declares"):
-        answer(API_VERSIONS, 3, plain + b"\1" + b"\1\x09" + bytes(9))
+        decoded(API_VERSIONS, 3, plain + b"\1" + b"\1\x09" + bytes(9))
 
 
 @pytest.mark.parametrize(

@@ -205,8 +205,8 @@ def test_without_an_epoch_field_only_the_correlation_id_may_differ() -> None:
 
 
 def test_correlation_id_of_a_response_is_replaced() -> None:
-    answer = response_frame(0x01020304, codec_of(78, 2), ShareFetchResponse())
-    assert answer[RESPONSE_CORRELATION] == bytes([1, 2, 3, 4])
+    response = response_frame(0x01020304, codec_of(78, 2), ShareFetchResponse())
+    assert response[RESPONSE_CORRELATION] == bytes([1, 2, 3, 4])
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from tests.unit.record_log.harness import NAME, SIZE, Harness, code_of, error_of
 async def test_appends_during_a_write_form_the_next_group(harness: Harness) -> None:
     log = await harness.open()
     harness.store.hold()
-    answers = [asyncio.ensure_future(log.append(batch(2)))]
+    responses = [asyncio.ensure_future(log.append(batch(2)))]
     await settled()
-    answers += [asyncio.ensure_future(log.append(batch(2))) for _ in range(5)]
+    responses += [asyncio.ensure_future(log.append(batch(2))) for _ in range(5)]
     await settled()
     assert log.log_end_offset == 0
     harness.store.release()
-    assert [a.base_offset for a in await asyncio.gather(*answers)] == [0, 2, 4, 6, 8, 10]
+    assert [a.base_offset for a in await asyncio.gather(*responses)] == [0, 2, 4, 6, 8, 10]
     assert harness.store.appends == [(NAME, 1), (NAME, 5)]
 
 

@@ -368,10 +368,10 @@ async def test_sequences_include_appends_in_flight(harness: Harness) -> None:
     log = await harness.open()
     harness.store.hold()
     appends = [sent(0), sent(3), sent(6), sent(3), sent(12), batch(1)]
-    answers = [asyncio.ensure_future(log.append(data)) for data in appends]
+    responses = [asyncio.ensure_future(log.append(data)) for data in appends]
     await settled()
     harness.store.release()
-    results = await asyncio.gather(*answers, return_exceptions=True)
+    results = await asyncio.gather(*responses, return_exceptions=True)
     assert [r.base_offset for r in results if isinstance(r, Appended)] == [0, 3, 6, 3, 9]
     assert isinstance(results[4], KafkaError)
     assert results[4].code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

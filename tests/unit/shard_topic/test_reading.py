@@ -68,22 +68,22 @@ async def test_checkpoints_deltas_and_tombstones_by_offset(process: Process) -> 
     ]
     assert read[1].value is not None
     assert read[1].value["StateBatches"] == [(5, 9, 2, 1)]
-    answer = await fetch(process, 2)
-    assert (answer.log_start_offset, answer.high_watermark) == (0, 4)
-    assert [r.offset for r in read_batches(answer.record_batches)] == [2, 3]
+    response = await fetch(process, 2)
+    assert (response.log_start_offset, response.high_watermark) == (0, 4)
+    assert [r.offset for r in read_batches(response.record_batches)] == [2, 3]
 
 
 async def test_fetch_at_the_end_is_empty(process: Process) -> None:
-    answer = await fetch(process, 0)
-    assert (answer.record_batches, answer.log_start_offset, answer.high_watermark) == (b"", 0, 0)
+    response = await fetch(process, 0)
+    assert (response.record_batches, response.log_start_offset, response.high_watermark) == (b"", 0, 0)
 
 
 async def test_fetch_waits_for_records(process: Process) -> None:
     waiting = asyncio.create_task(fetch(process, 0, wait_ms=30_000))
     await asyncio.sleep(0)
     await process.initialize(0)
-    answer = await waiting
-    assert (len(list(read_batches(answer.record_batches))), answer.high_watermark) == (1, 1)
+    response = await waiting
+    assert (len(list(read_batches(response.record_batches))), response.high_watermark) == (1, 1)
     assert (await fetch(process, 1, wait_ms=1)).record_batches == b""
 
 
@@ -117,12 +117,12 @@ async def test_trimming_moves_the_start(process: Process) -> None:
     await process.initialize(0, 1, 2, 3)
     await process.log.trim(SHARD, 1, 3)
     assert await refused(process, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
-    answer = await fetch(process, 2)
-    assert (answer.log_start_offset, answer.high_watermark) == (2, 4)
+    response = await fetch(process, 2)
+    assert (response.log_start_offset, response.high_watermark) == (2, 4)
     assert (await find(process, -2), await find(process, -1)) == ((2, -1), (4, -1))
     await process.log.trim(SHARD, 1, 5)
-    answer = await fetch(process, 4)
-    assert (answer.record_batches, answer.log_start_offset, answer.high_watermark) == (b"", 4, 4)
+    response = await fetch(process, 4)
+    assert (response.record_batches, response.log_start_offset, response.high_watermark) == (b"", 4, 4)
 
 
 async def test_log_may_be_trimmed_during_a_read(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,9 +244,9 @@ class Harness:
 
     async def publish_bytes(self, data: bytes, partition: int = 0) -> int:
         part = pb.ProduceRequest.Partition(topic_id=TOPIC, partition=partition, record_batches=data)
-        (answer,) = (await self.stub.Produce(pb.ProduceRequest(partitions=[part]))).partitions
-        assert not answer.error_code, answer
-        return int(answer.base_offset)
+        (response,) = (await self.stub.Produce(pb.ProduceRequest(partitions=[part]))).partitions
+        assert not response.error_code, response
+        return int(response.base_offset)
 
     async def acquire(
         self, most: int = 500, *, member: str = "m1", partitions: Iterable[int] = (0,), **fields: Any
@@ -278,8 +278,8 @@ class Harness:
         request = pb.AcknowledgeRecordsRequest(
             group_id=GROUP, member_id=member, partitions=[part], renew_allowed=renew, **fields
         )
-        (answer,) = (await self.stub.AcknowledgeRecords(request)).partitions
-        return cast("pb.AcknowledgeRecordsResponse.Partition", answer)
+        (response,) = (await self.stub.AcknowledgeRecords(request)).partitions
+        return cast("pb.AcknowledgeRecordsResponse.Partition", response)
 
     async def share_partition(self, partition: int = 0, group: str = GROUP) -> ShareGroupPartition:
         return await self.leadership.share_partition(group, TOPIC, partition)
@@ -294,9 +294,9 @@ class _Answered(Protocol):
     def error_code(self) -> Any: ...
 
 
-def code(answer: _Answered) -> ErrorCode:
+def code(response: _Answered) -> ErrorCode:
     """Returns the error code in a response."""
-    return ErrorCode(answer.error_code)
+    return ErrorCode(response.error_code)
 
 
 @asynccontextmanager

@@ -105,8 +105,8 @@ async def test_an_append_of_unknown_outcome_raises_the_epoch(
     await eventually(lambda: led.log.epoch > epoch)
     await eventually(lambda: led.log.log_end_offset == 3)
     assert await harness.publish(2) == 3
-    (answer,) = await harness.acquire()
-    assert len(answer.acquired) == 1
+    (response,) = await harness.acquire()
+    assert len(response.acquired) == 1
 
 
 # --- loading
@@ -216,12 +216,12 @@ async def test_a_member_is_released_in_the_named_partitions() -> None:
         await harness.initialize(group="other")
         await harness.share_partition(group="other")
         assert (await harness.stub.ReleaseMember(_release("m1", 1, 7))).released == 1
-        answers = await harness.acquire(member="m2", partitions=range(3), max_wait_ms=100)
-        assert [len(answer.acquired) for answer in answers] == [0, 1, 0]
+        responses = await harness.acquire(member="m2", partitions=range(3), max_wait_ms=100)
+        assert [len(response.acquired) for response in responses] == [0, 1, 0]
         assert (await harness.stub.ReleaseMember(_release("m1"))).released == 3
         await settle()
-        answers = await harness.acquire(member="m2", partitions=range(3))
-        assert [len(answer.acquired) for answer in answers] == [1, 0, 1]
+        responses = await harness.acquire(member="m2", partitions=range(3))
+        assert [len(response.acquired) for response in responses] == [1, 0, 1]
 
 
 async def test_the_stream_of_a_fenced_member_loses_its_locks(harness: Harness) -> None:

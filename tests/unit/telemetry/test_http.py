@@ -66,9 +66,9 @@ async def ask(port: int, request: bytes) -> bytes:
     ],
 )
 async def test_request_line_determines_the_status(port: int, request_line: bytes, status: bytes) -> None:
-    answer = await ask(port, request_line + b"\r\nHost: here\r\n\r\n")
+    response = await ask(port, request_line + b"\r\nHost: here\r\n\r\n")
     # Unread bytes of the request may have reset the connection.
-    assert answer.startswith(b"HTTP/1.1 " + status) or (len(request_line) > 1000 and not answer)
+    assert response.startswith(b"HTTP/1.1 " + status) or (len(request_line) > 1000 and not response)
 
 
 async def test_content_length_matches_the_body(port: int) -> None:
@@ -93,8 +93,8 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("patient")
 async def test_many_concurrent_clients_are_served(port: int) -> None:
-    answers = await asyncio.gather(*(ask(port, b"GET /page HTTP/1.1\r\n\r\n") for _ in range(100)))
-    assert all(b" 200 " in answer for answer in answers)
+    responses = await asyncio.gather(*(ask(port, b"GET /page HTTP/1.1\r\n\r\n") for _ in range(100)))
+    assert all(b" 200 " in response for response in responses)
 
 
 @pytest.mark.usefixtures("patient")

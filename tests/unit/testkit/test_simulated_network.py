@@ -77,13 +77,13 @@ class Harness:
         await self.network.serve(self.node, [Service("echo.Echo", self.echo, register)])
 
 
-def simulate(story: Callable[[Harness], Awaitable[None]], rates: Rates = NO_RATES) -> None:
+def simulate(scenario: Callable[[Harness], Awaitable[None]], rates: Rates = NO_RATES) -> None:
     loop = SimulatedLoop(Random(0))
 
     async def main() -> None:
         there = Harness(loop, rates)
         await there.serve()
-        await story(there)
+        await scenario(there)
         there.network.closed = True
 
     run(loop, main())
@@ -103,27 +103,27 @@ async def stream_of(*words: bytes) -> AsyncIterator[bytes]:
 
 
 def test_responses_and_errors_are_delivered() -> None:
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         assert await there.stub.Say(b"hello", timeout=1.0) == b"hello"
         assert await code_of(there.stub.Say(b"refuse", timeout=1.0)) is ErrorCode.INVALID_REQUEST
         assert await code_of(there.stub.Say(b"wait", timeout=1.0)) is ErrorCode.REQUEST_TIMED_OUT
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_absent_server_receives_no_request() -> None:
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         there.network.break_off(there.node)
         with pytest.raises(KafkaError) as refused:
             await there.stub.Say(b"hello", timeout=1.0)
         assert refused.value.metadata[NOT_SENT] == "true"
         assert there.echo.requests == 0
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_killed_server_breaks_its_calls() -> None:
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         waiting = asyncio.create_task(there.stub.Say(b"wait", timeout=60.0))
         await asyncio.sleep(1.0)
         there.node.killed = True
@@ -131,17 +131,17 @@ def test_killed_server_breaks_its_calls() -> None:
         assert await code_of(waiting) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert there.loop.time() < 2.0
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_frozen_server_answers_late() -> None:
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         there.node.paused = True
         there.loop.call_later(5.0, there.loop.resume, there.node)
         assert await there.stub.Say(b"hello", timeout=60.0) == b"hello"
         assert there.loop.time() > 5.0
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_messages_are_lost_and_doubled() -> None:
@@ -178,23 +178,23 @@ def test_duplicate_is_delayed_and_dropped_after_the_faults_end() -> None:
 
 
 def test_cut_drops_all_messages_until_healed() -> None:
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         there.faults.cut(CLIENT, ADDRESS)
         assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is not ErrorCode.NONE
         there.faults.uncut(CLIENT, ADDRESS)
         assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is ErrorCode.NONE
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_streams_keep_their_order_and_end() -> None:
     words = [b"%d" % number for number in range(50)]
 
-    async def story(there: Harness) -> None:
-        assert [answer async for answer in there.stub.Chat(stream_of(*words))] == words
+    async def scenario(there: Harness) -> None:
+        assert [response async for response in there.stub.Chat(stream_of(*words))] == words
         assert there.echo.ended
 
-    simulate(story, Rates(lost=0.0, twice=0.0, slow=0.5))
+    simulate(scenario, Rates(lost=0.0, twice=0.0, slow=0.5))
 
 
 def test_broken_stream_raises_an_error() -> None:
@@ -207,11 +207,11 @@ def test_broken_stream_raises_an_error() -> None:
         async for _ in there.stub.Chat(requests()):
             there.loop.call_later(1.0, there.network.break_off, there.node)
 
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         assert await code_of(chat(there, b"refuse")) is ErrorCode.INVALID_REQUEST
         assert await code_of(chat(there, b"hello")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await code_of(chat(there, b"hello")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         await asyncio.sleep(1.0)
         assert there.echo.ended
 
-    simulate(story)
+    simulate(scenario)

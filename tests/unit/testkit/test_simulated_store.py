@@ -64,22 +64,22 @@ class Harness:
         return await self.memory.last_position("s")
 
 
-def simulate(story: Callable[[Harness], Awaitable[None]], *fates: CommandOutcome) -> None:
+def simulate(scenario: Callable[[Harness], Awaitable[None]], *fates: CommandOutcome) -> None:
     loop = SimulatedLoop(Random(0))
 
     async def main() -> None:
-        await story(Harness(loop, Fated(*fates)))
+        await scenario(Harness(loop, Fated(*fates)))
 
     run(loop, main())
 
 
 def test_commands_are_executed_in_the_order_of_sending() -> None:
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         await asyncio.gather(*(there.log.append("s", 1, 1 + n, [b"x"]) for n in range(20)))
         assert there.seen.written == [(1 + n, 1) for n in range(20)]
         assert len(await there.log.read("s", 0, 100)) == 20
 
-    simulate(story)
+    simulate(scenario)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_commands_are_executed_in_the_order_of_sending() -> None:
 def test_fault_decides_error_and_effect_of_a_command(
     fate: CommandOutcome, error: type[Exception], done: int, done_later: int
 ) -> None:
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         with pytest.raises(error):
             await there.log.append("s", 1, 1, [b"x"])
         await asyncio.sleep(0.1)
@@ -103,11 +103,11 @@ def test_fault_decides_error_and_effect_of_a_command(
         assert await there.length() == done_later
         assert there.seen.failed == [fate]
 
-    simulate(story, fate)
+    simulate(scenario, fate)
 
 
 def test_append_rejected_by_the_store_fails() -> None:
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         await there.log.append("s", 2, 1, [b"x"])
         with pytest.raises(LogFenced):
             await there.log.append("s", 1, 2, [b"x"])
@@ -115,11 +115,11 @@ def test_append_rejected_by_the_store_fails() -> None:
         with pytest.raises(LogUnavailable):
             await there.log.read("s", 0, 1)
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_commands_of_a_killed_node_are_executed() -> None:
-    async def story(there: Harness) -> None:
+    async def scenario(there: Harness) -> None:
         node = Node(NODE)
         there.loop.spawn(node, there.log.append("s", 1, 1, [b"x"]))
         await asyncio.sleep(1e-6)
@@ -128,7 +128,7 @@ def test_commands_of_a_killed_node_are_executed() -> None:
         await asyncio.sleep(1.0)
         assert await there.length() == 1
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_store_step_that_suspends_is_an_error() -> None:

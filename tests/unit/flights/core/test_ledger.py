@@ -25,9 +25,9 @@ A, B = ("a", 1), ("b", 1)
 
 
 def delivery(
-    offset: int, answer: Acknowledgement = Acknowledgement.ACCEPT, delivery_count: int = 1
+    offset: int, response: Acknowledgement = Acknowledgement.ACCEPT, delivery_count: int = 1
 ) -> Delivery:
-    return Delivery(0, offset, delivery_count, answer, "UA", "EWR-IAH", 1, 2)
+    return Delivery(0, offset, delivery_count, response, "UA", "EWR-IAH", 1, 2)
 
 
 def test_open_batches_are_held() -> None:
@@ -46,20 +46,20 @@ def test_lock_lost_before_the_delivery_is_observed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "totals"),
+    ("response", "totals"),
     [
         (Acknowledgement.ACCEPT, (1, 0, 0)),
         (Acknowledgement.RELEASE, (0, 1, 0)),
         (Acknowledgement.REJECT, (0, 0, 1)),
     ],
 )
-def test_confirmed_acknowledgements_are_counted(answer: Acknowledgement, totals: tuple[int, ...]) -> None:
+def test_confirmed_acknowledgements_are_counted(response: Acknowledgement, totals: tuple[int, ...]) -> None:
     ledger = Ledger()
-    ledger.delivered(A, 1.0, [delivery(0, answer)])
+    ledger.delivered(A, 1.0, [delivery(0, response)])
     assert ledger.totals == Totals()
     ledger.confirmed(A, 2.0, {})
     assert (ledger.totals.accepted, ledger.totals.released, ledger.totals.rejected) == totals
-    assert ((0, 0) in ledger.finals) is (answer is not Acknowledgement.RELEASE)
+    assert ((0, 0) in ledger.finals) is (response is not Acknowledgement.RELEASE)
 
 
 @pytest.mark.parametrize(("lock_lost", "accepted"), [(True, 0), (False, 1)])

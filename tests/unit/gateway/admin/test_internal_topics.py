@@ -141,8 +141,8 @@ async def test_group_logs_come_from_the_group_coordinator(harness: Harness, shar
     harness.router.register_local(GroupCoordinatorServiceStub, groups)
     shards.records, groups.records = {3: b"state"}, {3: b"offsets"}
     both = [FetchPartition(topic_id, 3, 0, 1000) for topic_id in (OFFSETS_TOPIC_ID, STATE_TOPIC_ID)]
-    answers = await internal_topics.fetch(harness.gateway, both)
-    assert [one.record_batches for one in answers if isinstance(one, Fetched)] == [b"offsets", b"state"]
+    responses = await internal_topics.fetch(harness.gateway, both)
+    assert [one.record_batches for one in responses if isinstance(one, Fetched)] == [b"offsets", b"state"]
     failures = iter([ErrorCode.NOT_COORDINATOR])
 
     def fail(_: int) -> None:

@@ -174,8 +174,8 @@ async def test_client_that_does_not_read_blocks_its_leader(harness: Harness) -> 
         for offset in range(40):
             stream.deliver(0, offset, offset, big)
         await eventually(lambda: stream.out.qsize() < 40)
-        left = stream.out.qsize()
-        assert left > 10  # neither the gateway nor gRPC holds all of it
+        remaining = stream.out.qsize()
+        assert remaining > 10  # neither the gateway nor gRPC holds all of it
         received = 0
         while received < 40:
             received += len((await call.read()).deliveries)

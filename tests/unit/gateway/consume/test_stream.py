@@ -54,9 +54,9 @@ async def test_records_results_and_lost_locks_are_forwarded(harness: Harness) ->
                 lock_lost=[delivery.LockLost(topic_id=TOPIC.topic_id, partition=1, lock_token=7)],
             )
         )
-        answer = await call.read()
-        assert [(result.id, result.error_code) for result in answer.results] == results
-        assert [lost.lock_token for lost in answer.lock_lost] == [7]
+        response = await call.read()
+        assert [(result.id, result.error_code) for result in response.results] == results
+        assert [lost.lock_token for lost in response.lock_lost] == [7]
 
 
 async def test_new_assignment_replaces_the_old_one(harness: Harness) -> None:

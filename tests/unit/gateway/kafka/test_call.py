@@ -170,8 +170,8 @@ def test_older_versions_receive_the_replaced_error_code(
     ("version", "code"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
 )
 def test_fetch_partitions_have_the_error_code_of_the_version(version: int, code: ErrorCode) -> None:
-    answer: Any = failed(0, ErrorCode.KAFKA_STORAGE_ERROR, version)
-    assert answer.error_code == code
+    response: Any = failed(0, ErrorCode.KAFKA_STORAGE_ERROR, version)
+    assert response.error_code == code
 
 
 def test_features_default_to_their_highest_level() -> None:

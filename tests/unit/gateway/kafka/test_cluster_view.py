@@ -112,12 +112,12 @@ async def test_leaving_broker_redirects_clients_after_its_peers_detect_it() -> N
     for broker in (one, two, three):
         broker.members = everybody
     assert [await one.epoch(), await two.epoch(), await three.epoch()] == [1, 1, 1]
-    left = [one.member.as_leaving(), two.member, three.member]
-    one.members = left
+    members = [one.member.as_leaving(), two.member, three.member]
+    one.members = members
     view = await one.brokers.view()
     assert view.members == tuple(everybody)
     assert one.brokers.unchanged(view)
-    two.members = three.members = left
+    two.members = three.members = members
     assert [await two.epoch(), await three.epoch()] == [2, 2]
     clock.time += 0.3
     assert await one.epoch() == 1  # it requests no epoch: that would be one for the former brokers

@@ -238,9 +238,9 @@ short = pytest.mark.parametrize("idle", [SHORT], indirect=True)
 async def test_the_cached_response_is_sent_when_the_wait_ends(idle: Idle) -> None:
     for _ in range(3):
         idle.send()
-        answer = await idle.answer()
-        assert (answer.error_code, answer.responses) == (0, [])
-        assert answer.acquisition_lock_timeout_ms == idle.harness.gateway.lock_timeout_ms("g")
+        response = await idle.answer()
+        assert (response.error_code, response.responses) == (0, [])
+        assert response.acquisition_lock_timeout_ms == idle.harness.gateway.lock_timeout_ms("g")
     assert idle.served == []
 
 

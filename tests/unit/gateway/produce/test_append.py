@@ -71,8 +71,8 @@ async def test_stream_answers_all_requests_before_it_ends(harness: Harness) -> N
         request = produced(number % 2, str(number).encode(), name="flights")
         await call.write(pb.ProduceStreamRequest(id=number, produce=request))
     await call.done_writing()
-    answers = [answer async for answer in call]
-    assert sorted(answer.id for answer in answers) == list(range(50))
+    responses = [response async for response in call]
+    assert sorted(response.id for response in responses) == list(range(50))
     requests = harness.leader.of(leader.ProduceRequest)
     for index in (0, 1):  # each partition got its batches in the order they were sent
         sent = [int(p.record_batches) for r in requests for p in r.partitions if p.partition == index]
@@ -92,7 +92,7 @@ async def test_stream_keeps_the_order_of_a_partition(harness: Harness) -> None:
         request = produced(7, str(number).encode(), name="wide")
         await call.write(pb.ProduceStreamRequest(id=number, produce=request))
     await call.done_writing()
-    assert len([answer async for answer in call]) == 6
+    assert len([response async for response in call]) == 6
     requests = harness.leader.of(leader.ProduceRequest)
     assert [int(p.record_batches) for r in requests for p in r.partitions if p.partition == 7] == [*range(6)]
 

@@ -46,8 +46,8 @@ async def test_session_replaced_during_its_close_continues(harness: Harness) -> 
 
 async def test_acknowledge_with_epoch_minus_1_closes_the_session(harness: Harness) -> None:
     await harness.share.ShareFetch(fetch(0, 0))
-    answer = await harness.share.ShareAcknowledge(acknowledge(-1, {0: [(0, 0, [ACCEPT])]}))
-    assert answered(answer)[0].error_code == 0
+    response = await harness.share.ShareAcknowledge(acknowledge(-1, {0: [(0, 0, [ACCEPT])]}))
+    assert answered(response)[0].error_code == 0
     await eventually(lambda: harness.leader.of(leader.ReleaseMemberRequest))
     code = (await refused(harness.share.ShareAcknowledge(acknowledge(-1, {})))).code
     assert code is ErrorCode.SHARE_SESSION_NOT_FOUND

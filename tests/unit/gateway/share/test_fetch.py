@@ -135,8 +135,8 @@ async def test_wait_is_short_if_another_broker_leads_a_partition(harness: Harnes
         }
         key = SessionKey("group", "me")
         request = ShareFetch(caller, key, epoch, parts, (), 60_000, 1, 1_000_000, 500)
-        answer = await share_fetch(harness.gateway, request, Deadline(90))
-        return [(one.partition.partition, one.error) for one in answer]
+        response = await share_fetch(harness.gateway, request, Deadline(90))
+        return [(one.partition.partition, one.error) for one in response]
 
     moved = (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert moved in await fetched(0, 0, 1)

@@ -22,14 +22,14 @@ class Leader:
     async def ListOffsets(self, request: pb.ListOffsetsRequest, _context: object) -> pb.ListOffsetsResponse:
         (part,) = request.partitions
         offset = {-1: 42, -2: 7}[part.timestamp]
-        answer = pb.ListOffsetsResponse.Partition(
+        response = pb.ListOffsetsResponse.Partition(
             topic_id=part.topic_id, partition=part.partition, offset=offset
         )
         if part.HasField("made_at_offset"):
-            answer.made_at = 1000 + part.made_at_offset
+            response.made_at = 1000 + part.made_at_offset
         if part.partition:
-            answer.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return pb.ListOffsetsResponse(partitions=[answer])
+            response.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return pb.ListOffsetsResponse(partitions=[response])
 
 
 class Leaders:

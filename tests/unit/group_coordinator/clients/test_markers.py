@@ -37,7 +37,7 @@ class Leader:
         self.requests.append(list(request.markers))
         if self.refusal is not None:
             raise self.refusal
-        answers = [
+        responses = [
             pb.WriteTxnMarkersResponse.Partition(
                 topic_id=marker.topic_id,
                 partition=marker.partition,
@@ -45,7 +45,7 @@ class Leader:
             )
             for marker in request.markers
         ]
-        return pb.WriteTxnMarkersResponse(partitions=answers)
+        return pb.WriteTxnMarkersResponse(partitions=responses)
 
 
 class Leaders:

@@ -259,10 +259,10 @@ def test_every_acquired_offset_is_accounted_for(
     for gap, length in spans:
         acquired.append(acquisition(start + gap, start + gap + length))
         start += gap + length + 1
-    wanted = {offset for a in acquired for offset in range(a.first, a.last + 1)}
+    acquired_offsets = {offset for a in acquired for offset in range(a.first, a.last + 1)}
     decoded = decode(data, acquired)
-    assert offsets(decoded) == sorted(wanted & present)
+    assert offsets(decoded) == sorted(acquired_offsets & present)
     gaps = [offset for span in decoded.unreadable for offset in range(span.first, span.last + 1)]
-    assert gaps == sorted(wanted - present)
+    assert gaps == sorted(acquired_offsets - present)
     assert all(r.acquisition.first <= r.offset <= r.acquisition.last for r in decoded.records)
     assert all(s.acquisition.first <= s.first <= s.last <= s.acquisition.last for s in decoded.unreadable)

@@ -142,11 +142,11 @@ def test_an_interrupted_topic_deletion_is_finished_in_bounded_steps() -> None:
         for n in range(100):
             shard.run(write(batch(2 * n, 2 * n), key=key))
     shard.run(DeleteTopic(TOPIC), keep=1)
-    left = shard.replayed()
-    assert left.machine.next_deadline() == 0.0
-    assert left.tick(0) == [DeltaTombstone(KEYS[0], n, NOW_MS) for n in range(100)]
-    assert [left.state(key) is None for key in KEYS] == [True, False, False, False]
-    assert left.run(DeleteTopic(TOPIC)) == 3
+    replayed = shard.replayed()
+    assert replayed.machine.next_deadline() == 0.0
+    assert replayed.tick(0) == [DeltaTombstone(KEYS[0], n, NOW_MS) for n in range(100)]
+    assert [replayed.state(key) is None for key in KEYS] == [True, False, False, False]
+    assert replayed.run(DeleteTopic(TOPIC)) == 3
 
 
 def test_trim_position_is_below_every_live_record() -> None:

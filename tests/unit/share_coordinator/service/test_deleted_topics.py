@@ -26,7 +26,7 @@ async def process() -> AsyncIterator[Process]:
 
 async def remembered(process: Process, topic: str) -> list[bool]:
     inspected = [await process.inspect(index, topic) for index in range(process.topics[topic])]
-    return [answer.HasField("folded") for answer in inspected]
+    return [response.HasField("folded") for response in inspected]
 
 
 async def test_only_state_of_deleted_topics_is_removed(process: Process) -> None:

@@ -46,11 +46,11 @@ async def end(harness: Harness, producer: int, *, commit: bool) -> None:
 async def test_batches_are_returned_as_stored(harness: Harness) -> None:
     for _ in range(3):
         await harness.publish(3)
-    (answer,) = await fetch(harness, 4)
+    (response,) = await fetch(harness, 4)
     log = (await harness.leadership.led(TOPIC, 0)).log
-    assert answer.records == b"".join(b.data for b in await log.read(4, 10**6))
-    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (9, 9, 0)
-    assert (answer.leader_epoch, len(answer.records)) == (log.epoch, 2 * SIZE)
+    assert response.records == b"".join(b.data for b in await log.read(4, 10**6))
+    assert (response.high_watermark, response.last_stable_offset, response.log_start_offset) == (9, 9, 0)
+    assert (response.leader_epoch, len(response.records)) == (log.epoch, 2 * SIZE)
 
 
 async def test_uncached_records_are_read_from_the_store(harness: Harness) -> None:
@@ -64,7 +64,7 @@ async def test_limits_do_not_apply_to_the_first_batch(harness: Harness) -> None:
     for partition in (0, 1):
         for _ in range(3):
             await harness.publish(3, partition)
-    sizes = [len(answer.records) // SIZE for answer in await fetch(harness, 0, 0, max_bytes=4 * SIZE)]
+    sizes = [len(response.records) // SIZE for response in await fetch(harness, 0, 0, max_bytes=4 * SIZE)]
     assert sizes == [3, 1]
     assert [len(a.records) // SIZE for a in await fetch(harness, 0, 0, most=2 * SIZE)] == [2, 2]
     assert [len(a.records) // SIZE for a in await fetch(harness, 0, 0, max_bytes=1)] == [1, 0]
@@ -98,8 +98,8 @@ async def test_fetch_waits_for_min_bytes(harness: Harness) -> None:
 
 async def test_a_fetch_returns_fewer_bytes_at_its_deadline(harness: Harness) -> None:
     await harness.publish(3)
-    (answer,) = await fetch(harness, 0, max_wait_ms=20, min_bytes=10**6)
-    assert len(answer.records) == SIZE
+    (response,) = await fetch(harness, 0, max_wait_ms=20, min_bytes=10**6)
+    assert len(response.records) == SIZE
 
 
 async def test_a_relinquished_partition_wakes_its_long_polls(harness: Harness) -> None:
@@ -108,8 +108,8 @@ async def test_a_relinquished_partition_wakes_its_long_polls(harness: Harness) -
     led = await harness.leadership.led(TOPIC, 0)
     await eventually(lambda: led.readers)
     await harness.hand_over()
-    (answer,) = await waiting
-    assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (response,) = await waiting
+    assert code(response) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_read_committed_ends_at_the_last_stable_offset(harness: Harness) -> None:
@@ -125,8 +125,8 @@ async def test_read_committed_ends_at_the_last_stable_offset(harness: Harness) -
     led = await harness.leadership.led(TOPIC, 0)
     await eventually(lambda: led.readers)
     await end(harness, 7, commit=False)
-    (answer,) = await waiting
-    assert [(t.producer_id, t.first_offset) for t in answer.aborted_transactions] == [(7, 1)]
-    assert (answer.last_stable_offset, answer.high_watermark) == (4, 4)
+    (response,) = await waiting
+    assert [(t.producer_id, t.first_offset) for t in response.aborted_transactions] == [(7, 1)]
+    assert (response.last_stable_offset, response.high_watermark) == (4, 4)
     (behind,) = await fetch(harness, 4, isolation_level=1)
     assert not behind.aborted_transactions

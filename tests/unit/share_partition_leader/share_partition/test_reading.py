@@ -49,9 +49,9 @@ async def transact(harness: Harness, *outcomes: bool, count: int = 1) -> None:
 
 
 async def acquired(harness: Harness, most: int = 500, **fields: Any) -> list[tuple[int, int]]:
-    (answer,) = await harness.acquire(most, **fields)
-    assert code(answer) is ErrorCode.NONE
-    return [(run.first_offset, run.last_offset) for run in answer.acquired]
+    (response,) = await harness.acquire(most, **fields)
+    assert code(response) is ErrorCode.NONE
+    return [(run.first_offset, run.last_offset) for run in response.acquired]
 
 
 async def test_markers_are_not_delivered(harness: Harness) -> None:
@@ -62,11 +62,11 @@ async def test_markers_are_not_delivered(harness: Harness) -> None:
 async def test_read_committed_groups_never_acquire_aborted_records(harness: Harness) -> None:
     await isolate(harness)
     await transact(harness, True, False, True, count=2)
-    (answer,) = await harness.acquire()
-    assert [(run.first_offset, run.last_offset) for run in answer.acquired] == [(0, 1), (6, 7)]
+    (response,) = await harness.acquire()
+    assert [(run.first_offset, run.last_offset) for run in response.acquired] == [(0, 1), (6, 7)]
     log = (await harness.leadership.led(TOPIC, 0)).log
     needed = [b.data for b in await log.read(0, 10**6) if b.base_offset in (0, 6)]
-    assert answer.record_batches == b"".join(needed)
+    assert response.record_batches == b"".join(needed)
 
 
 async def test_concurrent_transactions_are_distinguished(harness: Harness) -> None:
@@ -257,8 +257,8 @@ async def test_written_state_is_loaded_by_the_next_leader(harness: Harness) -> N
     await harness.acquire()
     await harness.acknowledge((2, 4, ACCEPT))
     (await harness.share_partition()).retire()
-    (answer,) = await harness.acquire()
-    assert [(run.first_offset, run.last_offset, run.delivery_count) for run in answer.acquired] == [
+    (response,) = await harness.acquire()
+    assert [(run.first_offset, run.last_offset, run.delivery_count) for run in response.acquired] == [
         (0, 1, 1),
         (5, 9, 1),
     ]

@@ -59,9 +59,9 @@ def me() -> Listener:
 
 
 def acquire(
-    share_partition: ShareGroupPartition, who: Listener, most: int = 500
+    share_partition: ShareGroupPartition, listener: Listener, most: int = 500
 ) -> list[tuple[int, int]] | NotFetched:
-    found = share_partition.acquire(AcquireRequest(who.holder, most, 500))
+    found = share_partition.acquire(AcquireRequest(listener.holder, most, 500))
     return found if isinstance(found, NotFetched) else spans(found)
 
 
@@ -81,19 +81,19 @@ class Outcome:
 
 
 def acknowledge(
-    share_partition: ShareGroupPartition, who: Listener, first: int, last: int, kind: int = ACCEPT
+    share_partition: ShareGroupPartition, listener: Listener, first: int, last: int, kind: int = ACCEPT
 ) -> Outcome:
     outcome = Outcome()
-    share_partition.handle(Acknowledge(who.holder, [AckBatch(first, last, (kind,))], outcome))
+    share_partition.handle(Acknowledge(listener.holder, [AckBatch(first, last, (kind,))], outcome))
     return outcome
 
 
-async def held(harness: Harness, who: Listener, records: int = 10) -> ShareGroupPartition:
+async def held(harness: Harness, listener: Listener, records: int = 10) -> ShareGroupPartition:
     """A share-partition in which a consumer holds records."""
     await harness.publish(records)
     share_partition = await harness.share_partition()
-    share_partition.join(who)
-    assert acquire(share_partition, who) == [(0, records - 1)]
+    share_partition.join(listener)
+    assert acquire(share_partition, listener) == [(0, records - 1)]
     return share_partition
 
 
@@ -497,9 +497,9 @@ async def test_leaving_releases_held_records(harness: Harness, me: Listener) -> 
 async def test_release_of_a_member_covers_its_streams_and_calls(harness: Harness) -> None:
     first, second, foreign = Listener("m1"), Listener("m1"), Listener("m1@2")
     share_partition = await held(harness, first, 3)
-    for who in (second, foreign):
+    for listener in (second, foreign):
         await harness.publish(2)
-        acquire(share_partition, who)
+        acquire(share_partition, listener)
     await harness.publish(2)
     await harness.acquire(member="m1")
     await harness.publish(2)

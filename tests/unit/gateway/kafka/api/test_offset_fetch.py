@@ -14,11 +14,11 @@ from tests.unit.gateway.kafka.api.harness import Harness
 def reply(request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
     if request.group_id != "g":
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "unknown")
-    answer = pb.OffsetFetchResponse()
-    answer.partitions.add(
+    response = pb.OffsetFetchResponse()
+    response.partitions.add(
         topic_id=TOPIC.topic_id, partition=1, committed_offset=40, committed_leader_epoch=3, metadata="x"
     )
-    return answer
+    return response
 
 
 def one_group(topics: bool = True) -> OffsetFetchRequest:

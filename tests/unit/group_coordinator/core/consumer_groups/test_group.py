@@ -270,16 +270,20 @@ def test_only_members_of_the_generation_are_accepted(
     group: ConsumerHarness, generation: int, member: str, code: ErrorCode
 ) -> None:
     group.stable("a")
-    who = MemberIdentity("g", generation, member)
-    for command in (ConsumerHeartbeat(who), Sync(who, {}, 99), CommitOffsets(who, {AT: Committed(1)})):
+    identity = MemberIdentity("g", generation, member)
+    for command in (
+        ConsumerHeartbeat(identity),
+        Sync(identity, {}, 99),
+        CommitOffsets(identity, {AT: Committed(1)}),
+    ):
         assert group.refuses(command).code is code
 
 
 def test_sync_with_another_assignor_is_rejected(group: ConsumerHarness) -> None:
     generation = group.stable("a")
-    who = MemberIdentity("g", generation, "a")
+    identity = MemberIdentity("g", generation, "a")
     for kind, name in (("connect", None), (None, "sticky")):
-        error = group.refuses(Sync(who, {}, 99, kind, name))
+        error = group.refuses(Sync(identity, {}, 99, kind, name))
         assert error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -307,26 +311,26 @@ def test_every_request_gets_one_reply_and_a_generation_one_leader(
 
     def look() -> None:
         for ticket, member in list(waiting.items()):
-            answer = group.replies.pop(ticket, None)
-            if answer is None:
+            response = group.replies.pop(ticket, None)
+            if response is None:
                 continue
             del waiting[ticket]
-            if isinstance(answer, Joined):
-                assert answer.member_id == member
-                generations[member] = answer.generation
-                assert leaders.setdefault(answer.generation, answer.leader) == answer.leader
+            if isinstance(response, Joined):
+                assert response.member_id == member
+                generations[member] = response.generation
+                assert leaders.setdefault(response.generation, response.leader) == response.leader
             else:
-                assert isinstance(answer, Synced | KafkaError)
+                assert isinstance(response, Synced | KafkaError)
         assert not group.replies, "no request has two replies"
         if not described(group):
             leaders.clear()  # the next one is another group
 
-    for kind, who, more in steps:
-        name = str(who)
+    for kind, identity, more in steps:
+        name = str(identity)
         try:
             if kind == "wait":
-                assert isinstance(who, float)
-                group.pass_time(who)
+                assert isinstance(identity, float)
+                group.pass_time(identity)
             elif kind == "join":
                 known = any(one.member_id == name for one in described(group))
                 protocols = ("range", "sticky") if more == "range" else ("sticky", "range")

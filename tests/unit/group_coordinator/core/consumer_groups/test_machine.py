@@ -30,7 +30,7 @@ def group() -> ConsumerHarness:
 
 
 @pytest.mark.parametrize(
-    "command", [ConsumerHeartbeat, lambda who: Sync(who, {}, 1), lambda _: Leave("none", ())]
+    "command", [ConsumerHeartbeat, lambda identity: Sync(identity, {}, 1), lambda _: Leave("none", ())]
 )
 def test_unknown_group_has_no_members(group: ConsumerHarness, command: object) -> None:
     assert callable(command)
@@ -90,8 +90,8 @@ def test_offsets_of_a_group_without_members_expire(group: ConsumerHarness) -> No
 def test_only_offsets_of_deleted_topics_expire_early(group: ConsumerHarness) -> None:
     gone = TopicIdPartition(group.cluster.create("gone", 1), 0)
     generation = group.stable("a")
-    who = MemberIdentity("g", generation, "a")
-    group.send(CommitOffsets(who, {AT: Committed(1), gone: Committed(2)}))
+    identity = MemberIdentity("g", generation, "a")
+    group.send(CommitOffsets(identity, {AT: Committed(1), gone: Committed(2)}))
     group.cluster.delete("gone")
     for _ in range(80):
         group.pass_time(SESSION - 1)
