@@ -83,7 +83,7 @@ async def test_a_link_is_reachable_if_every_server_responds() -> None:
 
 
 @pytest.mark.parametrize("error", [RedisUnavailable("connection lost"), RedisOutcomeUnknown("no reply")])
-async def test_one_silent_server_makes_the_link_unreachable(error: RedisError) -> None:
+async def test_one_unresponsive_server_makes_the_link_unreachable(error: RedisError) -> None:
     assert await unreachable(cluster(FakeLink(VALKEY), FakeLink(REDIS, error))) == str(error)
 
 

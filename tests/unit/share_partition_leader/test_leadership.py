@@ -244,7 +244,7 @@ async def test_a_group_with_altered_offsets_is_loaded_again(harness: Harness) ->
         await consumer.got_offsets(*range(10), 8, 9)
 
 
-async def test_a_late_forget_request_keeps_locks(harness: Harness) -> None:
+async def test_late_unload_request_keeps_locks(harness: Harness) -> None:
     await harness.publish(10)
     await harness.initialize(state_epoch=2, start=8)
     async with stream(harness, credit=100) as consumer:
@@ -254,7 +254,7 @@ async def test_a_late_forget_request_keeps_locks(harness: Harness) -> None:
         assert await consumer.acknowledge_all(ack(8)) == [(8, 8, ErrorCode.NONE)]
 
 
-async def test_a_forget_request_without_coordinator_keeps_locks(
+async def test_unload_request_without_coordinator_keeps_locks(
     harness: Harness,
 ) -> None:
     await harness.publish(1)

@@ -134,7 +134,7 @@ def test_killed_server_breaks_its_calls() -> None:
     simulate(scenario)
 
 
-def test_frozen_server_answers_late() -> None:
+def test_frozen_server_responds_late() -> None:
     async def scenario(there: Harness) -> None:
         there.node.paused = True
         there.loop.call_later(5.0, there.loop.resume, there.node)

@@ -82,7 +82,7 @@ async def test_known_lags_are_added(harness: Harness, rows: list[Row]) -> None:
     assert (await lag(harness), await lag(harness, "")) == (7, 7)
 
 
-async def test_lag_of_other_topics_is_left_out(harness: Harness, rows: list[Row]) -> None:
+async def test_lag_excludes_other_topics(harness: Harness, rows: list[Row]) -> None:
     rows += [Row(partition=0, lag=3), Row(partition=1, lag=4)]
     assert await lag(harness, "another") == 0
 

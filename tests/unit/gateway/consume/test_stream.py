@@ -71,7 +71,7 @@ async def test_new_assignment_replaces_the_old_one(harness: Harness) -> None:
         assert len(harness.leader.streams) == 1
 
 
-async def test_last_message_is_answered_before_the_stream_ends(harness: Harness) -> None:
+async def test_last_message_gets_its_response_before_the_stream_ends(harness: Harness) -> None:
     async with consuming(harness, own_membership(0)) as call:
         await call.read()
         stream = await stream_of(harness.leader)

@@ -186,7 +186,7 @@ async def test_a_disabled_api_is_rejected_and_not_listed(harness: Harness) -> No
     assert harness.begun == []
 
 
-async def test_api_versions_of_an_unknown_version_is_answered_in_version_0(harness: Harness) -> None:
+async def test_api_versions_of_an_unknown_version_returns_version_0(harness: Harness) -> None:
     async with connected(harness.address) as raw:
         await raw.write(struct.pack(">ihhih", 10, 18, 99, 7, -1))
         number, response = await raw.answer(18, 0)

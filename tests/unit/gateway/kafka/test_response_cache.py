@@ -253,7 +253,7 @@ async def test_new_records_have_the_waiting_fetch_served_for_its_remaining_wait(
     assert 0 < idle.calls.waits[-1] < LONG / 1000
 
 
-async def test_a_following_request_is_answered_after_the_waiting_fetch(idle: Idle) -> None:
+async def test_response_to_a_following_request_waits_for_the_fetch(idle: Idle) -> None:
     await idle.waits()
     Caller(idle.kafka).send("next")
     assert (await idle.answer()).responses == []

@@ -64,7 +64,7 @@ async def test_produce_reports_a_missing_leader_within_its_timeout(harness: Harn
     assert response.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_stream_answers_all_requests_before_it_ends(harness: Harness) -> None:
+async def test_stream_responds_to_all_requests_before_it_ends(harness: Harness) -> None:
     harness.leader.answer = appending
     call = harness.produce.ProduceStream()
     for number in range(50):

@@ -101,6 +101,6 @@ async def test_leaving_broker_forwards_acknowledgements(
     assert len(harness.leader.of(leader.AcknowledgeRecordsRequest)) == leaving
 
 
-def test_error_codes_are_those_of_kafka() -> None:
+def test_error_codes_equal_kafkas() -> None:
     assert wire(ErrorCode.INVALID_RECORD_STATE) == 121
     assert delivery.ACKNOWLEDGE_TYPE_RENEW == RENEW

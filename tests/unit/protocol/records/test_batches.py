@@ -39,7 +39,7 @@ def test_an_independent_reader_returns_the_content(codec: str, content: str) -> 
     assert bytes(READERS[codec](CODECS[codec].compress(data))) == data
 
 
-def test_codec_numbers_are_those_of_batch_attributes() -> None:
+def test_codec_numbers_equal_the_batch_attributes() -> None:
     assert [(name, codec.number) for name, codec in CODECS.items()] == [
         ("none", 0),
         ("gzip", 1),

@@ -36,7 +36,7 @@ def test_cold_checkpoint_repeats_an_older_one(written: int, cold: bool) -> None:
     assert state(CHECKPOINT._replace(write_timestamp_ms=written)).cold is cold
 
 
-def test_delta_changes_what_it_contains() -> None:
+def test_delta_changes_only_its_fields() -> None:
     found = state()
     found.apply(ShareDelta(KEY, 9, 2, 6, 105, 7, (batch(110, 112),)))
     assert (found.leader_epoch, found.start_offset, found.delivery_complete_count) == (6, 105, 7)

@@ -66,9 +66,7 @@ async def test_version_8_names_several_groups(harness: Harness, version: int) ->
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, 0), (2, ErrorCode.NOT_COORDINATOR)])
-async def test_a_refusal_of_the_old_form_fails_each_partition(
-    harness: Harness, version: int, code: int
-) -> None:
+async def test_rejected_old_request_fails_each_partition(harness: Harness, version: int, code: int) -> None:
     harness.lead_elsewhere()
     response = await harness.call(version, one_group(), OffsetFetchResponse)
     assert response.error_code == code

@@ -130,7 +130,7 @@ def test_deletion_of_no_topic_changes_nothing() -> None:
     assert decision.records == []
 
 
-def test_topic_goes_with_its_last_deleted_partition() -> None:
+def test_topic_is_removed_with_its_last_deleted_partition() -> None:
     decision = pending(t=TopicState("a", 5, deleting=frozenset({0, 1})))
     share_state.mark_deleted(decision, tp("t", 0), ())
     assert decision.group.topics["t"].deleting == {1}
@@ -138,7 +138,7 @@ def test_topic_goes_with_its_last_deleted_partition() -> None:
     assert decision.group.topics == {}
 
 
-def test_topic_with_a_failed_deletion_stays_as_it_is() -> None:
+def test_failed_deletion_keeps_the_topic_unchanged() -> None:
     deleting = TopicState("a", 5, deleting=frozenset({0, 1}))
     decision = pending(t=deleting, u=TopicState("b", 5, deleting=frozenset({0})))
     share_state.mark_deleted(decision, [*tp("t", 0), *tp("u", 0)], tp("t", 1))
