@@ -326,7 +326,7 @@ class Cluster(RuleBasedStateMachine):
         self.shard.pass_time(seconds)
 
     @invariant()
-    def what_was_answered_is_so_already(self) -> None:
+    def confirmed_outcomes_are_in_effect(self) -> None:
         for transaction in self.shard.machine.transactions.values():
             assert transaction.producer_epoch <= model.LAST_EPOCH + 1
         for partition in self.partitions.values():

@@ -161,7 +161,7 @@ async def test_unreadable_log_is_retried_and_reported_once(cache: MetadataCache,
         tries.release()
         return await read(shard, after, limit)
 
-    writer.log.read = counted  # type: ignore[method-assign]  # to know that it tries again
+    writer.log.read = counted  # type: ignore[method-assign]  # detects the retry
     with capture_logs() as logs:
         writer.log.away = True
         async with asyncio.timeout(5):
@@ -183,7 +183,7 @@ async def test_records_before_a_failed_read_are_published(cache: MetadataCache, 
         writer.log.away = bool(entries)
         return entries
 
-    writer.log.read = once  # type: ignore[method-assign]  # gone right after the first page
+    writer.log.read = once  # type: ignore[method-assign]  # unavailable after the first page
     change = ConfigRecord(GROUP, "share.auto.offset.reset", "earliest")
     await writer.write(change)
     await cache.wait_for(lambda catalog: bool(catalog.configs(GROUP)), 5)
