@@ -85,9 +85,9 @@ class Outcome:
     seconds: float
 
     @property
-    def story(self) -> str:
+    def text(self) -> str:
         """Returns the history, one event per line."""
-        return self.history.story()
+        return self.history.text()
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Outcome:
@@ -175,14 +175,14 @@ class Cluster:
         return topic_id
 
     def _are_known(self, catalog: TopicCatalog) -> bool:
-        """Returns whether a process knows the groups' start offsets: later would be after a second of
+        """Returns whether a process has loaded the groups' start offsets: later would be after a second of
         faults.
         """
         groups = (ConfigResource(ResourceType.GROUP, group) for group in self._plan.scale.groups)
         return all(catalog.configs(group) for group in groups)
 
     async def _inject_faults(self) -> None:
-        plan, until = self._plan, self._loop.now + self._plan.scale.trouble
+        plan, until = self._plan, self._loop.now + self._plan.scale.fault_seconds
         self.around.faults.rates = plan.rates
         self._producers += [Producer(self._client(), name, TOPIC, plan.scale.pace) for name in plan.producers]
         producing = [asyncio.create_task(producer.run(until)) for producer in self._producers]

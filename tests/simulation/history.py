@@ -70,7 +70,7 @@ class History:
         """Records a fault or another step of the run."""
         self.add(Happened(self._clock(), what))
 
-    def story(self) -> str:
+    def text(self) -> str:
         """Returns the history, one event per line."""
         return "\n".join(f"{event.at:10.6f} {_described(event)}" for event in self.events)
 

@@ -49,11 +49,11 @@ class Kind(Enum):
     CUT_OFF = "cut off from the store"
     CUT = "cut off from the other processes"
     RESTART = "restart"
-    FULL = "the store takes nothing more"
+    FULL = "the store rejects writes"
 
 
 class Way(Enum):
-    """A member's way to consume."""
+    """The API by which a member consumes."""
 
     CALLS = "by Acquire and Acknowledge"
     STREAM = "by Consume"
@@ -92,14 +92,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The size of a run: `trouble` seconds of faults, in which a producer publishes `pace` times a
+    """The size of a run: `fault_seconds` of faults, in which a producer publishes `pace` times a
     second.
 
     `farewell`: at the end processes stop in order; logs and group epochs are also checked during the run.
     """
 
     groups: tuple[str, ...]
-    trouble: float
+    fault_seconds: float
     pace: float
     farewell: bool
 

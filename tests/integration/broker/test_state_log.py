@@ -41,8 +41,8 @@ async def fetch(
     request = pb.FetchShareGroupStateRequest(
         shard=shard, fetch_offset=offset, max_bytes=PLENTY, max_wait_ms=wait_ms
     )
-    answer = await coordinator.FetchShareGroupState(request, timeout=TIMEOUT)
-    return list(read_batches(answer.record_batches))
+    response = await coordinator.FetchShareGroupState(request, timeout=TIMEOUT)
+    return list(read_batches(response.record_batches))
 
 
 async def find(coordinator: ShareCoordinatorServiceAsyncStub, shard: int, timestamp: int) -> int:

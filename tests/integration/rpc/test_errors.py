@@ -66,7 +66,7 @@ async def test_errors_arrive_with_all_details(stub: Any) -> None:
     assert (error.violations, error.retry_after) == (FAILURE.violations, FAILURE.retry_after)
 
 
-async def test_refusal_ends_a_stream(stub: Any) -> None:
+async def test_kafka_error_ends_a_stream(stub: Any) -> None:
     error = await caught(echo(stub, 1, -1))
     assert error.code is FAILURE.code
     assert error.metadata == FAILURE.metadata

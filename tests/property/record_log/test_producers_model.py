@@ -85,7 +85,7 @@ def header(producer: int, epoch: int, first: int, count: int) -> BatchHeader:
 
 
 @given(groups, st.lists(st.booleans(), max_size=12), pauses)
-def test_partition_equals_its_model(
+def test_producer_state_equals_the_model(
     history: list[list[tuple[int, int, int, int] | tuple[int, int, bool]]],
     lost: list[bool],
     pauses: list[int],

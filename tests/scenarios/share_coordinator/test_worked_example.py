@@ -149,12 +149,12 @@ def play(rows: list[Row], start_offset: int) -> Shard:
 
 
 @pytest.mark.parametrize("number", range(len(ROWS)), ids=[row.operation for row in ROWS])
-def test_row_of_the_request_table(number: int) -> None:
+def test_request_leads_to_the_row_of_the_request_table(number: int) -> None:
     check(ROWS, number, -1)
 
 
 @pytest.mark.parametrize("number", range(len(OLD_ROWS)), ids=[row.operation for row in OLD_ROWS])
-def test_row_of_the_record_table(number: int) -> None:
+def test_request_writes_the_row_of_the_record_table(number: int) -> None:
     rows = [row._replace(record=_with_count(row.record, 0)) for row in OLD_ROWS]
     check(rows, number, 100)
 
@@ -174,7 +174,7 @@ def _with_count(record: ShareRecord | None, count: int) -> ShareRecord | None:
     return record._replace(delivery_complete_count=count) if isinstance(record, ShareDelta) else record
 
 
-def test_checkpoint_instead_of_a_delta() -> None:
+def test_checkpoint_replays_like_the_delta_it_replaces() -> None:
     """Any delta may be a checkpoint instead: the replayed state is the same."""
     for number in range(len(ROWS)):
         shard = play(ROWS[: number + 1], -1)

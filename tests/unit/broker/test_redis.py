@@ -1,4 +1,4 @@
-"""The connections of a broker to Redis, and what follows a restart of Redis."""
+"""The connections of a broker to Redis, and the checks after a restart of Redis."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.routing.router import ROLES
 
 
-def test_roles() -> None:
+def test_roles_are_parsed_and_unknown_ones_rejected() -> None:
     assert parse_roles("all") == frozenset(ROLES)
     assert parse_roles("gateway, share-coordinator") == {"gateway", "share-coordinator"}
     for text in ("", "gateway,nothing"):

@@ -263,7 +263,7 @@ async def test_failed_append_during_close_returns_not_coordinator(fault: Fault) 
     assert harness.lease.reclaims == 0
 
 
-async def test_a_shard_may_be_closed_while_it_loads_or_before() -> None:
+async def test_shard_can_be_closed_before_and_during_its_load() -> None:
     harness = Harness()
     await harness.shard.close()
     assert harness.shard.state is ShardState.CLOSED

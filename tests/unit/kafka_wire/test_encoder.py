@@ -33,7 +33,7 @@ def written(key: int, version: int, message: Any, *, answer: bool = False) -> by
 @pytest.mark.parametrize(
     ("value", "data"), [(0, b"\0"), (127, b"\x7f"), (128, b"\x80\x01"), (1 << 31, b"\x80\x80\x80\x80\x08")]
 )
-def test_uvarint(value: int, data: bytes) -> None:
+def test_uvarint_is_encoded(value: int, data: bytes) -> None:
     out = bytearray()
     put_uvarint(out, value)
     assert out == data
@@ -66,7 +66,7 @@ def test_long_strings_have_longer_lengths() -> None:
     assert written(METADATA, 1, request)[4:9] == b"\x01\x2c" + b"nnn"
 
 
-def test_a_nullable_struct() -> None:
+def test_nullable_struct_is_encoded() -> None:
     request: Any = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10)
     assert written(DESCRIBE_TOPIC_PARTITIONS, 0, request) == b"\1" + b"\0\0\0\x0a" + b"\xff" + b"\0"
     request.cursor = DescribeTopicPartitionsRequest.Cursor(topic_name="t", partition_index=7)

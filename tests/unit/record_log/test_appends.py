@@ -1,4 +1,4 @@
-"""Group commit: appends that wait for the store are written together."""
+"""Group commit: waiting appends are written in one request."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tests.unit.record_log.batches import batch
 from tests.unit.record_log.harness import NAME, SIZE, Harness, code_of, error_of, settled
 
 
-async def test_appends_that_arrive_meanwhile_go_together(harness: Harness) -> None:
+async def test_appends_during_a_write_form_the_next_group(harness: Harness) -> None:
     log = await harness.open()
     harness.store.hold()
-    answers = [asyncio.ensure_future(log.append(batch(2)))]
+    responses = [asyncio.ensure_future(log.append(batch(2)))]
     await settled()
-    answers += [asyncio.ensure_future(log.append(batch(2))) for _ in range(5)]
+    responses += [asyncio.ensure_future(log.append(batch(2))) for _ in range(5)]
     await settled()
     assert log.log_end_offset == 0
     harness.store.release()
-    assert [a.base_offset for a in await asyncio.gather(*answers)] == [0, 2, 4, 6, 8, 10]
+    assert [a.base_offset for a in await asyncio.gather(*responses)] == [0, 2, 4, 6, 8, 10]
     assert harness.store.appends == [(NAME, 1), (NAME, 5)]
 
 
@@ -143,7 +143,7 @@ async def test_cancelled_caller_gets_no_failure(harness: Harness) -> None:
     assert impatient.cancelled()
 
 
-async def test_a_group_that_failed_leaves_no_sequences(harness: Harness) -> None:
+async def test_failed_group_does_not_change_sequences(harness: Harness) -> None:
     log = await harness.open()
     harness.store.fail_next_append(Fault.NOT_WRITTEN)
     assert await code_of(log.append(batch(3, producer=(7, 0, 0)))) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -46,7 +46,7 @@ def test_a_topic_without_settings_has_the_defaults_of_the_log() -> None:
     assert LogSettings.of_topic(resolve_topic({}, BrokerConfig())) == LogSettings()
 
 
-def test_a_topic_s_settings_reach_its_log() -> None:
+def test_topic_configs_apply_to_its_log() -> None:
     topic = resolve_topic(
         {
             "max.message.bytes": "2000",
@@ -116,12 +116,12 @@ def test_non_text_header_name_is_rejected() -> None:
 
 
 def snappy(*blocks: bytes) -> bytes:
-    """As Java's library frames it."""
+    """Frames the data as Java's library does."""
     framed = (struct.pack(">I", len(block)) + block for block in blocks)
     return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(framed)
 
 
-def test_snappy_with_and_without_block_framing() -> None:
+def test_snappy_is_read_with_and_without_block_framing() -> None:
     plain = batch(3)
     records = plain[HEADER_SIZE:]
     one, two = (bytes(cramjam.snappy.compress_raw(part)) for part in (records[:20], records[20:]))

@@ -10,8 +10,8 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster
 
 
-def parts(answer: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:
-    return {some.topic_id: list(some.partitions) for some in answer.assignment.topic_partitions}
+def parts(response: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:
+    return {some.topic_id: list(some.partitions) for some in response.assignment.topic_partitions}
 
 
 async def test_next_owner_has_members_and_assignments(cluster: Cluster) -> None:
@@ -20,9 +20,9 @@ async def test_next_owner_has_members_and_assignments(cluster: Cluster) -> None:
     epoch = (await first.beat("m", 0, "a")).member_epoch
     second = await cluster.start(2)
     await first.stop()
-    answer = await second.beat("m", epoch)
-    assert answer.member_epoch == epoch
-    assert not answer.HasField("assignment")
+    response = await second.beat("m", epoch)
+    assert response.member_epoch == epoch
+    assert not response.HasField("assignment")
     assert parts(await second.beat("m", 0, "a")) == {topic_id: [0, 1]}
 
 
@@ -65,9 +65,9 @@ async def test_groups_are_listed_over_all_shards(broker: Broker) -> None:
     await broker.beat("m", -1, group="g2")
 
     async def listed(**filters: list[str]) -> dict[str, str]:
-        answer = await broker.groups.ListGroups(pb.ListGroupsRequest(**filters), CONTEXT)
-        assert all((some.group_type, some.protocol_type) == ("share", "share") for some in answer.groups)
-        return {some.group_id: some.group_state for some in answer.groups}
+        response = await broker.groups.ListGroups(pb.ListGroupsRequest(**filters), CONTEXT)
+        assert all((some.group_type, some.protocol_type) == ("share", "share") for some in response.groups)
+        return {some.group_id: some.group_state for some in response.groups}
 
     assert await listed() == {"g1": "Stable", "g2": "Empty", "g3": "Stable"}
     assert await listed(states_filter=["EMPTY"], types_filter=["Share"]) == {"g2": "Empty"}

@@ -89,12 +89,12 @@ def test_waiting_idle_requests_are_a_gauge(harness: Harness) -> None:
 ERROR = KafkaError(ErrorCode.INVALID_REQUEST, "no")
 
 
-def test_the_error_of_the_request(harness: Harness) -> None:
+def test_refusal_sets_the_error_code_of_the_response(harness: Harness) -> None:
     refused = Refusal(HeartbeatResponse)(harness.call_of(HeartbeatRequest(group_id="g")), ERROR)
     assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
 
 
-def test_the_message_and_constants(harness: Harness) -> None:
+def test_refusal_sets_message_and_constant_fields(harness: Harness) -> None:
     refuse = Refusal(ConsumerGroupHeartbeatResponse, member_epoch=-1)
     refused = refuse(harness.call_of(ConsumerGroupHeartbeatRequest(member_id="m", member_epoch=7)), ERROR)
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "no")
@@ -119,7 +119,7 @@ def test_scalar_items_are_echoed_by_a_function(harness: Harness) -> None:
     assert [(one.group_id, one.error_code) for one in refused.results] == [("a", 42), ("b", 42)]
 
 
-def test_one_item_fails_as_in_a_refusal() -> None:
+def test_item_of_a_refusal_has_constants_and_the_error_code() -> None:
     partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=3, offset=70)
     echo = {"topics": "topics", "topics.partitions": "partitions"}
     refuse = Refusal(DeleteRecordsResponse, echo, low_watermark=-1)
@@ -184,8 +184,8 @@ def test_full_queue_is_an_error_that_producers_retry(version: int, expected: Err
     ("version", "code"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
 )
 def test_fetch_partitions_have_the_error_code_of_the_version(version: int, code: ErrorCode) -> None:
-    answer: Any = failed(0, ErrorCode.KAFKA_STORAGE_ERROR, version)
-    assert answer.error_code == code
+    response: Any = failed(0, ErrorCode.KAFKA_STORAGE_ERROR, version)
+    assert response.error_code == code
 
 
 def test_features_default_to_their_highest_level() -> None:

@@ -79,7 +79,7 @@ def test_duplicates_are_rejected() -> None:
         check("b")
 
 
-def test_valid_placements() -> None:
+def test_valid_placements_are_accepted() -> None:
     check_replication_factor(-1, [1])
     check_replication_factor(2, [1, 2])
     check_assignments([[1, 2], [2, 1]], [1, 2])
@@ -87,7 +87,7 @@ def test_valid_placements() -> None:
 
 
 @pytest.mark.parametrize("factor", [0, -2, 3])
-def test_invalid_replication_factors(factor: int) -> None:
+def test_invalid_replication_factors_are_rejected(factor: int) -> None:
     with pytest.raises(KafkaError) as error:
         check_replication_factor(factor, [1, 2])
     assert error.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -96,7 +96,7 @@ def test_invalid_replication_factors(factor: int) -> None:
 @pytest.mark.parametrize(
     "assignments", [[[]], [[1, 1]], [[3]], [[1], [1, 2]]], ids=["empty", "twice", "unknown", "uneven"]
 )
-def test_invalid_assignments(assignments: list[list[int]]) -> None:
+def test_invalid_assignments_are_rejected(assignments: list[list[int]]) -> None:
     with pytest.raises(KafkaError) as error:
         check_assignments(assignments, [1, 2])
     assert error.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT

@@ -76,15 +76,15 @@ async def test_produce_reports_a_missing_leader_within_its_timeout(harness: Harn
     assert response.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_stream_answers_all_requests_before_it_ends(harness: Harness) -> None:
+async def test_stream_responds_to_all_requests_before_it_ends(harness: Harness) -> None:
     harness.leader.answer = appending
     call = harness.produce.ProduceStream()
     for number in range(50):
         request = produced(number % 2, str(number).encode(), name="flights")
         await call.write(pb.ProduceStreamRequest(id=number, produce=request))
     await call.done_writing()
-    answers = [answer async for answer in call]
-    assert sorted(answer.id for answer in answers) == list(range(50))
+    responses = [response async for response in call]
+    assert sorted(response.id for response in responses) == list(range(50))
     requests = harness.leader.of(leader.ProduceRequest)
     for index in (0, 1):  # each partition got its batches in the order they were sent
         sent = [int(p.record_batches) for r in requests for p in r.partitions if p.partition == index]
@@ -104,7 +104,7 @@ async def test_stream_keeps_the_order_of_a_partition(harness: Harness) -> None:
         request = produced(7, str(number).encode(), name="wide")
         await call.write(pb.ProduceStreamRequest(id=number, produce=request))
     await call.done_writing()
-    assert len([answer async for answer in call]) == 6
+    assert len([response async for response in call]) == 6
     requests = harness.leader.of(leader.ProduceRequest)
     assert [int(p.record_batches) for r in requests for p in r.partitions if p.partition == 7] == [*range(6)]
 

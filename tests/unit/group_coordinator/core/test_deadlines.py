@@ -65,7 +65,7 @@ def test_outdated_heap_entries_are_skipped() -> None:
     assert deadlines.due(70.0, 10) == ["a"]
 
 
-def test_state_changes_run_until_they_end_or_time_out() -> None:
+def test_state_changes_last_until_they_end_or_time_out() -> None:
     attempts = StateChangesInProgress()
     attempts.begin("g", tp("t", 0, 1), 10.0)
     attempts.begin("g", tp("t", 2), 20.0)

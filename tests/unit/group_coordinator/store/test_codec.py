@@ -1,4 +1,4 @@
-"""Group records survive the way to bytes and back; other bytes are refused."""
+"""Group records are encoded and decoded unchanged; invalid bytes are rejected."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ RECORDS: list[Record] = [
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_round_trip(record: Record) -> None:
+def test_record_round_trip(record: Record) -> None:
     assert GroupCodec().decode(GroupCodec().encode(record)) == record
 
 
@@ -94,7 +94,7 @@ COMMITTED = Committed(41, 2, "where from", 1_700_000_000_125)
 
 
 @pytest.mark.parametrize("committed", [COMMITTED, Committed(0), None])
-def test_committed_offset(committed: Committed | None) -> None:
+def test_committed_offset_has_kafkas_fields(committed: Committed | None) -> None:
     record = OffsetRecord("g", PARTITION, committed)
     message = message_of(record)
     assert message.kind == pb.GroupRecord.KIND_COMMITTED_OFFSET
@@ -103,7 +103,7 @@ def test_committed_offset(committed: Committed | None) -> None:
 
 
 @pytest.mark.parametrize("pending", [Pending(4, 12, 3, COMMITTED), Pending(0, -1, 1, Committed(0)), None])
-def test_pending_offset(pending: Pending | None) -> None:
+def test_pending_offset_has_its_producer(pending: Pending | None) -> None:
     record = PendingRecord(70, PLACE, pending)
     message = message_of(record)
     assert message.kind == pb.GroupRecord.KIND_PENDING_OFFSET
@@ -112,7 +112,7 @@ def test_pending_offset(pending: Pending | None) -> None:
 
 
 @pytest.mark.parametrize("outcomes", [(), (Outcome(PLACE, 3, COMMITTED), Outcome(PLACE, 1, Committed(0)))])
-def test_end_of_a_transaction(outcomes: tuple[Outcome, ...]) -> None:
+def test_transaction_end_has_producer_and_outcome(outcomes: tuple[Outcome, ...]) -> None:
     record = TransactionEndRecord(70, outcomes)
     message = message_of(record)
     assert message.kind == pb.GroupRecord.KIND_TRANSACTION_END

@@ -1,4 +1,4 @@
-"""Which commands are permitted, what is due, what replay ignores, and what may be trimmed."""
+"""Permitted commands, due checkpoints, records that replay ignores, and the trim position."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ GONE = CheckpointTombstone(KEY)
         ([checkpoint(0), delta(0), GONE, DeltaTombstone(KEY, 0), checkpoint(0)], []),
     ],
 )
-def test_replay_takes_the_latest_checkpoint_and_the_deltas_of_its_epoch(
+def test_replay_applies_the_latest_checkpoint_and_the_deltas_of_its_epoch(
     records: list[ShareRecord], firsts: list[int] | None
 ) -> None:
     shard = Shard(log=enumerate(records, 1))
@@ -77,7 +77,7 @@ def test_replay_takes_the_latest_checkpoint_and_the_deltas_of_its_epoch(
     assert (None if state is None else [run.first for run in state.runs]) == firsts
 
 
-def test_a_quiet_key_gets_a_cold_checkpoint_once() -> None:
+def test_idle_key_gets_one_cold_checkpoint() -> None:
     shard = Shard(CheckpointRules(cold_after=300))
     shard.run(Initialize(KEY, 1, 0))
     shard.run(write(batch(0, 4, 0), count=2))
@@ -117,7 +117,7 @@ def test_a_key_that_is_written_is_not_cold() -> None:
     assert len(shard.log) == 5
 
 
-def test_deleting_the_last_warm_key_leaves_nothing_to_do() -> None:
+def test_deleting_the_last_warm_key_clears_the_deadline() -> None:
     shard = Shard()
     shard.run(Initialize(KEYS[0], 1, 0))
     shard.tick(1000)
@@ -128,7 +128,7 @@ def test_deleting_the_last_warm_key_leaves_nothing_to_do() -> None:
     assert shard.machine.next_deadline() is None
 
 
-def test_one_deadline_makes_a_bounded_number_of_records() -> None:
+def test_one_deadline_writes_a_bounded_number_of_records() -> None:
     shard = Shard()
     keys = [SharePartitionKey("g", TOPIC, n) for n in range(2 * MAX_RECORDS_PER_DEADLINE + 5)]
     for key in keys:
@@ -144,14 +144,14 @@ def test_an_interrupted_topic_deletion_is_finished_in_bounded_steps() -> None:
         for n in range(100):
             shard.run(write(batch(2 * n, 2 * n), key=key))
     shard.run(DeleteTopic(TOPIC), keep=1)
-    left = shard.replayed()
-    assert left.machine.next_deadline() == 0.0
-    assert left.tick(0) == [DeltaTombstone(KEYS[0], n, NOW_MS) for n in range(100)]
-    assert [left.state(key) is None for key in KEYS] == [True, False, False, False]
-    assert left.run(DeleteTopic(TOPIC)) == 3
+    replayed = shard.replayed()
+    assert replayed.machine.next_deadline() == 0.0
+    assert replayed.tick(0) == [DeltaTombstone(KEYS[0], n, NOW_MS) for n in range(100)]
+    assert [replayed.state(key) is None for key in KEYS] == [True, False, False, False]
+    assert replayed.run(DeleteTopic(TOPIC)) == 3
 
 
-def test_trim_position() -> None:
+def test_trim_position_is_below_every_live_record() -> None:
     shard = Shard(CheckpointRules(deltas_per_checkpoint=2))
     assert shard.machine.trim_before() == 1
     shard.run(Initialize(KEYS[0], 1, 0))  # 1
@@ -315,7 +315,7 @@ TABLE: list[tuple[str, Command, ErrorCode | None]] = [
 
 
 @pytest.mark.parametrize(("situation", "command", "code"), TABLE)
-def test_rejected_names(situation: str, command: Command, code: ErrorCode | None) -> None:
+def test_invalid_names_are_rejected(situation: str, command: Command, code: ErrorCode | None) -> None:
     shard = shard_in(situation)
     before, length = deepcopy(shard.state()), len(shard.log)
     if code is None:
@@ -336,7 +336,7 @@ def test_rejected_names(situation: str, command: Command, code: ErrorCode | None
         (write(state_epoch=4, leader_epoch=3), {"stored_state_epoch": "5", "state_epoch": "4"}),
     ],
 )
-def test_a_fenced_caller_learns_both_epochs(command: Command, metadata: dict[str, str]) -> None:
+def test_fencing_error_contains_both_epochs(command: Command, metadata: dict[str, str]) -> None:
     with pytest.raises(KafkaError) as refused:
         shard_in(LED).run(command)
     assert refused.value.metadata == {"key": str(KEY), **metadata}
@@ -387,7 +387,7 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
         (Initialize(KEY, 2, 0, keep_existing=True, since_epoch=2), True),
     ],
 )
-def test_repeated_initialize(again: Initialize, wiped: bool) -> None:
+def test_repeated_initialize_keeps_or_replaces_the_state(again: Initialize, wiped: bool) -> None:
     shard = Shard()
     shard.run(Initialize(KEY, 1, -1))
     shard.run(write(batch(110, 112, 0), start=110))

@@ -95,7 +95,7 @@ async def test_only_the_first_batch_of_a_transaction_is_verified(harness: Harnes
     assert len(harness.transactions.requests) == 2
 
 
-async def test_batches_that_wait_for_the_same_go_on_in_order(harness: Harness) -> None:
+async def test_batches_waiting_for_one_verification_are_appended_in_order(harness: Harness) -> None:
     harness.transactions.open.clear()
     waiting = [asyncio.create_task(produce(harness, sent(n), adds=True)) for n in range(5)]
     await eventually(lambda: harness.transactions.requests)
@@ -134,7 +134,7 @@ async def test_an_append_overtaken_repeatedly_is_rejected(
     assert code(await produce(harness, sent(0))) is ErrorCode.INVALID_TXN_STATE
 
 
-async def test_a_caller_that_leaves_does_not_disturb_the_others(harness: Harness) -> None:
+async def test_cancelled_caller_does_not_affect_others(harness: Harness) -> None:
     harness.transactions.open.clear()
     first = asyncio.create_task(produce(harness, sent(0)))
     await eventually(lambda: harness.transactions.requests)
@@ -153,12 +153,12 @@ async def test_a_relinquished_partition_stops_verifying(harness: Harness) -> Non
     assert code(await waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_batch_of_a_transaction_needs_its_name(harness: Harness) -> None:
+async def test_transactional_batch_requires_a_transactional_id(harness: Harness) -> None:
     refused = await produce(harness, sent(0), name="")
     assert code(refused) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("data", [batch(3), sent(0, transactional=False), b"junk"])
-async def test_other_batches_are_nobodys_business(harness: Harness, data: bytes) -> None:
+async def test_non_transactional_batches_are_not_verified(harness: Harness, data: bytes) -> None:
     await produce(harness, data)
     assert not harness.transactions.requests

@@ -52,7 +52,7 @@ async def test_another_leader_is_an_error_with_a_hint(harness: Harness, version:
 @pytest.mark.parametrize(
     ("version", "code"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-async def test_an_append_error_is_the_one_of_the_version(
+async def test_append_error_code_depends_on_the_version(
     harness: Harness, version: int, code: ErrorCode
 ) -> None:
     harness.services.reply_each(

@@ -1,4 +1,4 @@
-"""Sessions: silent members are fenced, heartbeats keep sessions, a new coordinator restarts them."""
+"""Sessions: members without heartbeats are fenced; heartbeats and a new coordinator restart the timeout."""
 
 from __future__ import annotations
 

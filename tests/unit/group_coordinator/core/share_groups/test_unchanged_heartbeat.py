@@ -1,4 +1,4 @@
-"""A heartbeat that is like the last one keeps the session alive, and is known for one in a microsecond."""
+"""A heartbeat that equals the last one keeps the session alive, and is recognised in one microsecond."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ CHANGES: dict[str, Callable[[Harness], object]] = {
     "another member": lambda shard: shard.join("n", "a"),
     "another subscription": lambda shard: shard.beat("m", EPOCH, "a", "b"),
     "a topic that grows": lambda shard: shard.cluster.grow("a", 3),
-    "a topic that goes": lambda shard: shard.cluster.delete("a"),
+    "a deleted topic": lambda shard: shard.cluster.delete("a"),
     "a setting": lambda shard: shard.cluster.configure("g", share_heartbeat_interval_ms="6000"),
     "another owner": lambda shard: shard.reload(),
     "leaving": lambda shard: shard.beat("m", -1),
