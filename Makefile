@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link measure bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart measure bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -47,6 +47,9 @@ soak: $(READY) ## steady load with a fault per minute; shows what grows (MINUTES
 chaos: $(READY) ## kill, freeze, stop and disconnect real processes and judge what clients saw (MINUTES=5, SEED=7)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
+hostile: $(READY) ## attack a server beside an honest client; longest waits and peak memory (ONLY=records: matching attacks)
+	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) --only "$(ONLY)"
+
 fuzz: $(READY) ## send garbage to the reader of Kafka's messages (ten minutes)
 	$(BIN)/python -m pytest tests/property/kafka_wire/test_hostile_bytes.py tests/property/kafka_wire/test_corpus.py \
 	  --hypothesis-profile=fuzz --timeout=0 -q
@@ -84,6 +87,9 @@ bench-compare: $(READY) ## compare two checkouts in interleaved pairs (BEFORE=DI
 
 bench-link: $(READY) ## CPU per command of the Redis link and of redis-py (half a minute)
 	@$(BIN)/python -m tests.perf.link $(BENCH)
+
+bench-restart: $(READY) ## seconds until 1 GB is served after a kill (two minutes; BENCH='--gigabytes 2 --record 100 --batch 10')
+	@$(BIN)/python -m tests.perf.restart $(BENCH)
 
 measure: $(READY) ## product size and the path of a request (half a minute; BEFORE=DIR: beside that checkout)
 	@$(BIN)/python -m tests.perf.size $(if $(BEFORE),before=$(BEFORE) after=.,.)

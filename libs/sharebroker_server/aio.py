@@ -1,4 +1,4 @@
-"""Helpers for asyncio: tasks with an owner, work in order per key, blocking work, pauses between attempts."""
+"""Helpers for asyncio: tasks with an owner, order per key, turns of long work, blocking work, pauses."""
 
 from __future__ import annotations
 
@@ -66,6 +66,23 @@ class SerialExecutor:
     def _remove(self, key: str, done: asyncio.Task[Any]) -> None:
         if self._last.get(key) is done:
             del self._last[key]
+
+
+class Turns:
+    """Divides the event loop among long computations: one portion of one of them in each turn of the loop.
+
+    A computation awaits `next` before each portion, which should take a few milliseconds at most.
+    """
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()  # fair: waiters get it in the order of their arrival
+
+    async def next(self) -> None:
+        """Returns in a later turn of the event loop, after the computations that wait already."""
+        async with self._lock:
+            await asyncio.sleep(0)
 
 
 async def _run_after(earlier: asyncio.Task[Any] | None, work: Coroutine[Any, Any, T]) -> T:

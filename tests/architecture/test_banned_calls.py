@@ -56,7 +56,7 @@ def test_banned_call_is_not_made(ban: Ban) -> None:
     assert not found
 
 
-def test_rules_hold_no_module_state() -> None:
+def test_cores_have_no_module_state() -> None:
     """A `global` statement in a core would make its results depend on more than its arguments."""
     found = [
         f"{name(path)}:{node.lineno}"

@@ -53,7 +53,7 @@ STATES_OF_TRANSACTIONS = ("Transaction", "TransactionState")
 """Two messages of this name have different fields; a client receives only some of them."""
 
 
-def test_no_conversion_leaves_out_a_field_that_is_not_listed() -> None:
+def test_conversions_omit_only_listed_fields() -> None:
     found = {pair: fields for pair, fields in left_out().items() if pair != STATES_OF_TRANSACTIONS}
     assert found == LEFT_OUT
 

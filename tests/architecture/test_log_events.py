@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.architecture.sources import ROOT, nodes, python
 
 DOCUMENT = ROOT / "docs" / "operations.md"
-METHODS = {"info", "warning", "error", "exception", "critical"}
+METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
+EVENT_ARGUMENT = {"background": 1, "log": 0}
+"""Our methods that log an event: the position of the event (`GatewayContext`, `RateLimitedLog`)."""
+
 # Programs that print for a person, and code of tests.
 OTHERS = ("flights", "pipeline")
 
@@ -35,19 +39,25 @@ def documented() -> set[str]:
 
 
 def logged() -> set[str]:
-    """The first argument of every call of a logger, if it is a literal."""
-    return {
-        str(node.args[0].value)
-        for path in server()
-        for node in nodes(path)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in METHODS
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "_log"
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-    }
+    """The event of every call that logs one, if it is a literal."""
+    calls = (node for path in server() for node in nodes(path) if isinstance(node, ast.Call))
+    return {event for call in calls for event in events(call)}
+
+
+def events(call: ast.Call) -> Iterator[str]:
+    """Yields the events of a call: a method of `_log`, or one of ours that logs its argument."""
+    if not isinstance(call.func, ast.Attribute):
+        return
+    method, receiver = call.func.attr, call.func.value
+    if isinstance(receiver, ast.Name) and receiver.id == "_log" and method in METHODS:
+        arguments = call.args[:1]
+    else:
+        position = EVENT_ARGUMENT.get(method, len(call.args))
+        arguments = call.args[position : position + 1]
+    for argument in arguments:
+        for node in (argument.body, argument.orelse) if isinstance(argument, ast.IfExp) else (argument,):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
 
 
 def server() -> list[Path]:

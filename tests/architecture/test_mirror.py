@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import Final
 
-from tests.architecture.sources import ROOT, Function, functions, name, python
+from tests.architecture.sources import ROOT, Function, functions, name, nodes, python
 
 ROOTS: Final = {
     "services/sharebroker_server/": "",
@@ -23,10 +23,72 @@ LAYERS: Final = ("unit", "property", "contract", "integration", "scenarios")
 SPARK: Final = "spark"
 """The test folder for modules that need Spark; the Spark source has its tests at the top of it."""
 
+INDIRECT: Final = (
+    "libs/python_client/sharebroker/consumer/config.py",
+    "libs/python_client/sharebroker/producer/config.py",
+    "libs/python_client/sharebroker/tracing/application.py",
+    "libs/sharebroker_server/shard_topic/reading.py",
+    "services/sharebroker_server/gateway/consume/",
+    "services/sharebroker_server/gateway/produce/publish.py",
+    "services/sharebroker_server/pipeline/launcher.py",
+    "services/sharebroker_server/share_partition_leader/log/",
+)
+"""Modules whose unit tests use an RPC, a process or the public package, and import no module beside them."""
+
 
 def test_every_module_has_its_test_module() -> None:
     missing = {module for module in modules_with_logic() if not any(map(Path.exists, homes(module)))}
     assert not missing, "add tests/unit/<path>/test_<name>.py"
+
+
+def test_unit_test_module_imports_its_package() -> None:
+    """A test may drive its module through a fixture; an empty file or a test of other code fails."""
+    unrelated = {
+        module
+        for module in modules_with_logic()
+        if not module.startswith(INDIRECT)
+        for home in homes(module)
+        if home.exists() and "unit" in home.parts
+        if not any(imported.startswith(package(module)) for imported in imports_of_test(home))
+    }
+    assert not unrelated, "import the module under test, directly or through a fixture"
+
+
+def package(module: str) -> str:
+    """Returns the package of a product module, in dots; handlers of APIs are reached through dispatch."""
+    root = next(root for root in ROOTS if module.startswith(root))
+    folder = module.removeprefix(root.rpartition("/")[0].rpartition("/")[0] + "/").rpartition("/")[0]
+    return folder.removesuffix("/api").replace("/", ".")
+
+
+def imports_of_test(home: Path) -> set[str]:
+    """Returns what a test module, its helpers and its conftest files import."""
+    conftests = [folder / "conftest.py" for folder in home.parents if folder.is_relative_to(ROOT / "tests")]
+    pending = [home, *(path for path in conftests if path.exists())]
+    found, read = set[str](), set[Path]()
+    while pending:
+        path = pending.pop()
+        if path in read:
+            continue
+        read.add(path)
+        imported = imports(path)
+        found |= imported
+        helpers = (
+            ROOT / f"{module.replace('.', '/')}.py" for module in imported if module.startswith("tests.")
+        )
+        pending += [path for path in helpers if path.exists()]
+    return found
+
+
+def imports(path: Path) -> set[str]:
+    """Returns the modules that a file imports, and the names that it imports from them."""
+    found = set[str]()
+    for node in nodes(path):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
 
 
 def homes(module: str) -> list[Path]:

@@ -15,7 +15,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from tests.chaos.crowd import Size
+from tests.chaos.actors import Size
 from tests.chaos.deployment import LEASE, deployed
 from tests.chaos.faults import KINDS, UNPLUG, Fault, only, schedule
 from tests.chaos.kafka_clients import java_classes

@@ -1,4 +1,4 @@
-"""What the system reports when all work is done: lag, state and logs."""
+"""The system's reports after all work is done: lag, state and logs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ async def lags(client: Client, groups: Sequence[str]) -> list[Lag]:
     request = group_pb.DescribeShareGroupOffsetsRequest()
     for group in groups:
         request.groups.add(group_id=group, all_topics=True)
-    answer = await client.admin.DescribeShareGroupOffsets(request, timeout=TIMEOUT)
+    response = await client.admin.DescribeShareGroupOffsets(request, timeout=TIMEOUT)
     return [
         (described.group_id, part)
-        for described in answer.groups
+        for described in response.groups
         for topic in described.topics
         for part in topic.partitions
     ]
@@ -49,7 +49,7 @@ async def accounts(
 
 
 async def logs_read(server: str, topic: str, groups: Sequence[str], at: float) -> list[Event]:
-    """Returns what `sharebroker verify` reads of each share-partition. Raises RuntimeError if that fails."""
+    """Returns the contents that `sharebroker verify` reads. Raises RuntimeError if it fails."""
     events: list[Event] = []
     async with Admin(server) as admin:
         for group in groups:

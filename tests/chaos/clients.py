@@ -117,7 +117,7 @@ class Member:
 
     async def _acknowledge(self, record: Record, where: Share, verdict: Verdict) -> bool:
         """Acknowledges; returns whether that succeeded. After an error another member may have the record."""
-        ask = self._history.asks(where, record.offset, record.acquisition.token, verdict)
+        request_id = self._history.requested(where, record.offset, record.acquisition.token, verdict)
         acknowledge = {
             Verdict.ACCEPT: record.accept,
             Verdict.RELEASE: record.release,
@@ -129,5 +129,5 @@ class Member:
         except KafkaError:
             return False
         renewed = self._history.on_server(record.deadline) if verdict is Verdict.RENEW else 0.0
-        self._history.applied(GRPC, ask, where.partition, renewed)
+        self._history.applied(GRPC, request_id, where.partition, renewed)
         return True

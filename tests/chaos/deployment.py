@@ -37,7 +37,7 @@ SETTINGS: Final = (
 
 @dataclass(frozen=True)
 class Node:
-    """One process: others reach it through `listener`, it reaches Redis through `redis`.
+    """One process: peers connect to it through `listener`, and it connects to Redis through `redis`.
 
     It may have a network of its own: its `machine`.
     """

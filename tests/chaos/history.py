@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from time import time
 from typing import NamedTuple
 
-from tests.chaos.lanes import Lanes
+from tests.chaos.sequences import WorkSequences
 from tests.chaos.sightings import Sighting, Stalls, as_events, unheeded
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import (
@@ -40,7 +40,7 @@ class History:
     """The history of a run. Clients add to it from any thread; times are seconds since its creation."""
 
     epoch: float = field(default_factory=time)
-    lanes: Lanes = field(default_factory=Lanes)
+    sequences: WorkSequences = field(default_factory=WorkSequences)
     events: list[Event] = field(default_factory=list)
     sightings: list[Sighting] = field(default_factory=list)
     reads: list[LogRead] = field(default_factory=list)
@@ -51,7 +51,7 @@ class History:
     """Errors that clients received and that their library did not hide."""
     redelivered: Counter[str] = field(default_factory=Counter)
     """Deliveries after the first one, by group."""
-    _asks: Iterator[int] = field(default_factory=itertools.count)
+    _request_ids: Iterator[int] = field(default_factory=itertools.count)
 
     def now(self) -> float:
         """Returns the current time of the history."""
@@ -61,11 +61,11 @@ class History:
         """Converts a server's time since the Unix epoch."""
         return seconds - self.epoch
 
-    def published(self, lane: str, topic: str, place: tuple[int, int], value: str) -> None:
+    def published(self, sequence: str, topic: str, place: tuple[int, int], value: str) -> None:
         """Records that a producer received the acknowledgement of its record."""
         now = self.now()
         self.events.append(Published(now, topic, *place, value))
-        self.lanes.worked((lane, place[0]), now)
+        self.sequences.worked((sequence, place[0]), now)
 
     def delivered(self, event: Delivered) -> None:
         """Records that a member received a record with its lock."""
@@ -77,28 +77,28 @@ class History:
         self.sightings.append(sighting)
         self.redelivered[sighting.share.group] += sighting.deliveries > 1
 
-    def asks(self, share: Share, offset: int, token: int, verdict: Verdict) -> int:
+    def requested(self, share: Share, offset: int, token: int, verdict: Verdict) -> int:
         """Records that a member requested an acknowledgement; returns the number of its request."""
-        ask = next(self._asks)
-        self.events.append(Requested(self.now(), ask, share, offset, token, verdict))
-        return ask
+        request_id = next(self._request_ids)
+        self.events.append(Requested(self.now(), request_id, share, offset, token, verdict))
+        return request_id
 
-    def next_ask(self) -> int:
+    def next_request_id(self) -> int:
         """Returns the number of the next request."""
-        return next(self._asks)
+        return next(self._request_ids)
 
-    def applied(self, lane: str, ask: int, partition: int, deadline: float = 0.0) -> None:
+    def applied(self, sequence: str, request_id: int, partition: int, deadline: float = 0.0) -> None:
         """Records that a request succeeded."""
         now = self.now()
-        self.events.append(Applied(now, ask, deadline))
-        self.lanes.worked((lane, partition), now)
+        self.events.append(Applied(now, request_id, deadline))
+        self.sequences.worked((sequence, partition), now)
 
     def count(self, verdict: Verdict) -> int:
         """Returns how many such verdicts were confirmed."""
-        asked = {event.request_id: event.verdict for event in self.events if isinstance(event, Requested)}
-        asked |= {sighting.ask: sighting.verdict for sighting in self.sightings}
+        verdicts = {event.request_id: event.verdict for event in self.events if isinstance(event, Requested)}
+        verdicts |= {sighting.request_id: sighting.verdict for sighting in self.sightings}
         return sum(
-            asked.get(event.request_id) is verdict for event in self.events if isinstance(event, Applied)
+            verdicts.get(event.request_id) is verdict for event in self.events if isinstance(event, Applied)
         )
 
     def judged(self, limits: Limits, groups: Sequence[str]) -> Violation | None:
@@ -111,14 +111,14 @@ class History:
             return violation
         return None
 
-    def story(self, violation: Violation, limits: Limits) -> list[str]:
+    def events_of(self, violation: Violation, limits: Limits) -> list[str]:
         """Returns the events of the offset that a violation names."""
-        selected, asks = [], set[int]()
+        selected, selected_ids = [], set[int]()
         for event in self._in_order(limits):
             if _names(event, str(violation)):
-                asks.add(event.request_id if isinstance(event, Requested) else -1)
+                selected_ids.add(event.request_id if isinstance(event, Requested) else -1)
                 selected.append(event)
-            elif isinstance(event, Applied) and event.request_id in asks:
+            elif isinstance(event, Applied) and event.request_id in selected_ids:
                 selected.append(event)
         return [f"{event.at:9.3f} {event}" for event in selected]
 
@@ -134,18 +134,18 @@ class History:
         events = [e for e in self.events if not (isinstance(e, Applied) and e.request_id in nothing)]
         seen = sorted([*events, *deliveries], key=lambda event: (event.at, isinstance(event, Requested)))
         others = iter([e for e in seen if not isinstance(e, Applied | Ended)])
-        answers = iter([e for e in seen if isinstance(e, Applied)])
-        other, answer = next(others, None), next(answers, None)
+        responses = iter([e for e in seen if isinstance(e, Applied)])
+        other, response = next(others, None), next(responses, None)
         for read in self.reads:
             while other is not None and other.at < read.ended:
                 yield other
                 other = next(others, None)
             yield from read.events
-            while answer is not None and answer.at <= read.began:
-                yield answer
-                answer = next(answers, None)
+            while response is not None and response.at <= read.began:
+                yield response
+                response = next(responses, None)
         yield from (event for event in (other, *others) if event is not None)
-        yield from (event for event in (answer, *answers) if event is not None)
+        yield from (event for event in (response, *responses) if event is not None)
         yield from self.accounts
         yield Ended(self.now())
 

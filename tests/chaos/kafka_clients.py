@@ -105,7 +105,7 @@ class KafkaMember:
         self._servers = servers
         self._topic = topic
         self._random = random
-        self._asked: dict[tuple[int, int], tuple[int, Verdict]] = {}
+        self._requested: dict[tuple[int, int], tuple[int, Verdict]] = {}
 
     def run(self, over: threading.Event) -> None:
         """Consumes until `over` is set."""
@@ -134,19 +134,19 @@ class KafkaMember:
         [verdict] = self._random.choices(list(_TYPES), [90, 7, 3])
         verdict = Verdict.ACCEPT if self.steady else verdict
         history, at = self._history, self._history.now()
-        partition, offset, ask = message.partition(), message.offset(), history.next_ask()
+        partition, offset, request_id = message.partition(), message.offset(), history.next_request_id()
         where, value = Share(KAFKA, self._topic, partition), message.value().decode()
         count = message.delivery_count()
-        history.sighted(Sighting(at, where, offset, value, self._name, count, ask, at, verdict))
-        self._asked[partition, offset] = ask, verdict
+        history.sighted(Sighting(at, where, offset, value, self._name, count, request_id, at, verdict))
+        self._requested[partition, offset] = request_id, verdict
         consumer.acknowledge(message, _TYPES[verdict])
 
     def _record_acknowledgements(self, offsets: Mapping[Any, set[int]], failure: Any) -> None:
         for place, several in offsets.items():
             for offset in several:
-                asked = self._asked.pop((place.partition, offset), None)
-                if asked is not None and failure is None:
-                    self._history.applied(KAFKA, asked[0], place.partition)
+                request = self._requested.pop((place.partition, offset), None)
+                if request is not None and failure is None:
+                    self._history.applied(KAFKA, request[0], place.partition)
 
 
 class JavaMember:
@@ -177,16 +177,16 @@ class JavaMember:
         history, taken = self._history, []
         for record in consumer.poll(1, 0.5):
             at, where = history.now(), Share(KAFKA, self._topic, record.partition)
-            ask, count = history.next_ask(), record.delivery_count
+            request_id, count = history.next_request_id(), record.delivery_count
             sighting = Sighting(
-                at, where, record.offset, record.value, self._name, count, ask, at, Verdict.ACCEPT
+                at, where, record.offset, record.value, self._name, count, request_id, at, Verdict.ACCEPT
             )
             history.sighted(sighting)
             taken.append(sighting)
         results = consumer.commit() if taken else {}
         for sighting in taken:
             if results.get(sighting.share.partition) == "well":
-                history.applied(KAFKA, sighting.ask, sighting.share.partition)
+                history.applied(KAFKA, sighting.request_id, sighting.share.partition)
 
 
 def java_classes(folder: Path) -> Path | None:

@@ -67,11 +67,11 @@ class LogReader:
         rows: list[tuple[bytes, bytes, Mapping[bytes, bytes]]] = []
         read_to = dict(self._read_to)
         while True:
-            answer: Any = await self._client.xread(dict(read_to), count=_AT_A_TIME)  # type: ignore[arg-type]
-            for key, entries in answer:
+            response: Any = await self._client.xread(dict(read_to), count=_AT_A_TIME)  # type: ignore[arg-type]
+            for key, entries in response:
                 rows += [(key, entry_id, fields) for entry_id, fields in entries]
                 read_to[key] = entries[-1][0]
-            if not any(len(entries) == _AT_A_TIME for _, entries in answer):
+            if not any(len(entries) == _AT_A_TIME for _, entries in response):
                 break
         self._read_to = read_to
         now = self._history.now()

@@ -1,4 +1,4 @@
-"""What a run requires of a deployment and of events; `make k8s` implements both differently from `make
+"""Requirements on a deployment and on events; `make k8s` implements both differently from `make
 chaos`.
 """
 

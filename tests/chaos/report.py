@@ -32,7 +32,7 @@ class FaultResult:
         return max(self.pauses.values(), default=0.0)
 
     def __str__(self) -> str:
-        pauses = ", ".join(f"{who} {pause:.2f}" for who, pause in sorted(self.pauses.items()))
+        pauses = ", ".join(f"{actor} {pause:.2f}" for actor, pause in sorted(self.pauses.items()))
         return f"{self.what}: work continued after {self.pause:.2f} s ({pauses}); healed: {self.back:.2f} s"
 
 
@@ -48,9 +48,9 @@ class Outcome:
     sent: int = 0
     failed: int = 0
     violation: Violation | None = None
-    story: list[str] = field(default_factory=list)
+    violation_events: list[str] = field(default_factory=list)
     """The events of the offset whose guarantee was broken."""
-    trouble: str = ""
+    failure: str = ""
     """The reason why the run could not proceed as planned."""
     lease: float = LEASE
     """Duration of a lease without renewal, in seconds."""
@@ -58,7 +58,7 @@ class Outcome:
     @property
     def well(self) -> bool:
         """Returns whether all guarantees held and work always continued."""
-        return self.violation is None and not self.trouble
+        return self.violation is None and not self.failure
 
 
 def report(outcome: Outcome) -> str:
@@ -76,7 +76,7 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         f"{history.count(Verdict.RELEASE)} released; delivered again: {sum(history.redelivered.values())}"
     )
     yield f"errors that clients received: {dict(history.surfaced) or 'none'}"
-    yield f"{'faults':<38}{'times':>6}{'worst':>8}{'p95':>8}{'put right, worst':>18}  bound of the pause"
+    yield f"{'faults':<38}{'times':>6}{'worst':>8}{'p95':>8}{'healed, worst':>18}  bound of the pause"
     kinds: defaultdict[str, list[FaultResult]] = defaultdict(list)
     for one in outcome.struck:
         kinds[one.kind].append(one)
@@ -84,11 +84,11 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         pauses = [one.pause for one in several]
         yield _row(kind, pauses, [one.back for one in several]) + _bound(kind, pauses, outcome)
     yield _row("none", outcome.quiet, [])
-    if outcome.trouble:
-        yield f"trouble: {outcome.trouble}"
+    if outcome.failure:
+        yield f"failure: {outcome.failure}"
     if outcome.violation is not None:
         yield f"broken: {outcome.violation}"
-        yield from outcome.story
+        yield from outcome.violation_events
     yield "verdict: " + ("every promise was kept" if outcome.well else "FAILED")
 
 

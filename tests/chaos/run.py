@@ -14,8 +14,8 @@ import grpc
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from tests.chaos.accounts import accounts, lags, logs_read
+from tests.chaos.actors import Actors, Size
 from tests.chaos.clients import GRPC
-from tests.chaos.crowd import Crowd, Size
 from tests.chaos.deployment import ATTEMPTS, LOCK
 from tests.chaos.history import History
 from tests.chaos.kafka_clients import KAFKA
@@ -70,20 +70,20 @@ class Chaos(Generic[D]):
         async with connected(self._deployment.address()) as client:
             topic = await _topic(client, size.partitions)
             reader = LogReader(history, self._deployment, topic, size.partitions)
-            crowd = Crowd(history, self._deployment, topic[0], size, self._random)
+            actors = Actors(history, self._deployment, topic[0], size, self._random)
             async with self._reading(reader):
                 try:
-                    async with crowd.working():
+                    async with actors.working():
                         await self._trouble(faults, seconds, outcome)
-                        await self._without_faults(client, topic, crowd, reader)
+                        await self._without_faults(client, topic, actors, reader)
                 except AssertionError as failure:
-                    outcome.trouble = str(failure)
-                    self._log(outcome.trouble)
-        outcome.sent, outcome.failed = crowd.sent, crowd.failed
+                    outcome.failure = str(failure)
+                    self._log(outcome.failure)
+        outcome.sent, outcome.failed = actors.sent, actors.failed
         self._log("judging")
         outcome.violation = await asyncio.to_thread(history.judged, limits(self._lease), _GROUPS)
         if outcome.violation is not None:
-            outcome.story = history.story(outcome.violation, limits(self._lease))
+            outcome.violation_events = history.events_of(outcome.violation, limits(self._lease))
         return outcome
 
     async def _trouble(self, faults: Iterable[Event[D]], seconds: float, outcome: Outcome) -> None:
@@ -93,7 +93,7 @@ class Chaos(Generic[D]):
         for fault in faults:
             calm = history.now()
             await asyncio.sleep(_CALM)
-            outcome.quiet.append(max(history.lanes.pauses(calm, history.now()).values()))
+            outcome.quiet.append(max(history.sequences.pauses(calm, history.now()).values()))
             outcome.struck.append(await self._strike(fault))
             if history.now() - begun > seconds:
                 return
@@ -109,37 +109,39 @@ class Chaos(Generic[D]):
         healed = history.now()
         await fault.heal(self._deployment)
         await asyncio.sleep(_WATCH / 2)
-        await self._until_work_continues(history.now(), f"{fault}, put right")
-        pauses = history.lanes.pauses(at, history.now() if fault.outlasts_work else healed)
+        await self._until_work_continues(history.now(), f"{fault}, healed")
+        pauses = history.sequences.pauses(at, history.now() if fault.outlasts_work else healed)
         if fault.stalls:
             history.stalls.append((at, history.now()))
-        back = max(history.lanes.pauses(healed, history.now()).values())
+        back = max(history.sequences.pauses(healed, history.now()).values())
         struck = FaultResult(str(fault), f"{fault.kind} {fault.role}".strip(), at, pauses, back)
         self._log(str(struck))
         return struck
 
     async def _until_work_continues(self, since: float, after: str) -> None:
-        """Waits until every lane has progressed after a time, and recently."""
+        """Waits until every sequence has progressed after a time, and recently."""
         history = self._history
 
         def moves() -> bool:
-            return not history.lanes.idle(max(since, history.now() - _FLOWS))
+            return not history.sequences.idle(max(since, history.now() - _FLOWS))
 
         try:
             await eventually(moves, PATIENCE)
         except AssertionError:
-            idle = ", ".join(f"{lane.who} {lane.partition}" for lane in history.lanes.idle(since))
-            raise AssertionError(f"work did not go on after {after}: {idle}") from None
+            idle = ", ".join(
+                f"{sequence.actor} {sequence.partition}" for sequence in history.sequences.idle(since)
+            )
+            raise AssertionError(f"work did not continue after {after}: {idle}") from None
 
     async def _without_faults(
-        self, client: Client, topic: tuple[str, str], crowd: Crowd, reader: LogReader
+        self, client: Client, topic: tuple[str, str], actors: Actors, reader: LogReader
     ) -> None:
         """Injects no more faults and delays nothing; returns when every published record is finished."""
         history = self._history
         self._log("no more faults; waiting until every record is finished")
-        crowd.accept_at_once()
+        actors.accept_at_once()
         history.events.append(Healed(history.now()))
-        await crowd.stop_publishing()
+        await actors.stop_publishing()
 
         async def finished() -> bool:
             try:

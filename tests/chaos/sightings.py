@@ -20,7 +20,7 @@ _ON_THE_WAY: Final = 2.0
 
 
 class Sighting(NamedTuple):
-    """A record as a member of a group received it, and its acknowledgement: `ask` at `asked_at`."""
+    """A delivery that a member observed, and its acknowledgement: request `request_id` at `requested_at`."""
 
     at: float
     share: Share
@@ -28,8 +28,8 @@ class Sighting(NamedTuple):
     value: str
     member: str
     deliveries: int
-    ask: int
-    asked_at: float
+    request_id: int
+    requested_at: float
     verdict: Verdict
 
 
@@ -63,18 +63,18 @@ def as_events(
 def unheeded(sightings: Sequence[Sighting], applied: Mapping[int, float]) -> set[int]:
     """Yields requests whose success proves nothing: another member had finished the record before.
 
-    Acknowledgements behind the start offset are ignored but answered with success, as in Kafka.
+    Acknowledgements below the start offset are ignored, and the response is success, as in Kafka.
     """
     finished: dict[tuple[Share, int], tuple[float, int]] = {}
     for one in sightings:
-        if one.verdict.final and one.ask in applied:
-            place, answer = (one.share, one.offset), (applied[one.ask], one.ask)
-            finished[place] = min(answer, finished.get(place, answer))
+        if one.verdict.final and one.request_id in applied:
+            place, response = (one.share, one.offset), (applied[one.request_id], one.request_id)
+            finished[place] = min(response, finished.get(place, response))
     return {
-        one.ask
+        one.request_id
         for one in sightings
-        if one.ask in applied and (place := (one.share, one.offset)) in finished
-        if (applied[one.ask], one.ask) > finished[place]
+        if one.request_id in applied and (place := (one.share, one.offset)) in finished
+        if (applied[one.request_id], one.request_id) > finished[place]
     }
 
 
@@ -82,12 +82,12 @@ def _in_order(
     sightings: Sequence[Sighting], applied: Mapping[int, float], stalls: Stalls
 ) -> Iterator[tuple[Sighting, float]]:
     """Yields each sighting with the latest time at which it can have been acquired."""
-    final = [one for one in sightings if one.verdict.final and one.ask in applied]
+    final = [one for one in sightings if one.verdict.final and one.request_id in applied]
     if not final:
         yield from ((one, one.at) for one in sorted(sightings, key=lambda one: one.at))
         return
-    last = min(final, key=lambda one: applied[one.ask])
-    finished = applied[last.ask]
+    last = min(final, key=lambda one: applied[one.request_id])
+    finished = applied[last.request_id]
     others = sorted((one for one in sightings if one is not last), key=lambda one: one.at)
     late = [one for one in others if one.at > stalls.latest(finished)]
     yield from ((one, min(one.at, finished)) for one in others if one not in late)
@@ -97,4 +97,4 @@ def _in_order(
 
 def _events(one: Sighting, token: int, deadline: float) -> Iterator[Event]:
     yield Delivered(one.at, one.share, one.offset, one.value, one.member, token, one.deliveries, deadline)
-    yield Requested(one.asked_at, one.ask, one.share, one.offset, token, one.verdict)
+    yield Requested(one.requested_at, one.request_id, one.share, one.offset, token, one.verdict)

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.chaos.crowd import Size
+from tests.chaos.actors import Size
 from tests.chaos.deployment import deployed
 from tests.chaos.faults import short_schedule
 from tests.chaos.report import report

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from tests.chaos.history import History, LogRead
-from tests.chaos.lanes import Lane, Lanes
 from tests.chaos.report import FaultResult, Outcome, percentile, report
+from tests.chaos.sequences import WorkSequence, WorkSequences
 from tests.chaos.sightings import Sighting
 from tests.testkit.checker.events import (
     Appended,
@@ -76,21 +76,21 @@ def test_undelivered_record_is_detected() -> None:
 
 
 def test_redelivery_after_accept_is_detected() -> None:
-    again = replace_time(ACCEPTED, 30.0, ask=2, member="k1")
+    again = replace_time(ACCEPTED, 30.0, request_id=2, member="k1")
     assert broken(history([ACCEPTED, again])) is Invariant.FINISHED_STAYS
 
 
 def test_record_in_transit_during_a_freeze_may_arrive_late() -> None:
-    late = replace_time(ACCEPTED, 30.0, ask=2, member="k1")
+    late = replace_time(ACCEPTED, 30.0, request_id=2, member="k1")
     happened = history([ACCEPTED, late])
     happened.stalls.append((2.0, 29.0))
     assert broken(happened) is None
 
 
-def test_response_to_a_late_acknowledgement_proves_nothing() -> None:
-    """An acknowledgement behind the start offset is ignored; Kafka's protocol does not report that."""
-    other = replace_time(ACCEPTED, 1.9, ask=2, member="k1")
-    released = replace_time(ACCEPTED, 1.95, ask=3, member="k2")._replace(verdict=Verdict.RELEASE)
+def test_late_acknowledgement_response_is_not_a_confirmation() -> None:
+    """An acknowledgement below the start offset is ignored; Kafka's protocol does not report that."""
+    other = replace_time(ACCEPTED, 1.9, request_id=2, member="k1")
+    released = replace_time(ACCEPTED, 1.95, request_id=3, member="k2")._replace(verdict=Verdict.RELEASE)
     assert broken(history([other, released, ACCEPTED], Applied(2.12, 2), Applied(2.12, 3))) is None
 
 
@@ -113,26 +113,28 @@ def test_grpc_group_is_checked_by_lock_tokens() -> None:
 
 
 def test_longest_pause_of_each_kind_of_work_is_reported() -> None:
-    lanes = Lanes()
-    lanes.expect([("publish", 0), ("publish", 1)])
+    sequences = WorkSequences()
+    sequences.expect([("publish", 0), ("publish", 1)])
     for at in (1.0, 3.0, 2.0, 9.0):
-        lanes.worked(("publish", 0), at)
-    lanes.worked(("publish", 1), 4.0)
-    assert lanes.pauses(0.0, 10.0) == {"publish": 6.0}
-    assert lanes.pauses(0.0, 4.5) == {"publish": 4.0}
-    assert lanes.idle(4.0) == [Lane("publish", 1)]
-    assert lanes.idle(2.5) == []
+        sequences.worked(("publish", 0), at)
+    sequences.worked(("publish", 1), 4.0)
+    assert sequences.pauses(0.0, 10.0) == {"publish": 6.0}
+    assert sequences.pauses(0.0, 4.5) == {"publish": 4.0}
+    assert sequences.idle(4.0) == [WorkSequence("publish", 1)]
+    assert sequences.idle(2.5) == []
 
 
 @pytest.mark.parametrize(
     ("values", "percent", "found"), [([1.0], 95, 1.0), (range(1, 101), 95, 95), ([3, 1, 2], 50, 2)]
 )
-def test_percentiles(values: Sequence[float], percent: int, found: float) -> None:
+def test_percentile_is_the_smallest_value_not_exceeded(
+    values: Sequence[float], percent: int, found: float
+) -> None:
     assert percentile(values, percent) == found
 
 
-def replace_time(sighting: Sighting, at: float, *, ask: int, member: str) -> Sighting:
-    return sighting._replace(at=at, asked_at=at, ask=ask, member=member)
+def replace_time(sighting: Sighting, at: float, *, request_id: int, member: str) -> Sighting:
+    return sighting._replace(at=at, requested_at=at, request_id=request_id, member=member)
 
 
 def test_pauses_are_reported_with_their_bounds() -> None:

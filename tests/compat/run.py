@@ -64,9 +64,9 @@ class Run:
 
 def _parts(methods: Sequence[str], only: str | None) -> tuple[list[str], list[Case]]:
     """Returns the methods to run, and the skipped ones with their reasons."""
-    wanted = [method for method in methods if only is None or re.search(only, method)]
-    excluded = [Case(name, "excluded", error=EXCLUDED[name]) for name in wanted if name in EXCLUDED]
-    return [method for method in wanted if method not in EXCLUDED], excluded
+    selected = [method for method in methods if only is None or re.search(only, method)]
+    excluded = [Case(name, "excluded", error=EXCLUDED[name]) for name in selected if name in EXCLUDED]
+    return [method for method in selected if method not in EXCLUDED], excluded
 
 
 def _workers(tests: str, make: MakeCluster, forks: int, folder: Path) -> Iterator[Worker]:
@@ -80,7 +80,7 @@ def main(
     forks: Annotated[int, typer.Option(min=1, max=8, help="JVMs at a time.")] = 3,
     limit: Annotated[float, typer.Option(help="Seconds that a test method may take.")] = 300.0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the result there, too.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Keep there what servers and tests print.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Keep the output of servers and tests there.")] = None,
     tests: Annotated[str, typer.Option("--class", help="The test class.")] = TESTS,
 ) -> None:
     """Runs Kafka's tests; exit code 1 if one fails."""

@@ -97,7 +97,7 @@ async def test_hand_over_keeps_acknowledged_writes(store: Store) -> None:
     await asyncio.gather(*(shard.submit(write(2 * n, 2 * n)) for n in range(50)))
     await first.holder.stop()
     second = Process(store, 2)
-    reply = await (await second.start()).submit(Read(KEY, 1))
+    reply = await (await second.start()).submit(Read(KEY, 1, 1))
     assert isinstance(reply, ReadReply)
     assert [batch.first for batch in reply.state_batches] == [2 * n for n in range(50)]
     await second.holder.stop()
@@ -126,7 +126,7 @@ async def test_replaced_records_leave_the_log(store: Store) -> None:
     assert len(await store.log.read("share-coordinator:0", 0, 1000)) < 25
     await process.holder.stop()
     later = Process(store, 2)
-    reply = await (await later.start()).submit(Read(KEY, 1))
+    reply = await (await later.start()).submit(Read(KEY, 1, 1))
     assert reply == ReadReply(1, 990, (StateBatch(990, 999, 2, 1),))
     await later.holder.stop()
 

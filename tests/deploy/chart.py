@@ -22,7 +22,7 @@ TOOLS = ROOT / ".cache" / "deploy" / "bin" / "python"
 """The Python of the tools that check manifests."""
 
 NO_HELM = "helm is not here: `make helm` brings it"
-NO_TOOLS = "what checks manifests is not here: `make helm` brings it"
+NO_TOOLS = "the checker of manifests is missing: `make helm` installs it"
 KUBERNETES = "1.34.0"
 
 Manifest = dict[str, Any]

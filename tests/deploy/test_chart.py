@@ -1,4 +1,4 @@
-"""The Helm chart: what it renders, what the Kubernetes API accepts, what it rejects.
+"""The Helm chart: the rendered manifests, and the values that the schema accepts and rejects.
 
 `golden` has the rendered manifests; `make chart` regenerates them.
 """

@@ -220,10 +220,10 @@ def test_loading_valkey_is_live_and_not_ready() -> None:
     (container,) = find("defaults", "StatefulSet", "sharebroker-valkey")["spec"]["template"]["spec"][
         "containers"
     ]
-    asked = {
+    resources = {
         probe: container[f"{probe}Probe"]["exec"]["command"] for probe in ("startup", "readiness", "liveness")
     }
-    assert asked == {
+    assert resources == {
         "startup": ["valkey-cli", "ping"],
         "readiness": ["valkey-cli", "-e", "ping"],
         "liveness": ["valkey-cli", "ping"],

@@ -17,7 +17,7 @@ PROMTOOL = os.environ.get("PROMTOOL") or shutil.which("promtool")
 RULES = CHART / "files" / "rules.yaml"
 
 pytestmark = pytest.mark.skipif(
-    PROMTOOL is None, reason="promtool is not here: apt-get install prometheus (PROMTOOL names another)"
+    PROMTOOL is None, reason="promtool is not installed: apt-get install prometheus (PROMTOOL names another)"
 )
 
 
@@ -89,12 +89,12 @@ def test_each_alert_fires_alone(tmp_path: Path) -> None:
     tests = []
     for alert, series in TROUBLE.items():
         expected = [{"labels": f'{{alertname="{alert}"}}', "value": 1}]
-        asked = 'count by (alertname) (ALERTS{alertstate="firing"})'
+        query = 'count by (alertname) (ALERTS{alertstate="firing"})'
         tests.append(
             {
                 "interval": "1m",
                 "input_series": [{"series": name, "values": values} for name, values in series.items()],
-                "promql_expr_test": [{"expr": asked, "eval_time": "1h", "exp_samples": expected}],
+                "promql_expr_test": [{"expr": query, "eval_time": "1h", "exp_samples": expected}],
             }
         )
     case = tmp_path / "trouble.yml"
@@ -109,11 +109,11 @@ def test_other_release_does_not_suppress_an_alert(tmp_path: Path) -> None:
         for role in roles
     ]
     expected = [{"labels": '{alertname="SharebrokerRoleMissing",release="lame"}', "value": 1}]
-    asked = 'count by (alertname, release) (ALERTS{alertstate="firing"})'
+    query = 'count by (alertname, release) (ALERTS{alertstate="firing"})'
     test = {
         "interval": "1m",
         "input_series": series,
-        "promql_expr_test": [{"expr": asked, "eval_time": "1h", "exp_samples": expected}],
+        "promql_expr_test": [{"expr": query, "eval_time": "1h", "exp_samples": expected}],
     }
     case = tmp_path / "two.yml"
     case.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}))
@@ -126,10 +126,10 @@ def test_alert_fires_when_no_process_remains(tmp_path: Path) -> None:
         {"series": f'sharebroker_members{{release="gone",role="{role}"}}', "values": "1x20 stale"}
         for role in roles
     ]
-    asked = 'count by (alertname, release) (ALERTS{alertstate="firing"})'
+    query = 'count by (alertname, release) (ALERTS{alertstate="firing"})'
     away = [{"labels": '{alertname="SharebrokerRoleMissing",release="gone"}', "value": 1}]
     expected = [
-        {"expr": asked, "eval_time": time, "exp_samples": samples}
+        {"expr": query, "eval_time": time, "exp_samples": samples}
         for time, samples in (("19m", []), ("23m", away), ("1h", away))
     ]
     case = tmp_path / "gone.yml"

@@ -107,10 +107,12 @@ def rendered(*arguments: str) -> Manifest:
 @pytest.mark.parametrize(
     ("objects", "replicas"),
     [
-        pytest.param([], None, id="a new release: the autoscaler's alone"),
-        pytest.param([gateways("Deployment", 3)], 3, id="turned on later: as many as there are"),
-        pytest.param([gateways("Deployment", 5, annotations=HELD), SCALER], 5, id="and from then on"),
-        pytest.param([gateways("Deployment", 5), SCALER], None, id="always on: the autoscaler's alone"),
+        pytest.param([], None, id="new release: count omitted"),
+        pytest.param([gateways("Deployment", 3)], 3, id="enabled later: current count"),
+        pytest.param(
+            [gateways("Deployment", 5, annotations=HELD), SCALER], 5, id="after that upgrade: current count"
+        ),
+        pytest.param([gateways("Deployment", 5), SCALER], None, id="always enabled: count omitted"),
     ],
 )
 def test_autoscaler_takes_over_the_replica_count(

@@ -42,10 +42,10 @@ def test_every_queried_metric_exists() -> None:
         matches = (pattern.fullmatch(name) for pattern in made)
         return name in whole or any(match and f'"{match["name"]}"' in code for match in matches)
 
-    asked = {name for expression in expressions() for name in _NAME.findall(expression)}
-    asked = {_OF_HISTOGRAMS.sub("", name) for name in asked}
-    assert len(asked) > 30
-    assert not {name for name in asked if not exists(name)}
+    queried = {name for expression in expressions() for name in _NAME.findall(expression)}
+    queried = {_OF_HISTOGRAMS.sub("", name) for name in queried}
+    assert len(queried) > 30
+    assert not {name for name in queried if not exists(name)}
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
@@ -54,10 +54,10 @@ def test_dashboards_show_only_the_selected_releases(path: Path) -> None:
     dashboard = json.loads(path.read_text())
     variables = {one["name"]: one for one in dashboard["templating"]["list"]}
     assert {variables[name]["allValue"] for name in ("namespace", "release")} == {".*"}
-    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked += [variables[name]["query"]["query"] for name in ("group", "topic") if name in variables]
+    queried = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    queried += [variables[name]["query"]["query"] for name in ("group", "topic") if name in variables]
     chosen = '{namespace=~"$namespace",release=~"$release"'
-    assert all(len(_NAME.findall(expression)) == expression.count(chosen) for expression in asked)
+    assert all(len(_NAME.findall(expression)) == expression.count(chosen) for expression in queried)
 
 
 def test_alerts_select_one_release() -> None:
@@ -115,8 +115,8 @@ def test_series_of_groups_lead_to_their_traces() -> None:
         assert set(tags) <= spans
         labels = [label for tag in tags.values() for label in re.findall(r"labels\.(\w+)", tag)]
         assert len(labels) == len(tags)
-        asked = panel["targets"][0]["expr"]
-        assert all(label in asked or "by (" not in asked for label in labels)
+        queried = panel["targets"][0]["expr"]
+        assert all(label in queried or "by (" not in queried for label in labels)
 
 
 def test_grafana_has_data_sources_for_metrics_and_traces() -> None:

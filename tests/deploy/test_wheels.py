@@ -1,4 +1,4 @@
-"""The wheels: what they install, and that a user's own packages do not collide with them."""
+"""The wheels: their installed packages, which do not collide with a user's own."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class AppendOnlyFile:
 
     @property
     def size(self) -> int:
-        """Returns the bytes written, whether they are on the disk or not."""
+        """Returns the number of written bytes, including bytes that are not on the disk yet."""
         return self.path.stat().st_size
 
     def cut(self, size: int) -> None:

@@ -44,8 +44,8 @@ async def acquired(client: Client, group_id: str, topic: str, records: int) -> d
 
     async def enough() -> bool:
         with retriable():
-            answer = await client.acquire(group_id, topic, 10, member="late", wait=0.5)
-            found.update((record.text, record.offset) for record in answer.records)
+            response = await client.acquire(group_id, topic, 10, member="late", wait=0.5)
+            found.update((record.text, record.offset) for record in response.records)
         return len(found) >= records
 
     await eventually(enough, 60.0)

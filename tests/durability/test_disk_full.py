@@ -14,7 +14,7 @@ import pytest
 from tests.durability.scene import Scene, accepted, acquired, published
 from tests.support.client import Client, connected, rejection_of
 from tests.testkit.brokers import Serve
-from tests.testkit.servers import answers, running
+from tests.testkit.servers import responds, running
 from tests.testkit.waiting import eventually
 
 pytestmark = pytest.mark.xdist_group("durability-disk")
@@ -60,10 +60,10 @@ async def test_writes_are_rejected_while_the_disk_is_full(disk: Path, tmp_path: 
                     await _publish_until_full(client, scene.topic)
                 assert rejection_of(full.value).retriable
                 filler.unlink()
-                if not await asyncio.to_thread(answers, server.url):
+                if not await asyncio.to_thread(responds, server.url):
                     await asyncio.to_thread(server.process.wait, 10)
                     await asyncio.to_thread(server.restart)
-                await eventually(lambda: asyncio.to_thread(answers, server.url))
+                await eventually(lambda: asyncio.to_thread(responds, server.url))
                 await published(client, scene.topic, "after")
                 await accepted(client, scene.group_id, "early", scene.held[2:])
                 found = await acquired(client, scene.group_id, scene.topic, 4)

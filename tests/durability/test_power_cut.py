@@ -35,7 +35,7 @@ async def work_continues(client: Client, topic: str, topic_id: str, group_id: st
     """
     finished = await client.finished(group_id, topic_id)
     [(_, there)] = await client.publish(topic, ["after"])
-    assert finished <= set(range(there)), "state of records that are not there"
+    assert finished <= set(range(there)), "state of missing records"
     left = sorted(set(range(there)) - finished)
     again = await client.acquire_all(group_id, topic, len(left) + 1, "late")
     assert [(record.offset, record.text) for record in again] == [

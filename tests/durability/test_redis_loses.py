@@ -21,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("durability-redis")
 EVERY_SECOND = ("--appendonly", "yes", "--appendfsync", "everysec")
 
 
-async def test_surviving_process_rewrites_what_redis_lost(tmp_path: Path) -> None:
+async def test_surviving_process_rewrites_the_lost_records(tmp_path: Path) -> None:
     with running("valkey", *EVERY_SECOND) as server:
         serve, log = Serve(tmp_path, ["--redis", server.url]), AppendOnlyFile(server.directory)
         await asyncio.to_thread(serve.start)
@@ -52,7 +52,7 @@ async def test_surviving_process_rewrites_what_redis_lost(tmp_path: Path) -> Non
             await asyncio.to_thread(serve.stop)
 
 
-async def test_idle_process_detects_and_repairs_what_redis_lost(tmp_path: Path) -> None:
+async def test_idle_process_detects_and_rewrites_the_lost_records(tmp_path: Path) -> None:
     """No record is published after the loss: the leader has to detect it before it ends itself."""
     with running("valkey", *EVERY_SECOND) as server:
         serve, log = Serve(tmp_path, ["--redis", server.url]), AppendOnlyFile(server.directory)
@@ -108,7 +108,7 @@ def _lose(server: Server, size: int) -> None:
     server.restart()
 
 
-async def test_many_connections_break_and_redis_is_slow(tmp_path: Path) -> None:
+async def test_broken_connections_and_a_slow_redis_lose_nothing(tmp_path: Path) -> None:
     """Neither has an effect beyond the time it takes."""
     with running("valkey", *EVERY_SECOND) as server:
         async with FaultProxy(server.port) as proxy:

@@ -148,10 +148,10 @@ async def seen(serve: Serve, topic: str) -> tuple[set[int], dict[int, int]]:
     """Returns a broker's view: the leader epochs and the leader of each partition."""
     async with kafka_client.connected(serve.kafka) as kafka:
         named = kafka_client.part(METADATA, "MetadataRequestTopic", name=topic)
-        answer = await kafka.ask(METADATA, 12, topics=[named])
-        parts = answer.topics[0].partitions
+        response = await kafka.ask(METADATA, 12, topics=[named])
+        parts = response.topics[0].partitions
         leaders = {part.partition_index: part.leader_id for part in parts}
-        assert {*leaders.values()} <= {broker.node_id for broker in answer.brokers}
+        assert {*leaders.values()} <= {broker.node_id for broker in response.brokers}
         return {part.leader_epoch for part in parts}, leaders
 
 

@@ -47,13 +47,13 @@ async def test_consumer_resumes_at_the_last_committed_offset(cluster: Cluster) -
             if message.error() is not None:
                 continue
             number = int(message.value() or b"")
-            assert number <= committed, "what was not committed comes before what is behind it"
+            assert number <= committed, "uncommitted records precede later ones"
             seen.append(number)
             try:
                 consumer.commit(message=message, asynchronous=False)
             except confluent_kafka.KafkaException:
                 continue  # a member that joins again reads it again
-            assert number + 1 >= committed, "a coordinator forgot an offset"
+            assert number + 1 >= committed, "a coordinator lost an offset"
             committed = max(committed, number + 1)
 
     consumer.subscribe([topic])

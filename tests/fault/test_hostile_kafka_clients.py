@@ -1,4 +1,4 @@
-"""Kafka clients that send lies, stall, flood and storm: the listener survives, and honest clients
+"""Kafka clients that send invalid requests, stall or flood: the listener survives, and valid clients
 continue.
 """
 
@@ -180,8 +180,8 @@ async def fetch(kafka: KafkaClient, topic: str, offset: int, most: int) -> Any:
 
 
 def _fetch(topic: str, offset: int, most: int) -> dict[str, Any]:
-    asked = part(FETCH, "FetchPartition", partition=0, fetch_offset=offset, partition_max_bytes=most)
-    topics = [part(FETCH, "FetchTopic", topic=topic, partitions=[asked])]
+    request = part(FETCH, "FetchPartition", partition=0, fetch_offset=offset, partition_max_bytes=most)
+    topics = [part(FETCH, "FetchTopic", topic=topic, partitions=[request])]
     return {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": most, "topics": topics}
 
 

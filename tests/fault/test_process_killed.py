@@ -61,7 +61,7 @@ async def test_no_acknowledged_record_is_lost_or_redelivered_under_load(cluster:
         assert not books.broken
 
 
-async def test_embedded_valkey_is_killed_under_load(cluster: Cluster) -> None:
+async def test_process_recovers_from_a_killed_embedded_valkey(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(4)
         traffic = Traffic(cluster.address, topic, await client.group())

@@ -42,7 +42,7 @@ def failed(outcomes: dict[str, Outcome]) -> set[str]:
     return {name for name, outcome in outcomes.items() if outcome.code}
 
 
-async def test_redis_is_killed_and_restarted(cluster: Cluster, server: Server) -> None:
+async def test_calls_recover_after_redis_is_killed_and_restarted(cluster: Cluster, server: Server) -> None:
     async with connected(cluster.address) as client:
         probes = Probes(client)
         await probes.prepare()
@@ -59,7 +59,9 @@ async def test_redis_is_killed_and_restarted(cluster: Cluster, server: Server) -
         assert not books.broken
 
 
-async def test_redis_is_silent_for_longer_than_a_lease(cluster: Cluster, server: Server) -> None:
+async def test_calls_recover_after_redis_hangs_for_longer_than_a_lease(
+    cluster: Cluster, server: Server
+) -> None:
     async with connected(cluster.address) as client:
         probes = Probes(client)
         await probes.prepare()
@@ -80,7 +82,7 @@ async def test_redis_is_silent_for_longer_than_a_lease(cluster: Cluster, server:
         assert not books.broken
 
 
-async def test_redis_is_out_of_memory(cluster: Cluster, server: Server) -> None:
+async def test_full_redis_rejects_writes_and_serves_reads(cluster: Cluster, server: Server) -> None:
     """Only records are rejected, with a clear message; stored records can be consumed, which frees memory."""
     control = redis.Redis.from_url(server.url)
     async with connected(cluster.address) as client:
@@ -95,6 +97,7 @@ async def test_redis_is_out_of_memory(cluster: Cluster, server: Server) -> None:
             outcomes = await probes.all(timeout=10.0)
             assert failed(outcomes) == {"publish"}
             assert outcomes["publish"].code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert outcomes["publish"].text.startswith("The store is full, and consuming continues: shorten")
             assert "OOM" in outcomes["publish"].text
             assert await client.acknowledge(group_id, "member", held, ACCEPT) == [0] * 5
             more = await client.acquire_all(group_id, topic, 5, "member")

@@ -61,22 +61,22 @@ async def everywhere(client: Client, topic: str, text: str) -> dict[str, tuple[i
 
 async def consume_all(client: Client, topic: str, group_id: str, texts: set[str]) -> None:
     """Acquires and accepts records until all of these texts were accepted."""
-    left = set(texts)
+    remaining = set(texts)
 
     async def done() -> bool:
         with retriable():
             held = (await client.acquire(group_id, topic, 20, member="worker", wait=0.5)).records
             if held:
                 await accepted(client, group_id, "worker", held)
-                left.difference_update(record.text for record in held)
-        return not left
+                remaining.difference_update(record.text for record in held)
+        return not remaining
 
     await eventually(done, 60.0)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_replica_takes_over_when_the_primary_dies(tmp_path: Path, cluster: RedisCluster) -> None:
+async def test_process_continues_after_a_cluster_fail_over(tmp_path: Path, cluster: RedisCluster) -> None:
     async with serving(tmp_path, cluster, *WAIT, *SHORT_LOCKS) as serve, connected(serve.address) as client:
         topic, topic_id = await client.create(PARTITIONS)
         group_id = await client.group(share_record_lock_duration_ms="4000")
@@ -101,7 +101,7 @@ async def test_replica_takes_over_when_the_primary_dies(tmp_path: Path, cluster:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_slots_move_while_records_are_consumed(tmp_path: Path, cluster: RedisCluster) -> None:
+async def test_process_continues_while_slots_move(tmp_path: Path, cluster: RedisCluster) -> None:
     async with serving(tmp_path, cluster) as serve, connected(serve.address) as client:
         topic, topic_id = await client.create(PARTITIONS)
         group_id = await client.group()

@@ -94,7 +94,7 @@ async def test_unreplicated_write_is_lost_if_the_process_dies_too(tmp_path: Path
             assert await client.finished(scene.group_id, scene.topic_id) == {0}
 
 
-async def test_surviving_process_rewrites_what_the_new_primary_lacks(tmp_path: Path) -> None:
+async def test_surviving_process_rewrites_records_missing_from_the_new_primary(tmp_path: Path) -> None:
     async with pair(tmp_path) as served:
         async with connected(served.serve.address) as client:
             scene = await Scene.set(client)

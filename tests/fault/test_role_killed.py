@@ -1,4 +1,4 @@
-"""One of four processes is killed: the others answer in time, and everything recovers once it is back."""
+"""One of four processes is killed: the others respond in time, and everything recovers after its restart."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def cluster() -> Iterator[Cluster]:
         ("share-partition-leader", {"heartbeat", "create", "list groups", "inspect"}),
     ],
 )
-async def test_role_is_killed_and_restarted(cluster: Cluster, role: str, unharmed: set[str]) -> None:
+async def test_calls_recover_after_a_role_is_killed_and_restarted(
+    cluster: Cluster, role: str, unharmed: set[str]
+) -> None:
     process = cluster.process(role)
     async with connected(cluster.address) as client:
         probes = Probes(client)
@@ -64,7 +66,7 @@ async def test_role_is_killed_and_restarted(cluster: Cluster, role: str, unharme
         assert not books.broken
 
 
-async def test_gateway_is_killed_and_restarted(cluster: Cluster) -> None:
+async def test_clients_recover_after_the_gateway_is_killed(cluster: Cluster) -> None:
     process = cluster.process("gateway")
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(4)

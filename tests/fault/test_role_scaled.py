@@ -39,8 +39,8 @@ def shares(cluster: Cluster, kind: str, of: str = "") -> Counter[str]:
     """Returns how many leases of a kind each owner has, of one topic if it is named."""
     with redis.Redis.from_url(cluster.redis_url) as connection:
         keys = [key.decode() for key in connection.scan_iter(f"{Keys().prefix}:*:lease", count=10_000)]
-        wanted = [key for key in keys if of in key and kind_of(Keys.resource_of(key)) == kind]
-        owners = [connection.hget(key, "owner") for key in wanted]
+        selected = [key for key in keys if of in key and kind_of(Keys.resource_of(key)) == kind]
+        owners = [connection.hget(key, "owner") for key in selected]
     return Counter(owner.decode() for owner in owners if owner)
 
 
@@ -61,7 +61,9 @@ async def work(cluster: Cluster, address: str = "") -> AsyncIterator[History]:
     address = address or cluster.address
     publisher = Publisher(history, "p", address, topic, PARTITIONS)
     members = [Member(history, f"m{n}", address, topic, Random(n)) for n in range(2)]
-    history.lanes.expect([(who, number) for who in (GRPC, "publish p") for number in range(PARTITIONS)])
+    history.sequences.expect(
+        [(actor, number) for actor in (GRPC, "publish p") for number in range(PARTITIONS)]
+    )
     consuming = [asyncio.create_task(member.run()) for member in members]
     publishing = asyncio.create_task(publisher.run(over))
     try:
@@ -80,7 +82,7 @@ async def work(cluster: Cluster, address: str = "") -> AsyncIterator[History]:
 
 async def goes_on(history: History) -> None:
     since = history.now()
-    await eventually(lambda: not history.lanes.idle(since), PATIENCE)
+    await eventually(lambda: not history.sequences.idle(since), PATIENCE)
 
 
 @asynccontextmanager
@@ -145,7 +147,7 @@ async def used(client: Client, topic_id: str) -> bool:
     for partition in range(MANY):
         request.partitions.add(topic_id=topic_id, partition=partition, timestamp=-1)
     try:
-        answer = await client.admin.ListOffsets(request, timeout=PATIENCE)
+        response = await client.admin.ListOffsets(request, timeout=PATIENCE)
     except grpc.aio.AioRpcError:
         return False
-    return not any(part.error_code for part in answer.partitions)
+    return not any(part.error_code for part in response.partitions)

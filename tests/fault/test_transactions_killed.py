@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from time import monotonic
 
 import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
+from tests.fault.committed import read
 from tests.support.client import TIMEOUT, connected, unique
 from tests.testkit.brokers import Cluster, one_process
 from tests.testkit.waiting import eventually
@@ -32,33 +32,6 @@ async def kill(cluster: Cluster) -> None:
     (process,) = cluster.processes
     await asyncio.to_thread(process.kill)
     await asyncio.to_thread(process.start)
-
-
-def read(address: str, topic: str) -> list[tuple[int, str]]:
-    """Returns the partition and value of every committed record."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": address,
-            "group.id": "none",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-        }
-    )
-    try:
-        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        found, ended, deadline = [], 0, monotonic() + 3 * TIMEOUT
-        while ended < PARTITIONS and monotonic() < deadline:
-            message = consumer.poll(0.5)
-            if message is None:
-                continue
-            if (error := message.error()) is not None:
-                ended += error.code() == confluent_kafka.KafkaError._PARTITION_EOF
-            else:
-                found.append((message.partition() or 0, (message.value() or b"").decode()))
-        assert ended == PARTITIONS
-        return found
-    finally:
-        consumer.close()
 
 
 async def test_idempotent_records_are_stored_once_and_in_order(
@@ -86,7 +59,7 @@ async def test_idempotent_records_are_stored_once_and_in_order(
         await writing
     assert await asyncio.to_thread(writer.flush, 3 * TIMEOUT) == 0
     assert not failed
-    found = await asyncio.to_thread(read, cluster.kafka, topic)
+    found = await asyncio.to_thread(read, cluster.kafka, topic, PARTITIONS)
     for partition in range(PARTITIONS):
         values = [int(value) for where, value in found if where == partition]
         assert values == list(range(partition, 1000 * KILLS, PARTITIONS))
@@ -103,7 +76,7 @@ async def test_transactions_are_atomic(cluster: Cluster) -> None:
     await books.grow()
     books.stop = True
     await writing
-    found = Counter(await asyncio.to_thread(read, cluster.kafka, topic))
+    found = Counter(await asyncio.to_thread(read, cluster.kafka, topic, PARTITIONS))
     assert set(found.values()) == {1}
     seen: dict[str, set[int]] = {}
     for partition, value in found:
@@ -127,7 +100,7 @@ async def test_transactional_consume_and_produce_is_exactly_once(cluster: Cluste
         await eventually(lambda: mill.moved >= enough, 3 * TIMEOUT)  # noqa: B023 - it is called at once
         await kill(cluster)
     await moving
-    found = await asyncio.to_thread(read, cluster.kafka, target)
+    found = await asyncio.to_thread(read, cluster.kafka, target, PARTITIONS)
     assert sorted(int(value) for _, value in found) == list(range(MOVED))
 
 

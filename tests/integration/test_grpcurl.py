@@ -61,7 +61,7 @@ def acquire(server: str, topic: str, most: int = 10) -> Any:
     return call(server, "ShareService/Acquire", asked)
 
 
-def test_publish_acquire_acknowledge(server: str, topic: str) -> None:
+def test_records_are_published_acquired_and_acknowledged(server: str, topic: str) -> None:
     records = [{"text": "a"}, {"text": "b"}, {"text": "c"}]
     published = call(server, "ProduceService/Publish", {"topic": topic, "records": records})
     assert len(published["positions"]) == 3

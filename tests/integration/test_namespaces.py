@@ -17,7 +17,7 @@ ECHO = "import socket; s = socket.create_server(('', 7)); print(1, flush=True); 
 ECHO += "while data := c.recv(100): c.sendall(data)"
 
 
-def test_network_is_cut_and_restored() -> None:
+def test_unplugged_namespace_is_unreachable_until_plugged_in() -> None:
     if not possible():
         pytest.skip("network namespaces need root, Linux and iproute2 (apt-get install iproute2)")
     with machines(2) as (_, [machine, _]):

@@ -39,8 +39,8 @@ async def scaled_by_cpu(release: Release) -> str:
     """Returns the result in one line. Raises AssertionError on failure."""
     kubectl = release.node.kubectl
     await asyncio.to_thread(install, kubectl)
-    asked = {"enabled": True, "minReplicas": _LEAST, "maxReplicas": _MOST, "cpuPercent": _PERCENT}
-    await _set(release, asked, _BUSY)
+    autoscaling = {"enabled": True, "minReplicas": _LEAST, "maxReplicas": _MOST, "cpuPercent": _PERCENT}
+    await _set(release, autoscaling, _BUSY)
     await eventually(lambda: _wants(kubectl, _LEAST), _TIME)
     begun = monotonic()
     async with connected(release.address()) as client:

@@ -74,10 +74,10 @@ class Node:
             )
         self._stack.callback(_end, process)
 
-    def _await(self, name: str, answers: object) -> None:
-        assert callable(answers)
+    def _await(self, name: str, responses: object) -> None:
+        assert callable(responses)
         try:
-            until(answers, _START)
+            until(responses, _START)
         except AssertionError as failure:
             output = (self.folder / "log" / f"{name}.log").read_text()[-2000:]
             raise Missing(f"{name} does not start: {output}") from failure

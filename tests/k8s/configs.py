@@ -84,12 +84,12 @@ def controllers(folder: Path) -> list[str]:
 
 def scheduler(folder: Path) -> list[str]:
     """Writes the configuration of the scheduler."""
-    who = folder / "keys" / "scheduler.kubeconfig"
+    kubeconfig = folder / "keys" / "scheduler.kubeconfig"
     return [
         f"{BIN}/kube-scheduler",
-        f"--kubeconfig={who}",
-        f"--authentication-kubeconfig={who}",
-        f"--authorization-kubeconfig={who}",
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
         "--bind-address=127.0.0.1",
         "--leader-elect=false",
     ]

@@ -1,4 +1,4 @@
-"""What a real cluster requires of this machine, and what is missing."""
+"""Requirements of a real cluster on this machine, and the missing ones."""
 
 from __future__ import annotations
 

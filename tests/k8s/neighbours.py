@@ -35,5 +35,5 @@ async def releases_are_isolated(release: Release) -> str:
     await asyncio.to_thread(other.uninstall)
     async with connected(release.address()) as here:
         records = (await here.acquire(group, topic, 2, wait=20)).records
-        assert len(records) == 2, "the other release took records with it"
+        assert len(records) == 2, "uninstalling the other release removed records"
     return "the same topic and group in both, the records of each its own"

@@ -26,7 +26,7 @@ def network() -> Iterator[None]:
         _ip("netns", "add", NAMESPACE)
     except OSError as failure:
         raise Missing(
-            f"{failure}: another run is under way, or was killed; `ip netns del {NAMESPACE}` if so"
+            f"{failure}: another run is in progress, or was killed; `ip netns del {NAMESPACE}` if so"
         ) from failure
     try:
         _ip("link", "add", _CABLE, "type", "veth", "peer", "name", "node0", "netns", NAMESPACE)

@@ -75,8 +75,8 @@ class Release:
         """Returns all objects in the namespace except permanent ones."""
         kubectl = self.node.kubectl
         kinds = kubectl("api-resources", "--verbs=list", "--namespaced", "-o=name").split()
-        asked = ",".join(kind for kind in kinds if "metrics" not in kind)
-        found = kubectl("get", asked, "--ignore-not-found", "-o=name").split()
+        selected = ",".join(kind for kind in kinds if "metrics" not in kind)
+        found = kubectl("get", selected, "--ignore-not-found", "-o=name").split()
         return {
             one for one in found if not one.startswith(_COMES_AND_GOES) and "events.k8s.io" not in one
         } - {one for one in found if "/judge" in one}
@@ -85,10 +85,10 @@ class Release:
         """Returns how many partitions each address leads."""
         async with connected(self.address()) as client:
             request = pb.MetadataRequest(topics=[topic] if topic else [])
-            answer = await client.admin.Metadata(request, timeout=TIMEOUT)
-        addresses = {node.node_id: node.address.rpartition(":")[0] for node in answer.nodes}
+            response = await client.admin.Metadata(request, timeout=TIMEOUT)
+        addresses = {node.node_id: node.address.rpartition(":")[0] for node in response.nodes}
         led: dict[str, int] = {}
-        for one in answer.topics:
+        for one in response.topics:
             for part in one.partitions:
                 where = addresses.get(part.leader_id, "")
                 led[where] = led.get(where, 0) + 1

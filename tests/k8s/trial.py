@@ -10,7 +10,7 @@ from random import Random
 from time import monotonic
 from typing import Final
 
-from tests.chaos.crowd import Size
+from tests.chaos.actors import Size
 from tests.chaos.deployment import LEASE
 from tests.chaos.report import Outcome, percentile, report
 from tests.chaos.run import Chaos
@@ -44,8 +44,8 @@ class Findings:
 
     async def step(self, name: str, work: Callable[[], Awaitable[str]]) -> bool:
         """Runs a step and prints its result; returns whether it succeeded. `helm` always runs."""
-        asked = any(part.strip().lower() in name.lower() for part in self.only.split(","))
-        if not asked and not name.startswith("helm"):
+        selected = any(part.strip().lower() in name.lower() for part in self.only.split(","))
+        if not selected and not name.startswith("helm"):
             return True
         self.log(f"{name} ...")
         begun = monotonic()
@@ -74,13 +74,13 @@ async def trial(node: Node, log: Log, only: str = "") -> Findings:
             if has_keda():
                 await findings.step("KEDA", lambda: scaled_by_lag(release))
             else:
-                findings.lines.append("KEDA: left out, it is not built (make k8s-parts)")
+                findings.lines.append("KEDA: skipped, it is not built (make k8s-parts)")
             await findings.step("two releases, one Redis", lambda: releases_are_isolated(release))
             if has_metrics_server():
                 await findings.step("autoscaling by CPU", lambda: scaled_by_cpu(release))
             else:
                 findings.lines.append(
-                    "autoscaling by CPU: left out, metrics-server is not built (make k8s-parts)"
+                    "autoscaling by CPU: skipped, metrics-server is not built (make k8s-parts)"
                 )
             if PIPELINE.lower() in only.lower():
                 await findings.step(PIPELINE, lambda: topic_is_processed(release))
@@ -108,7 +108,7 @@ async def _helm_test(release: Release) -> str:
 async def _day(release: Release, log: Log) -> str:
     outcome = await Chaos(release, LEASE, Random(1), log).run(everyday(), float("inf"), _SIZE)
     log(report(outcome))
-    assert outcome.well, outcome.trouble or str(outcome.violation)
+    assert outcome.well, outcome.failure or str(outcome.violation)
     return _pauses(outcome)
 
 
@@ -145,18 +145,18 @@ def _roles(readiness: Readiness) -> list[list[float]]:
 
 async def _uninstall(release: Release, before: set[str]) -> str:
     await asyncio.to_thread(release.uninstall)
-    left: set[str] = set()
+    remaining: set[str] = set()
 
     def nothing() -> bool:
-        left.clear()
-        left.update(release.left() - before)
-        return not left
+        remaining.clear()
+        remaining.update(release.left() - before)
+        return not remaining
 
     try:
         await asyncio.to_thread(until, nothing, 60)
     except AssertionError:
-        raise AssertionError(f"left behind: {sorted(left)}") from None
-    return "nothing is left"
+        raise AssertionError(f"remaining objects:  {sorted(remaining)}") from None
+    return "no object remains"
 
 
 def _state(release: Release) -> str:

@@ -116,7 +116,7 @@ def build(languages: Iterable[Language]) -> bool:
     well = True
     for language in languages:
         if language.missing:
-            typer.echo(f"{language.name}: left out, for want of {', '.join(language.missing)}")
+            typer.echo(f"{language.name}: skipped; missing: {', '.join(language.missing)}")
         elif language.built:
             typer.echo(f"{language.name}: built")
         else:

@@ -26,7 +26,7 @@ def start(language: Language, *words: str) -> subprocess.Popen[str]:
     if not language.steps:
         language.build()
     elif not language.built:
-        pytest.skip(f"it is not built of what is here now: make languages LANGUAGE={language.name}")
+        pytest.skip(f"it is not built from the present sources: make languages LANGUAGE={language.name}")
     command = [*language.command, *words]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=language.folder, stdout=pipe, stderr=pipe, text=True)

@@ -263,7 +263,7 @@ async def _time(outcome: Awaitable[object], into: list[float]) -> None:
 
 def _need(records: Sequence[object], taken: int, wanted: int) -> None:
     if not records:
-        raise Short(f"only {taken} of {wanted} records came")
+        raise Short(f"only {taken} of {wanted} records arrived")
 
 
 def _named(case: str, figures: Mapping[str, float], waits: list[float]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Compares the speed of two checkouts in one run: is anything slower after a change?
+"""Compares the speed of two checkouts in one run, to detect a regression.
 
 `python -m tests.perf.compare --before DIR --after DIR`. In each pair both servers run, and each program
 drives first one and then the other; the order changes with every pair. A row's ratio is the median of its
@@ -102,7 +102,7 @@ TIMED: Final = ("commit",)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What one figure was on both sides, one after the other."""
+    """The values of one figure on both sides, in their order."""
 
     before: float
     after: float
@@ -152,7 +152,7 @@ Found = dict[tuple[str, str], list[Pair]]
 
 
 def add_pair(found: Found, program: str, sides: Mapping[Side, Mapping[str, float]]) -> None:
-    """Keeps what a program gave on both sides."""
+    """Keeps the figures of a program on both sides."""
     before, after = sides["before"], sides["after"]
     for figure in FIGURES:
         if figure in before and figure in after:
@@ -160,7 +160,7 @@ def add_pair(found: Found, program: str, sides: Mapping[Side, Mapping[str, float
 
 
 def comparisons(found: Found) -> list[Comparison]:
-    """A comparison a row, in the order of the programs."""
+    """One comparison per row, in the order of the programs."""
     return [Comparison.of(program, figure, pairs) for (program, figure), pairs in found.items()]
 
 
@@ -249,7 +249,7 @@ Outcomes = Iterator[tuple[str, Mapping[Side, Mapping[str, float]] | BenchFailed]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to measure: two checkouts, a durability, how much, and which programs."""
+    """Selects two checkouts, a durability, the amount of work, and the programs."""
 
     checkouts: Mapping[Side, Checkout]
     fsync: Fsync
@@ -282,7 +282,7 @@ class Plan:
 
 
 def _settled(program: Program) -> Mapping[str, float]:
-    """Runs a program once what the one before it wrote is on the disk: the second side would pay for it."""
+    """Flushes the disk, so that the program does not wait for earlier writes, and runs it."""
     os.sync()
     time.sleep(PAUSE_SECONDS)
     return program()
@@ -317,7 +317,7 @@ def main(
         raise typer.Exit(2) from None
     with_kafka = is_there(SERVER) and is_there(CLIENTS["4.3.1"])
     if not with_kafka:
-        progress.print("Kafka's clients are left out, since their jars are missing: make kafka")
+        progress.print("Kafka's clients are skipped, since their jars are missing: make kafka")
     plan = Plan(
         checkouts,
         "always" if fsync == "always" else "everysec",

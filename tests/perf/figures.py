@@ -151,7 +151,7 @@ CASES: Final = (
         ),
     ),
     Case(
-        "5  32 workers, each waits for its result before it takes the next record",
+        "5  32 workers, each waits for its result before it reads the next record",
         (
             Figure("waiting.rate", "confirmed, all workers", "records/s", 16_000),
             Figure("waiting.ack_p50", "from accept() to its result, p50", "ms"),

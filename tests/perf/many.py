@@ -1,6 +1,6 @@
 """Many groups at once: `python -m tests.perf.many` leaves them idle, then publishes one record per partition.
 
-Prints the server's CPU while the groups are idle, the slowest heartbeat, and whether locks were kept whose
+Prints the server's CPU while the groups are idle, the slowest heartbeat, and whether each lock was kept whose
 holder answered shortly before the time-out. The exit code is 1 when a heartbeat failed, a lock was lost or a
 record did not arrive.
 """
@@ -62,12 +62,12 @@ async def beats(client: Client, group_id: str, topic: str, figures: Figures) -> 
     while True:
         begun = time.monotonic()
         try:
-            answer = await client.heartbeat(group_id, "beats", epoch, topics)
+            response = await client.heartbeat(group_id, "beats", epoch, topics)
         except grpc.aio.AioRpcError as failure:
             figures.errors[f"heartbeat: {failure.details()}"] += 1
             epoch, topics = 0, [topic]
         else:
-            epoch, topics = answer.member_epoch, []
+            epoch, topics = response.member_epoch, []
             figures.heartbeats += 1
         took = time.monotonic() - begun
         figures.slowest_heartbeat = max(figures.slowest_heartbeat, took)
@@ -80,12 +80,12 @@ async def consumes(client: Client, group_id: str, name: str, topic: str, figures
     subscribe = share.ConsumeRequest.Subscribe(group_id=group_id, topics=[topic], member_id=name, decode=True)
     try:
         await call.write(share.ConsumeRequest(subscribe=subscribe, credit=100))
-        while isinstance(answer := await call.read(), share.ConsumeResponse):
-            figures.accepted += sum(not result.error_code for result in answer.results)
-            figures.locks_lost += len(answer.lock_lost)
-            figures.delivered += len(answer.records)
-            if answer.records:
-                keeping.add(asyncio.create_task(_accept_later(call, writing, list(answer.records))))
+        while isinstance(response := await call.read(), share.ConsumeResponse):
+            figures.accepted += sum(not result.error_code for result in response.results)
+            figures.locks_lost += len(response.lock_lost)
+            figures.delivered += len(response.records)
+            if response.records:
+                keeping.add(asyncio.create_task(_accept_later(call, writing, list(response.records))))
     except grpc.aio.AioRpcError as failure:
         figures.errors[f"stream: {failure.details()}"] += 1
     finally:
@@ -162,7 +162,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--groups", type=int, default=200)
     parser.add_argument("--partitions", type=int, default=50)
     parser.add_argument("--consumers", type=int, default=1000)
-    parser.add_argument("--joining", type=float, default=30.0, help="over which consumers come")
+    parser.add_argument("--joining", type=float, default=30.0, help="over which consumers join")
     parser.add_argument("--settle", type=float, default=20.0, help="before anything is measured")
     parser.add_argument("--idle", type=float, default=30.0, help="of measuring")
     parser.add_argument("--patience", type=float, default=PATIENCE, help="for the records")

@@ -41,14 +41,14 @@ WARM_UP: Final = 30
 
 RECORDED: Final = 21
 QUIET_SECONDS: Final = 0.01
-"""Time after a reply in which what the request left behind runs."""
+"""Time after a reply in which background work of the request runs."""
 
 PATIENCE: Final = 10.0
 PRODUCE, PRODUCE_VERSION = 0, 12
 
 
 class Called(NamedTuple):
-    """One function that ran, or a coroutine that went on after it had waited."""
+    """One function call, or one resumption of a coroutine after a wait."""
 
     file: str
     function: str
@@ -68,7 +68,7 @@ class Route:
 
     @classmethod
     def of(cls, called: Sequence[Called]) -> Route:
-        """The figures of a recording; a coroutine that goes on after a wait counts as a call."""
+        """The figures of a recording; a coroutine that resumes after a wait counts as a call."""
         return cls(
             len({call.file for call in called}),
             len(called),
@@ -88,7 +88,7 @@ def typical(recordings: Sequence[Sequence[Called]]) -> Sequence[Called]:
 
 
 def table(routes: Mapping[str, Route]) -> str:
-    """A Markdown table, a row a request."""
+    """A Markdown table with one row per request."""
     heads = ("request", "files", "calls", "functions", "changes of file", "deepest stack")
     lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
     for name, route in routes.items():

@@ -114,7 +114,7 @@ def _all(signal: Any, workers: Sequence[multiprocessing.process.BaseProcess]) ->
     if not all(signal.acquire(timeout=WORKER_SECONDS) for _ in workers):
         for worker in workers:
             worker.kill()
-        raise BenchFailed(f"a worker process did not answer within {WORKER_SECONDS:g} s")
+        raise BenchFailed(f"a worker process did not respond within {WORKER_SECONDS:g} s")
 
 
 def _on_signal(ready: Any, go: Any, done: Any, work: Callable[..., object], given: tuple[Any, ...]) -> None:

@@ -78,7 +78,7 @@ def usage(pids: Iterable[int], proc: Path = PROC) -> Usage:
 
 
 def command_line(pid: int, proc: Path = PROC) -> list[str]:
-    """The words of a process's command line; none when it is gone."""
+    """The words of a process's command line; none when it has ended."""
     try:
         return (proc / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except OSError:

@@ -20,7 +20,7 @@ from typing import Any
 
 RESUME = dis.opmap["RESUME"]
 START = 0
-"""RESUME's argument, in its lower two bits, where a function begins rather than goes on after an await."""
+"""RESUME's argument, in its lower two bits, where a function begins rather than resumes after an await."""
 
 LOOPS = ("asyncio/runners.py", "uvloop/__init__.py")
 """Files whose functions run the event loop: the stack of a callback begins above them."""
@@ -75,7 +75,7 @@ class Recorder:
 
 
 def _is_resumed(frame: FrameType) -> bool:
-    """Whether a coroutine or generator goes on, rather than a function begins."""
+    """Whether a coroutine or generator resumes, rather than a function begins."""
     code, at = frame.f_code.co_code, frame.f_lasti
     return 0 <= at < len(code) and code[at] == RESUME and code[at + 1] & 3 != START
 

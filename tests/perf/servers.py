@@ -63,7 +63,7 @@ def serving(
     options: Sequence[str] = (),
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[Serving]:
-    """Starts a server with all roles. Raises BenchFailed when it does not come up.
+    """Starts a server with all roles. Raises BenchFailed when it does not start.
 
     `runner` are the words between the interpreter and the server's module, in place of `-m`; `options` are
     more options of `serve`, which has no Kafka listener unless they configure one.
@@ -98,7 +98,7 @@ def _facts(process: subprocess.Popen[bytes], ready: Path, log: Path) -> Mapping[
     while not ready.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             lines = log.read_text(errors="replace").strip().splitlines()
-            raise BenchFailed(f"serve did not come up: {lines[-1] if lines else 'its log is empty'}")
+            raise BenchFailed(f"serve did not start: {lines[-1] if lines else 'its log is empty'}")
         time.sleep(0.05)
     facts: Mapping[str, object] = json.loads(ready.read_bytes())
     return facts

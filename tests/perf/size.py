@@ -17,7 +17,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDERS: Final = ("services", "libs")
-"""The product lives below these folders of a checkout."""
+"""The product's code is below these folders of a checkout."""
 
 MANY_IMPORTS: Final = 15
 _NO_CODE: Final = frozenset(
@@ -85,7 +85,7 @@ def code_lines(source: str, tree: ast.Module) -> int:
 
 
 def _docstring_lines(tree: ast.Module) -> Iterator[int]:
-    """Lines of every string that stands as a statement: docstrings, and those below attributes."""
+    """Lines of every string that is a statement: docstrings of definitions and of attributes."""
     for node in ast.walk(tree):
         if (
             isinstance(node, ast.Expr)
@@ -130,7 +130,7 @@ def measure(checkout: Path) -> Size:
 
 
 def table(sizes: Mapping[str, Size]) -> str:
-    """A Markdown table, a column a checkout; with two, the difference."""
+    """A Markdown table with one column per checkout; for two checkouts also their difference."""
     names = list(sizes)
     rows = {label: [int(getattr(size, field)) for size in sizes.values()] for label, field in ROWS.items()}
     rows[f"modules with more than {MANY_IMPORTS} imports"] = [

@@ -1,4 +1,4 @@
-"""When a program has warmed up, and what is measured after that: pure rules over samples of its progress.
+"""Detects when a program has warmed up and measures it after that: pure rules over samples of its progress.
 
 A program reports how many records it has done, several times a second. It first warms up: client and server
 compile their hot code, caches fill, groups join. `Rule` decides when the rate is steady. From then on `Meter`
@@ -96,7 +96,7 @@ class Meter:
         return self.measured.seconds >= self._seconds
 
     def begin_pass(self) -> None:
-        """The program begins to work through its records again: what comes next has to settle first."""
+        """Starts a new pass over the records; its first second is not measured."""
         self._first = self._base = None
 
     def add(self, sample: Sample) -> None:

@@ -35,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.pipeline", description=__doc__)
     parser.add_argument("--rows", type=int, default=dataset.ROWS, help="how many flights, from the first on")
     parser.add_argument("--work", type=int, default=60_000, help="how many of them workers handle before")
-    parser.add_argument("--keep", type=Path, default=ROOT / "data" / "pipeline", help="where the report goes")
+    parser.add_argument("--keep", type=Path, default=ROOT / "data" / "pipeline", help="file of the report")
     options = parser.parse_args()
     try:
         find_spark(SPARK)

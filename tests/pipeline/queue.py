@@ -68,8 +68,8 @@ async def publish(client: Client, address: str, flights: Iterable[Flight], parti
     def counted() -> Iterable[Flight]:
         for flight in flights:
             found.records += 1
-            answer, reason = judge(flight, 2)
-            if answer is Acknowledgement.REJECT:
+            response, reason = judge(flight, 2)
+            if response is Acknowledgement.REJECT:
                 found.reject(reason)
             yield flight
 
@@ -133,11 +133,11 @@ def _decision(record: ShareRecord) -> int:
     if record.offset % _UNACKNOWLEDGED == 5 and record.delivery_count == 1:
         return 0
     try:
-        answer, _ = judge(Flight.of_payload(record.text.encode()), record.delivery_count)
+        response, _ = judge(Flight.of_payload(record.text.encode()), record.delivery_count)
     except ValueError:
         return REJECT
     return {Acknowledgement.ACCEPT: ACCEPT, Acknowledgement.RELEASE: RELEASE, Acknowledgement.REJECT: REJECT}[
-        answer
+        response
     ]
 
 

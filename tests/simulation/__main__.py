@@ -36,7 +36,7 @@ _SHOWN: Final = 40
 
 def main(
     seeds: Annotated[int, typer.Option(help="How many runs.")] = 200,
-    seed: Annotated[int | None, typer.Option(help="One run, with its whole story.")] = None,
+    seed: Annotated[int | None, typer.Option(help="One run, with its complete history.")] = None,
     first: Annotated[
         int | None,
         typer.Option(help="The first seed; without it seeds are fresh, and begin at 0 for mutants."),
@@ -44,7 +44,7 @@ def main(
     jobs: Annotated[int, typer.Option(help="How many runs at once.")] = 1,
     without: Annotated[str, typer.Option(help="With --seed: parts of its plan to leave out, as f0,m1.")] = "",
     mutants: Annotated[
-        str | None, typer.Option(help="Break the code instead, where what is missing contains this text.")
+        str | None, typer.Option(help="Run the mutants whose name contains this text.")
     ] = None,
 ) -> None:
     """Simulates the whole system under faults; fails if an invariant was broken, or a mutant survived."""
@@ -59,7 +59,7 @@ def main(
         with ExitStack() as stack:
             _break(chosen, stack)
             outcome = simulate(seed, drawn(seed).without(without.split(",")))
-        typer.echo(outcome.story)
+        typer.echo(outcome.text)
         _end([seed] if _failed(seed, outcome.failure) else [])
     if mutants is not None:
         _end(_detect(chosen, range(first or 0, (first or 0) + seeds), jobs))
@@ -70,9 +70,9 @@ def main(
 def _check(seeds: int, seed: int | None, first: int | None) -> None:
     """Exits with a sentence if the options contradict each other."""
     if seeds < 1:
-        _refuse(f"{seeds} runs are none: ask for 1 at least.")
+        _refuse(f"runs must be at least 1, not {seeds}.")
     if seed is not None and first is not None:
-        _refuse("One seed has no first one: leave out --seed or --first.")
+        _refuse("--seed and --first exclude each other.")
 
 
 def _refuse(sentence: str) -> NoReturn:
@@ -112,8 +112,8 @@ def shortest(seed: int) -> str:
     """Returns the end of a failing seed's history after shrinking its plan, and the command to repeat it."""
     missing, outcome = shrink(seed)
     again = f"make simulate SEED={seed}" + (f" WITHOUT={','.join(missing)}" if missing else "")
-    tail = "\n".join(outcome.story.splitlines()[-_SHOWN:])
-    return f"{tail}\n{outcome.failure}\n  see again: {again}\n"
+    tail = "\n".join(outcome.text.splitlines()[-_SHOWN:])
+    return f"{tail}\n{outcome.failure}\n  repeat with: {again}\n"
 
 
 def _detect(missing: Sequence[str], seeds: range, jobs: int) -> list[str]:

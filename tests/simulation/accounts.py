@@ -42,7 +42,7 @@ class Accounts:
         for share in sorted(Share(*place) for place in shares):
             stored = await self._admin.call(AdminServiceStub, "InspectShareGroupState", self._question(share))
             if stored is not None and stored.HasField("live"):
-                # The group's epoch must be requested when the state is known, not now: that takes too long.
+                # The group's epoch must be requested when the state is read: now it would take too long.
                 await self._judge(share, stored, stored.live.state_epoch)
 
     async def take(self, deadline: float) -> None:
@@ -73,10 +73,10 @@ class Accounts:
         request = group_pb.DescribeShareGroupOffsetsRequest()
         for group in self._around.plan.scale.groups:
             request.groups.add(group_id=group, all_topics=True)
-        answer = await self._admin.admin("DescribeShareGroupOffsets", request)
+        response = await self._admin.admin("DescribeShareGroupOffsets", request)
         return [
             (described.group_id, part)
-            for described in answer.groups
+            for described in response.groups
             for topic in described.topics
             for part in topic.partitions
             if self._around.history.log_ends.get((self._topic, part.partition))

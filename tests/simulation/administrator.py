@@ -34,7 +34,7 @@ class Administrator:
         """
         change, history = self._change, self._client.history
         await asyncio.sleep(change.at)
-        history.log(f"an administrator comes: {change.work.value} of {change.group}")
+        history.log(f"an administrator's request: {change.work.value} of {change.group}")
         have_back = send_away(change.group)
         starts = self._starts()
         for partition in starts:
@@ -74,38 +74,38 @@ class Administrator:
 
     async def _epoch(self) -> int | None:
         request = group_pb.ShareGroupDescribeRequest(group_ids=[self._change.group])
-        answer = await self._client.call(AdminServiceStub, "ShareGroupDescribe", request)
-        if answer is None or answer.groups[0].error_code not in (
+        response = await self._client.call(AdminServiceStub, "ShareGroupDescribe", request)
+        if response is None or response.groups[0].error_code not in (
             ErrorCode.NONE,
             ErrorCode.GROUP_ID_NOT_FOUND,
         ):
             return None
-        return int(answer.groups[0].group_epoch)
+        return int(response.groups[0].group_epoch)
 
     async def _alter(self, starts: dict[int, int], epoch: int) -> bool:
         request = group_pb.AlterShareGroupOffsetsRequest(group_id=self._change.group, group_epoch=epoch)
         topic = request.topics.add(topic_name=self._topic)
         for partition, start in starts.items():
             topic.partitions.add(partition=partition, start_offset=start)
-        answer = await self._client.call(AdminServiceStub, "AlterShareGroupOffsets", request)
-        if answer is None or answer.error_code:
+        response = await self._client.call(AdminServiceStub, "AlterShareGroupOffsets", request)
+        if response is None or response.error_code:
             return False
-        return not any(part.error_code for topic in answer.responses for part in topic.partitions)
+        return not any(part.error_code for topic in response.responses for part in topic.partitions)
 
     async def _forget(self, epoch: int) -> bool:
         request = group_pb.DeleteShareGroupOffsetsRequest(
             group_id=self._change.group, topic_names=[self._topic], group_epoch=epoch
         )
-        answer = await self._client.call(AdminServiceStub, "DeleteShareGroupOffsets", request)
-        if answer is None:
+        response = await self._client.call(AdminServiceStub, "DeleteShareGroupOffsets", request)
+        if response is None:
             return self._client.outcome.startswith(ErrorCode.GROUP_ID_NOT_FOUND.name)
-        codes = [answer.error_code, *(topic.error_code for topic in answer.responses)]
+        codes = [response.error_code, *(topic.error_code for topic in response.responses)]
         return all(not code or code in _NOTHING_THERE for code in codes)
 
     async def _delete(self, epoch: int) -> bool:
         group = self._change.group
         request = group_pb.DeleteGroupsRequest(group_ids=[group], group_epochs={group: epoch})
-        answer = await self._client.call(AdminServiceStub, "DeleteGroups", request)
-        if answer is None:
+        response = await self._client.call(AdminServiceStub, "DeleteGroups", request)
+        if response is None:
             return False
-        return all(not one.error_code or one.error_code in _NOTHING_THERE for one in answer.results)
+        return all(not one.error_code or one.error_code in _NOTHING_THERE for one in response.results)

@@ -73,28 +73,28 @@ class Client:
             self._stubs[kind, address] = kind(self._network.dial(address))
         return self._stubs[kind, address]
 
-    async def call(self, stub: type, method: str, request: Any, at: str = "") -> Any:
+    async def call(self, stub: type, method: str, request: Any, at: str = "", timeout: float = _CALL) -> Any:
         """Returns the response; None after a failure."""
         number = len(self.history.events)
-        self.history.add(CallBegan(self.time(), number, method, self.time() + _CALL))
-        answer, outcome = None, "given up"
+        self.history.add(CallBegan(self.time(), number, method, self.time() + timeout))
+        response, outcome = None, "given up"
         try:
-            answer = await getattr(self.stub(stub, at), method)(request, timeout=_CALL)
+            response = await getattr(self.stub(stub, at), method)(request, timeout=timeout)
             outcome = "answered"
         except grpc.aio.AioRpcError as failure:
             outcome = str(from_rpc_error(failure))
         finally:
             self.outcome = outcome
             self.history.add(CallEnded(self.time(), number, outcome))
-        return answer
+        return response
 
     async def admin(self, method: str, request: Any) -> Any:
         """Makes an administrator's call and repeats it until it succeeds. Raises TimeoutError, which is a
         defect.
         """
         for _ in range(_TRIES):
-            if (answer := await self.call(AdminServiceStub, method, request)) is not None:
-                return answer
+            if (response := await self.call(AdminServiceStub, method, request)) is not None:
+                return response
             await asyncio.sleep(0.1)
         raise TimeoutError(f"{method}: {self.outcome}")
 
@@ -123,12 +123,12 @@ class Producer:
         for _ in range(client.random.randint(1, MOST_AT_ONCE)):
             request.records.add(text=f"{self._name}-{self._published}")
             self._published += 1
-        while (answer := await client.call(ProduceServiceStub, "Publish", request)) is None:
+        while (response := await client.call(ProduceServiceStub, "Publish", request)) is None:
             if not patient:
                 return
             await asyncio.sleep(0.1)
         at, topic = client.time(), self._topic
-        for record, position in zip(request.records, answer.positions, strict=True):
+        for record, position in zip(request.records, response.positions, strict=True):
             client.history.add(Published(at, topic, position.partition, position.offset, record.text))
 
 
@@ -156,13 +156,13 @@ class Consumer:
                 max_wait_ms=WAIT_MS,
                 member_id=self.member,
             )
-            answer = await client.call(ShareServiceStub, "Acquire", request)
-            records = list(answer.records) if answer is not None else []
+            response = await client.call(ShareServiceStub, "Acquire", request)
+            records = list(response.records) if response is not None else []
             for record in records:
                 client.history.add(self._delivered(record))
             if records:
                 await self._decide(records)
-            elif answer is None:
+            elif response is None:
                 await asyncio.sleep(0.05)
 
     async def _decide(self, records: Sequence[share.ShareRecord]) -> None:
@@ -202,8 +202,8 @@ class Consumer:
                 for record, verdict in decisions
             ],
         )
-        answer = await client.call(ShareServiceStub, "Acknowledge", request)
-        for ask, result in zip(asked, answer.results if answer else (), strict=False):
+        response = await client.call(ShareServiceStub, "Acknowledge", request)
+        for ask, result in zip(asked, response.results if response else (), strict=False):
             if not result.error_code:
                 deadline = result.lock_deadline_ms / 1000 - EPOCH if result.lock_deadline_ms else 0.0
                 client.history.add(Applied(client.time(), ask, deadline))

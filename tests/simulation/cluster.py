@@ -23,6 +23,7 @@ from tests.simulation.administrator import Administrator
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
 from tests.simulation.drawing import drawn
 from tests.simulation.history import History
+from tests.simulation.idempotent import PipeliningProducer
 from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
 from tests.simulation.sabotage import Saboteur
@@ -84,9 +85,9 @@ class Outcome:
     seconds: float
 
     @property
-    def story(self) -> str:
+    def text(self) -> str:
         """Returns the history, one event per line."""
-        return self.history.story()
+        return self.history.text()
 
 
 def simulate(seed: int, plan: Plan | None = None) -> Outcome:
@@ -174,20 +175,24 @@ class Cluster:
         return topic_id
 
     def _are_known(self, catalog: TopicCatalog) -> bool:
-        """Returns whether a process knows the groups' start offsets: later would be after a second of
+        """Returns whether a process has loaded the groups' start offsets: later would be after a second of
         faults.
         """
         groups = (ConfigResource(ResourceType.GROUP, group) for group in self._plan.scale.groups)
         return all(catalog.configs(group) for group in groups)
 
     async def _inject_faults(self) -> None:
-        plan, until = self._plan, self._loop.now + self._plan.scale.trouble
+        plan, until = self._plan, self._loop.now + self._plan.scale.fault_seconds
         self.around.faults.rates = plan.rates
         self._producers += [Producer(self._client(), name, TOPIC, plan.scale.pace) for name in plan.producers]
         producing = [asyncio.create_task(producer.run(until)) for producer in self._producers]
         for name, group, way in plan.members:
             self._join(_CONSUMERS[way], group, name)
-        working = [asyncio.create_task(work) for work in (self._grow(), self._administer())]
+        pipelining = [
+            PipeliningProducer(self._client(), name, TOPIC, plan.scale.pace).run(until)
+            for name in plan.idempotent
+        ]
+        working = [asyncio.create_task(work) for work in (self._grow(), self._administer(), *pipelining)]
         await Saboteur(self.around, self._processes).run(plan.faults.values())
         await asyncio.gather(*producing)
         self.around.faults.heal()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -28,6 +28,9 @@ from tests.testkit.simulator.faults import NO_RATES, Rates
 
 LARGE_EVERY: Final = 100
 """One in this many seeds has the large system."""
+
+PIPELINED: Final = 1 / 8
+"""The share of small systems that have an idempotent producer as well."""
 
 _PAUSE: Final = 1.2
 """Seconds between two faults of the large system, on average."""
@@ -151,11 +154,11 @@ def drawn(seed: int) -> Plan:
 
 def _large(random: Random) -> Plan:
     members = _members(random, 4, GROUPS, _WAYS)
-    grow, partitions = random.uniform(0.0, LARGE.trouble), random.randint(1, 2)
+    grow, partitions = random.uniform(0.0, LARGE.fault_seconds), random.randint(1, 2)
     rates, layout = random.choice(_TROUBLES), random.choice((TOGETHER, TOGETHER, *SPLIT))
     faults: list[Fault] = []
     at = random.expovariate(1 / _PAUSE)
-    while at < LARGE.trouble:
+    while at < LARGE.fault_seconds:
         faults.append(_fault(random, at, _KINDS, (0.0, 2.0)))
         at += random.expovariate(1 / _PAUSE)
     change = _change(random, LARGE) if random.random() < 1 / 3 else None
@@ -169,19 +172,20 @@ def _small(random: Random) -> Plan:
     scale = Scale(groups, random.uniform(1.0, 3.5), random.uniform(1.0, 3.0), random.random() < 1 / 5)
     members = _members(random, random.choice(theme.crowd), groups, theme.ways)
     times = sorted(
-        random.uniform(0.0, scale.trouble) for _ in range(random.randint(min(1, theme.most), theme.most))
+        random.uniform(0.0, scale.fault_seconds)
+        for _ in range(random.randint(min(1, theme.most), theme.most))
     )
     if random.random() < theme.early:
         times[0] = 0.0
     faults = [_fault(random, at, theme.kinds, theme.leases) for at in times]
     change = _change(random, scale) if random.random() < theme.change else None
-    return Plan(
+    plan = Plan(
         rates=random.choice(theme.rates),
         faults=_named(faults),
         members=members,
         producers=("p0",),
         partitions=2 if wide else random.choice((1, 1, 1, 1, 2)),
-        grow=random.uniform(0.0, scale.trouble) if random.random() < 1 / 8 else None,
+        grow=random.uniform(0.0, scale.fault_seconds) if random.random() < 1 / 8 else None,
         layout=random.choice(SPLIT) if random.random() < 1 / 8 else TOGETHER,
         change=change,
         scale=scale,
@@ -190,6 +194,9 @@ def _small(random: Random) -> Plan:
         patience=random.choice(_PATIENCE),
         shards=2 if wide else random.choice((1, 2)),
     )
+    if random.random() >= PIPELINED:
+        return plan
+    return replace(plan, idempotent=("i0",), partitions=2)
 
 
 def _members(
@@ -200,7 +207,7 @@ def _members(
 
 def _change(random: Random, scale: Scale) -> Change:
     """Draws an early change: a group is empty only seconds after its members left."""
-    at = random.uniform(0.0, scale.trouble / 2)
+    at = random.uniform(0.0, scale.fault_seconds / 2)
     return Change(at, random.choice(tuple(Work)), random.choice(scale.groups))
 
 

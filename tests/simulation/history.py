@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.leases import names
-from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.share_coordinator.core.state import CheckpointTombstone, ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from tests.testkit.checker.checker import Checker
@@ -22,7 +22,9 @@ from tests.testkit.checker.events import (
     Stored,
     WriteBegan,
     WriteEnded,
+    Written,
 )
+from tests.testkit.idempotent_producer import values_of
 from tests.testkit.simulator.faults import CommandOutcome
 
 _STATE_LOG = "share-coordinator:"
@@ -68,7 +70,7 @@ class History:
         """Records a fault or another step of the run."""
         self.add(Happened(self._clock(), what))
 
-    def story(self) -> str:
+    def text(self) -> str:
         """Returns the history, one event per line."""
         return "\n".join(f"{event.at:10.6f} {_described(event)}" for event in self.events)
 
@@ -113,7 +115,11 @@ class History:
         last = batches[-1].last_offset
         self.add(Appended(self._clock(), partition, epoch, batches[0].base_offset, last))
         topic_id, number = names.topic_partition(partition)
-        self.log_ends[self.topics.get(topic_id, topic_id), number] = last + 1
+        topic, now = self.topics.get(topic_id, topic_id), self._clock()
+        self.log_ends[topic, number] = last + 1
+        idempotent = [bytes(batch.data) for batch in batches if header_of(batch.data).producer_id >= 0]
+        for value in values_of(idempotent):
+            self.add(Written(now, topic, number, value))
 
     def _share(self, group: str, topic_id: str, partition: int) -> Share:
         return Share(group, self.topics.get(topic_id, topic_id), partition)

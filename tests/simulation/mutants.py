@@ -21,6 +21,7 @@ from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 from sharebroker_server.share_coordinator.core import checkpointing, machine
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareState
@@ -243,6 +244,10 @@ async def not_stopped(self: MetadataCache) -> None:
     pass
 
 
+def gap_is_final(self: SequenceGaps, *args: object) -> None:
+    pass
+
+
 def _on(target: object, name: str, broken: Callable[..., Any]) -> AbstractContextManager[Any]:
     return patch.object(target, name, broken)
 
@@ -326,6 +331,11 @@ MUTANTS: Final = (
     Mutant(
         "discarded decisions stay in memory",
         lambda: [_on(ShardRuntime, "_accept", soft_state_of_the_discarded)],
+    ),
+    Mutant(
+        "a gap in a producer's sequence is final at once",
+        lambda: [_on(SequenceGaps, "check", gap_is_final)],
+        (Invariant.STORED_ONCE,),
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
     Mutant("a task continues after its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),

@@ -49,11 +49,11 @@ class Kind(Enum):
     CUT_OFF = "cut off from the store"
     CUT = "cut off from the other processes"
     RESTART = "restart"
-    FULL = "the store takes nothing more"
+    FULL = "the store rejects writes"
 
 
 class Way(Enum):
-    """A member's way to consume."""
+    """The API by which a member consumes."""
 
     CALLS = "by Acquire and Acknowledge"
     STREAM = "by Consume"
@@ -92,14 +92,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The size of a run: `trouble` seconds of faults, in which a producer publishes `pace` times a
+    """The size of a run: `fault_seconds` of faults, in which a producer publishes `pace` times a
     second.
 
     `farewell`: at the end processes stop in order; logs and group epochs are also checked during the run.
     """
 
     groups: tuple[str, ...]
-    trouble: float
+    fault_seconds: float
     pace: float
     farewell: bool
 
@@ -109,8 +109,8 @@ LARGE: Final = Scale(GROUPS, 8.0, 2.5, farewell=True)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, grow, split, change, searching,
-    lost, twice, slow, command. Without `split` every process has every role.
+    """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, i0 an idempotent producer, grow,
+    split, change, searching, lost, twice, slow, command. Without `split` every process has every role.
 
     `searching`: processes probe for dead peers; else leases expire. `patience`: seconds in which
     state has to be written, with all retries. `shards`: of each coordinator, one at one process or two at
@@ -131,6 +131,7 @@ class Plan:
     searching: bool = True
     patience: float = 2.0
     shards: int = 2
+    idempotent: tuple[str, ...] = ()
 
     @property
     def parts(self) -> list[str]:
@@ -147,6 +148,7 @@ class Plan:
             *self.faults,
             *members,
             *self.producers,
+            *self.idempotent,
             *(name for name, is_so in more.items() if is_so),
             *rates,
         ]
@@ -159,6 +161,7 @@ class Plan:
             faults={name: fault for name, fault in self.faults.items() if name not in parts},
             members=tuple(member for member in self.members if member[0] not in parts),
             producers=tuple(name for name in self.producers if name not in parts),
+            idempotent=tuple(name for name in self.idempotent if name not in parts),
             grow=None if "grow" in parts else self.grow,
             layout=TOGETHER if "split" in parts else self.layout,
             change=None if "change" in parts else self.change,

@@ -165,7 +165,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Returns whether it was started and not killed or stopped since."""
+        """Returns whether it runs."""
         return self._task is not None
 
     def start(self) -> None:
@@ -194,7 +194,7 @@ class Process:
             await asyncio.wait([task])
 
     def close(self) -> None:
-        """Ends the run: no message gets out any more."""
+        """Ends the run: no further message is sent."""
         self._stack.pop_all()
         if self._connection is not None:
             self._connection.closed = True

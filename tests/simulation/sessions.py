@@ -64,11 +64,11 @@ class SessionConsumer(Consumer):
             )
             if epoch == 0:
                 request.subscribed_topic_names.names.append(self._topic)
-            answer = await client.call(ShareServiceStub, "ShareGroupHeartbeat", request)
-            well = answer is not None and not answer.error_code
-            epoch = answer.member_epoch if well else 0
-            if well and answer.HasField("assignment"):
-                parts = answer.assignment.topic_partitions
+            response = await client.call(ShareServiceStub, "ShareGroupHeartbeat", request)
+            well = response is not None and not response.error_code
+            epoch = response.member_epoch if well else 0
+            if well and response.HasField("assignment"):
+                parts = response.assignment.topic_partitions
                 self._assigned = frozenset(Part(t.topic_id, n) for t in parts for n in t.partitions)
             await asyncio.sleep(_BEAT if well else _AGAIN)
 
@@ -78,14 +78,14 @@ class SessionConsumer(Consumer):
         while self._assigned or epoch != _OPENS:
             if decided and client.random.random() < 0.2:
                 alone = self._acknowledge_request(epoch, decided)
-                answer = await client.call(ShareServiceStub, "ShareAcknowledge", alone, at=gateway)
-                decided, fetched = self._acknowledged(decided, answer), None
+                response = await client.call(ShareServiceStub, "ShareAcknowledge", alone, at=gateway)
+                decided, fetched = self._acknowledged(decided, response), None
             else:
                 wanted = self._assigned
                 fetch = self._fetch_request(epoch, decided, added=wanted - known, forgotten=known - wanted)
-                answer = fetched = await client.call(ShareServiceStub, "ShareFetch", fetch, at=gateway)
-                decided, known = self._acknowledged(decided, answer), wanted
-            if answer is None or answer.error_code:
+                response = fetched = await client.call(ShareServiceStub, "ShareFetch", fetch, at=gateway)
+                decided, known = self._acknowledged(decided, response), wanted
+            if response is None or response.error_code:
                 return
             epoch += 1
             if fetched is not None:
@@ -123,10 +123,10 @@ class SessionConsumer(Consumer):
         return request
 
     def _acknowledged(
-        self, decided: Decisions, answer: share.ShareFetchResponse | share.ShareAcknowledgeResponse | None
+        self, decided: Decisions, response: share.ShareFetchResponse | share.ShareAcknowledgeResponse | None
     ) -> dict[Part, list[Decided]]:
         """Records the applied acknowledgements: all of a partition, or none. Failed ones are not repeated."""
-        for topic in answer.responses if answer is not None and not answer.error_code else ():
+        for topic in response.responses if response is not None and not response.error_code else ():
             for data in topic.partitions:
                 if isinstance(data, share.ShareAcknowledgeResponse.PartitionData):
                     rejected = data.error_code

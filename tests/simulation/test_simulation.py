@@ -58,7 +58,7 @@ def test_mutant_is_detected() -> None:
     found = re.search(r"seed (\d+), without ([a-z0-9,]+): (DURABLE_BEFORE_ANSWERED.*)", hunt.stdout)
     assert found is not None, hunt.stdout
     seed, without, failure = found.groups()
-    assert re.search(r"\bf\d.*\bm\d", without), "neither faults nor members were left out"
+    assert re.search(r"\bf\d.*\bm\d", without), "neither faults nor members were removed"
     again = simulate("--mutants", "leader replies", "--seed", seed, "--without", without)
     assert failure in again.stdout
     assert again.returncode == 1

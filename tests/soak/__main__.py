@@ -75,11 +75,11 @@ class Soaked:
 
 
 def main(
-    minutes: Annotated[float, typer.Option(help="How long the load goes on.")] = 30.0,
+    minutes: Annotated[float, typer.Option(help="Duration of the load.")] = 30.0,
     pace: Annotated[float, typer.Option(help="Records a second; 70 % of the most if not set.")] = 0.0,
     seed: Annotated[int | None, typer.Option(help="Of the faults; fresh if not set.")] = None,
     listener: Annotated[Listener, typer.Option(help="By which protocol clients work.")] = Listener.GRPC,
-    faults: Annotated[bool, typer.Option(help="One a minute, or none at all.")] = True,
+    faults: Annotated[bool, typer.Option(help="Inject one fault per minute, or none.")] = True,
 ) -> None:
     """Runs a steady load with a fault a minute; fails if memory, files or logs grow without bound."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))

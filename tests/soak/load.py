@@ -83,11 +83,11 @@ class Load:
                 self.surfaced[failure.code.name] += 1
 
     async def _work(self, consumer: ShareConsumer) -> None:
-        asked: deque[tuple[Record, Acknowledgement]] = deque()
+        pending: deque[tuple[Record, Acknowledgement]] = deque()
         while True:
-            asked.extend((record, record.accept()) for record in await consumer.poll(_POLL))
-            while asked and asked[0][1].done:
-                await self._record_outcome(*asked.popleft())
+            pending.extend((record, record.accept()) for record in await consumer.poll(_POLL))
+            while pending and pending[0][1].done:
+                await self._record_outcome(*pending.popleft())
 
     async def _record_outcome(self, record: Record, acknowledgement: Acknowledgement) -> None:
         try:

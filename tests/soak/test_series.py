@@ -29,7 +29,7 @@ def series(*values: float, slack: float = 1.0) -> Series:
         ([30.0, 30.0, 30.0, 25.0, 20.0, 15.0, 10.0, 5.0, 0.0], False),
     ],
 )
-def test_growing(values: list[float], grows: bool) -> None:
+def test_growth_beyond_a_tenth_and_the_slack_is_reported(values: list[float], grows: bool) -> None:
     assert series(*values).grows is grows
 
 

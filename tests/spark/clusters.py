@@ -78,7 +78,7 @@ def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-async def test_a_job_brings_the_source_to_a_cluster(tmp_path: Path) -> None:
+async def test_submitted_job_ships_the_source_to_the_cluster(tmp_path: Path) -> None:
     shipped = package(tmp_path)
     with cluster(tmp_path) as url, one_process() as server:
         async with connected(server.address) as client:

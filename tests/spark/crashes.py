@@ -35,7 +35,9 @@ async def transfer(serve: Serve, tmp_path: Path) -> AsyncIterator[Transfer]:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-async def test_driver_dies_between_the_plan_and_its_offset_log(transfer: Transfer, number: int) -> None:
+async def test_driver_killed_between_plan_and_offset_log_replans_the_batch(
+    transfer: Transfer, number: int
+) -> None:
     with transfer.run(at=(number, "planned"), sessionId="mine") as first:
         await transfer.wait_until_stopped(first)
         first.kill()
@@ -47,7 +49,7 @@ async def test_driver_dies_between_the_plan_and_its_offset_log(transfer: Transfe
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_driver_dies_between_offset_log_and_commit_log(transfer: Transfer, when: str) -> None:
+async def test_driver_killed_before_the_commit_log_repeats_the_batch(transfer: Transfer, when: str) -> None:
     with transfer.run(at=(1, when)) as first:
         await transfer.wait_until_stopped(first)
         first.kill()
@@ -61,14 +63,14 @@ async def test_driver_dies_between_offset_log_and_commit_log(transfer: Transfer,
         await transfer.ends(third)
 
 
-async def test_an_executor_dies(transfer: Transfer) -> None:
+async def test_killed_executor_loses_no_record(transfer: Transfer) -> None:
     options = {"maxRecordsPerTrigger": "250", "recordsPerTask": "50"}
     with transfer.run(at=(1, "executor"), master=LOCAL_CLUSTER, **options) as program:
         await transfer.ends(program)
     assert (transfer.folder / "killed").exists()
 
 
-async def test_the_server_dies_and_comes_back(transfer: Transfer) -> None:
+async def test_query_continues_after_a_server_restart(transfer: Transfer) -> None:
     with transfer.run(at=(1, "before")) as program:
         await transfer.wait_until_stopped(program)
         await asyncio.to_thread(transfer.serve.kill)
@@ -77,7 +79,7 @@ async def test_the_server_dies_and_comes_back(transfer: Transfer) -> None:
         await transfer.ends(program)
 
 
-async def test_the_server_dies_and_the_query_does_not_wait(transfer: Transfer) -> None:
+async def test_query_without_waiting_fails_when_the_server_dies(transfer: Transfer) -> None:
     with transfer.run(at=(1, "before"), onUnavailable="fail") as program:
         await transfer.wait_until_stopped(program)
         await asyncio.to_thread(transfer.serve.kill)
@@ -91,7 +93,9 @@ async def test_the_server_dies_and_the_query_does_not_wait(transfer: Transfer) -
 
 
 @pytest.mark.parametrize("strict", ["true", "false"])
-async def test_records_are_removed_between_plan_and_read(transfer: Transfer, strict: str) -> None:
+async def test_records_deleted_between_plan_and_read_are_reported_or_skipped(
+    transfer: Transfer, strict: str
+) -> None:
     with transfer.run(at=(1, "before"), failOnDataLoss=strict) as program:
         await transfer.wait_until_stopped(program)
         planned = transfer.planned(1)["r"][transfer.topic]
@@ -113,7 +117,7 @@ async def test_records_are_removed_between_plan_and_read(transfer: Transfer, str
 
 
 @pytest.mark.parametrize("choice", ["fail", "continue"])
-async def test_a_batch_takes_longer_than_its_locks(serve: Serve, tmp_path: Path, choice: str) -> None:
+async def test_batch_longer_than_its_locks_is_written_once(serve: Serve, tmp_path: Path, choice: str) -> None:
     async with connected(serve.address) as client:
         transfer = await Transfer.prepared(serve, client, tmp_path, share_record_lock_duration_ms="1000")
         options = {"maxBatchDurationMs": "1000", "onLeaseLost": choice}

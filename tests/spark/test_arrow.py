@@ -23,7 +23,7 @@ def test_invalid_json_is_rejected_with_the_reason(tour: Tour) -> None:
     ]
 
 
-def test_what_cannot_be_read_is_rejected_with_its_batch(tour: Tour) -> None:
+def test_undecodable_value_is_rejected_with_its_batch(tour: Tour) -> None:
     assert tour.program.value("taken") == sorted(GOOD)
     assert {offset for offset, state in tour.rejected.items() if state == REJECTED} == set(
         range(1, len(JSON))

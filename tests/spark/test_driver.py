@@ -107,7 +107,7 @@ async def test_a_batch_is_planned_again_by_the_next_process(cluster: Cluster) ->
         assert spans(await call(driver.plan, Batch("s"), None, 0)) == spans(planned)
 
 
-async def test_a_batch_that_spark_recorded_is_done_by_the_next_process(cluster: Cluster) -> None:
+async def test_recorded_batch_is_completed_by_the_next_process(cluster: Cluster) -> None:
     with cluster.driver() as driver:
         planned = await call(driver.plan, Batch("s"), None, 0)
     await cluster.restart()
@@ -119,7 +119,7 @@ async def test_a_batch_that_spark_recorded_is_done_by_the_next_process(cluster: 
         assert await cluster.finished() == set(range(8))
 
 
-async def test_a_batch_that_was_committed_before_is_no_loss(cluster: Cluster) -> None:
+async def test_repeated_commit_of_a_batch_reports_no_loss(cluster: Cluster) -> None:
     with cluster.driver() as driver:
         first = await call(driver.plan, Batch("s"), None, 0)
         await call(driver.plan, first, None, 0)
@@ -138,7 +138,7 @@ async def test_a_second_driver_fences_the_first(cluster: Cluster) -> None:
         assert spans(await call(second.plan, planned, None, 0)) == [(8, 15)]
 
 
-async def test_locks_are_renewed_while_a_batch_is_worked_on(cluster: Cluster) -> None:
+async def test_locks_are_renewed_while_a_batch_is_processed(cluster: Cluster) -> None:
     cluster.group = await cluster.client.group(share_record_lock_duration_ms="1000")
     with cluster.driver() as driver:
         planned = await call(driver.plan, Batch("s"), None, 0)
@@ -148,7 +148,7 @@ async def test_locks_are_renewed_while_a_batch_is_worked_on(cluster: Cluster) ->
         assert await cluster.finished() == set(range(8))
 
 
-async def test_a_batch_that_was_just_planned_is_not_renewed(cluster: Cluster) -> None:
+async def test_newly_planned_batch_is_not_renewed(cluster: Cluster) -> None:
     cluster.group = await cluster.client.group(share_record_lock_duration_ms="60000")
     with cluster.driver() as driver:
         for _ in range(20):
@@ -180,7 +180,7 @@ async def test_too_slow_batch_fails_the_query_or_continues(cluster: Cluster) -> 
         await call(second.plan, planned, None, 0)
 
 
-async def test_record_removed_by_retention_is_no_lost_lock(cluster: Cluster) -> None:
+async def test_record_deleted_by_retention_is_not_a_lost_lock(cluster: Cluster) -> None:
     with cluster.driver() as driver:
         batch = await call(driver.plan, Batch("s"), None, 0)
         batch = await call(driver.plan, batch, None, 0)  # from here on its commits are certain
@@ -287,7 +287,7 @@ async def test_unpublishable_rows_are_reported(cluster: Cluster) -> None:
                 await call(publisher.send, topic, b"x", None, (), partition)
 
 
-async def test_only_some_partitions_are_planned_from(cluster: Cluster) -> None:
+async def test_planning_can_be_limited_to_partitions(cluster: Cluster) -> None:
     await cluster.client.publish(cluster.topic, ["x"], partition=1)
     with cluster.driver() as driver:
         plan_client = PlanClient(cluster.serve.address, waits=True)

@@ -40,7 +40,7 @@ async def read(folder: Path, cluster: Cluster) -> tuple[list[str], list[dict[str
         return [text, cut, short], await asyncio.to_thread(program.wait_for_value, "read")
 
 
-async def test_ranges_are_read_as_far_as_records_exist(spark_server: Cluster, tmp_path: Path) -> None:
+async def test_ranges_are_read_except_for_missing_records(spark_server: Cluster, tmp_path: Path) -> None:
     (_, cut, short), (text, after_cut, beyond) = await read(tmp_path, spark_server)
     # A range is cut out of its batches.
     assert list(text.values()) == [[[1, "1"], [2, "\ufffd"]]] * 3

@@ -25,7 +25,7 @@ def test_a_stream_is_published_and_counted(tour: Tour) -> None:
     assert sum(int(words[7]) for words in batches) == size
 
 
-def test_what_an_attempt_sent_that_failed_is_not_there_with_transactions(tour: Tour) -> None:
+def test_records_of_a_failed_attempt_are_aborted_with_transactions(tour: Tour) -> None:
     assert tour.program.value("once") == [3000, 3000]
     rows, different = tour.program.value("twice")
     assert different == 3000 < rows

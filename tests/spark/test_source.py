@@ -21,7 +21,7 @@ def test_table_has_the_documented_columns(tour: Tour) -> None:
     ]
 
 
-def test_table_acquires_nothing_and_has_the_requested_tasks(tour: Tour) -> None:
+def test_table_read_acquires_nothing_and_has_the_requested_tasks(tour: Tour) -> None:
     assert tour.program.value("table") == EVERYTHING
     assert tour.program.value("tasks") == 3
     assert tour.program.value("unacquired")

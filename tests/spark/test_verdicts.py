@@ -17,7 +17,7 @@ def test_released_rows_are_redelivered_and_rejected_ones_never(tour: Tour) -> No
     assert second == [[offset, 2] for offset in (0, 2, 6, 10, 11)]
 
 
-def test_the_rest_is_accepted(tour: Tour) -> None:
+def test_rows_without_a_verdict_are_accepted(tour: Tour) -> None:
     assert tour.judged == {0: 0} | {
         offset: REJECTED if offset % 4 == 1 else ACCEPTED for offset in range(1, JUDGED)
     }

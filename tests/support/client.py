@@ -53,10 +53,10 @@ class Rejection:
 async def rejection(call: Awaitable[Any]) -> Rejection:
     """Returns the error that ends a call; it must have ErrorInfo of our domain and the status of its code."""
     try:
-        answer = await call
+        response = await call
     except grpc.aio.AioRpcError as failure:
         return rejection_of(failure)
-    raise AssertionError(f"was not refused: {answer}")
+    raise AssertionError(f"was not rejected: {response}")
 
 
 def rejection_of(failure: grpc.aio.AioRpcError) -> Rejection:
@@ -92,15 +92,15 @@ class Client:
         asked = cluster.CreateTopicsRequest.Topic(
             name=name, num_partitions=partitions, configs={_dotted(k): v for k, v in configs.items()}
         )
-        answer = await self.admin.CreateTopics(cluster.CreateTopicsRequest(topics=[asked]), timeout=TIMEOUT)
-        assert not answer.topics[0].error_code, answer
-        return name, answer.topics[0].topic_id
+        response = await self.admin.CreateTopics(cluster.CreateTopicsRequest(topics=[asked]), timeout=TIMEOUT)
+        assert not response.topics[0].error_code, response
+        return name, response.topics[0].topic_id
 
     async def delete(self, topic: str) -> None:
         """Deletes a topic."""
         asked = cluster.DeleteTopicsRequest.Topic(name=topic)
-        answer = await self.admin.DeleteTopics(cluster.DeleteTopicsRequest(topics=[asked]), timeout=TIMEOUT)
-        assert not answer.topics[0].error_code, answer
+        response = await self.admin.DeleteTopics(cluster.DeleteTopicsRequest(topics=[asked]), timeout=TIMEOUT)
+        assert not response.topics[0].error_code, response
 
     async def group(self, **configs: str) -> str:
         """Returns the name of a new group that reads from the start."""
@@ -114,8 +114,8 @@ class Client:
             ],
         )
         request = cluster.IncrementalAlterConfigsRequest(resources=[asked])
-        answer = await self.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
-        assert not answer.responses[0].error_code, answer
+        response = await self.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
+        assert not response.responses[0].error_code, response
         return group_id
 
     async def configure_broker(self, name: str, value: str) -> None:
@@ -125,8 +125,8 @@ class Client:
             configs=[cluster.IncrementalAlterConfigsRequest.Config(name=name, value=value)],
         )
         request = cluster.IncrementalAlterConfigsRequest(resources=[asked])
-        answer = await self.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
-        assert not answer.responses[0].error_code, answer
+        response = await self.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
+        assert not response.responses[0].error_code, response
 
     async def publish(
         self, topic: str, texts: Iterable[str], *, partition: int | None = None, timeout: float = TIMEOUT
@@ -134,8 +134,8 @@ class Client:
         """Publishes records; returns partition and offset of each."""
         records = [produce.PublishRecord(text=text, partition=partition) for text in texts]
         request = produce.PublishRequest(topic=topic, records=records)
-        answer = await self.produce.Publish(request, timeout=timeout)
-        return [(position.partition, position.offset) for position in answer.positions]
+        response = await self.produce.Publish(request, timeout=timeout)
+        return [(position.partition, position.offset) for position in response.positions]
 
     async def acquire(
         self,
@@ -183,8 +183,8 @@ class Client:
             member_id=member,
             acknowledgements=[decision(record, kind) for record in records],
         )
-        answer = await self.share.Acknowledge(request, timeout=timeout)
-        return [ErrorCode(result.error_code) for result in answer.results]
+        response = await self.share.Acknowledge(request, timeout=timeout)
+        return [ErrorCode(result.error_code) for result in response.results]
 
     async def heartbeat(
         self, group_id: str, member: str, epoch: int, topics: Sequence[str] = ()
@@ -203,9 +203,9 @@ class Client:
         request = state.InspectShareGroupStateRequest(
             group_id=group_id, topic_id=topic_id, partition=partition
         )
-        answer = await self.admin.InspectShareGroupState(request, timeout=TIMEOUT)
-        assert answer.consistent
-        return answer
+        response = await self.admin.InspectShareGroupState(request, timeout=TIMEOUT)
+        assert response.consistent
+        return response
 
     async def finished(self, group_id: str, topic_id: str, partition: int = 0) -> set[int]:
         """Returns the offsets in a terminal state, as stored."""

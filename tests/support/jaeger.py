@@ -68,8 +68,8 @@ def jaeger() -> Iterator[Jaeger]:
 
 def _answers(url: str) -> bool:
     try:
-        with urlopen(f"{url}/api/services", timeout=10) as answer:
-            json.load(answer)
+        with urlopen(f"{url}/api/services", timeout=10) as response:
+            json.load(response)
     except (URLError, ConnectionError):
         return False
     return True

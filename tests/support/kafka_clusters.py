@@ -139,7 +139,7 @@ class Node:
             self.address, self.grpc = str(facts["kafka"]), str(facts["grpc"])
         except (AssertionError, OSError):
             words = self._log.read_text(errors="replace").splitlines()[-20:]
-            raise ClusterFailed("\n".join(["Sharebroker did not come up:", *words])) from None
+            raise ClusterFailed("\n".join(["Sharebroker did not start:", *words])) from None
 
     def stop(self) -> None:
         """Sends SIGTERM, and waits for its end."""

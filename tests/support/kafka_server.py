@@ -76,7 +76,7 @@ class Node:
         try:
             until(self._is_ready, timeout=START_SECONDS)
         except AssertionError:
-            raise ToolFailed(f"Kafka node {self.node_id} does not answer:\n{self._last_words()}") from None
+            raise ToolFailed(f"Kafka node {self.node_id} does not respond:\n{self._last_words()}") from None
 
     def stop(self) -> None:
         """Sends SIGTERM, and waits for its end."""
@@ -95,7 +95,7 @@ class Node:
     def _is_ready(self) -> bool:
         if self._process is not None and self._process.poll() is not None:
             raise ToolFailed(f"Kafka node {self.node_id} ended:\n{self._last_words()}")
-        return answers(self.port)
+        return responds(self.port)
 
     def _last_words(self) -> str:
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
@@ -180,8 +180,8 @@ def running_kafka(
         cluster.stop()
 
 
-def answers(port: int) -> bool:
-    """Returns whether a process on this port of 127.0.0.1 answers ApiVersions."""
+def responds(port: int) -> bool:
+    """Returns whether a process on this port of 127.0.0.1 responds to ApiVersions."""
     request = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
         connection.sendall(request)

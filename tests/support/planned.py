@@ -73,9 +73,9 @@ class Driver:
             max_wait_ms=round(wait * 1000),
             batch=batch,
         )
-        answer = await self.client.plans.Plan(request, timeout=TIMEOUT)
-        self._note(answer.left)
-        return places(answer.ranges)
+        response = await self.client.plans.Plan(request, timeout=TIMEOUT)
+        self._note(response.left)
+        return places(response.ranges)
 
     async def commit(self, ranges: Sequence[Placed], kind: int = ACCEPT, batch: str = "") -> None:
         """Commits alone."""
@@ -92,9 +92,9 @@ class Driver:
         request = pb.RenewRequest(
             session=self.key, topics=[self.topic], ranges=[self.range(*one) for one in ranges]
         )
-        answer = await self.client.plans.Renew(request, timeout=TIMEOUT)
-        self._note(answer.left)
-        return answer.lock_deadline_ms
+        response = await self.client.plans.Renew(request, timeout=TIMEOUT)
+        self._note(response.left)
+        return response.lock_deadline_ms
 
     async def release(self) -> None:
         """Releases all planned records."""
@@ -107,11 +107,11 @@ class Driver:
         found: list[str] = []
         while first <= last:
             request = pb.ReadRangeRequest(range=self.range(partition, first, last), committed=committed)
-            answer = await self.client.plans.ReadRange(request, timeout=TIMEOUT)
-            found += [text for at, text in texts(answer.record_batches) if first <= at <= last]
-            if answer.next_offset == first:
+            response = await self.client.plans.ReadRange(request, timeout=TIMEOUT)
+            found += [text for at, text in texts(response.record_batches) if first <= at <= last]
+            if response.next_offset == first:
                 break
-            first = answer.next_offset
+            first = response.next_offset
         return found
 
     @property

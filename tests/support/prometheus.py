@@ -23,7 +23,7 @@ from tests.testkit.servers import free_port
 from tests.testkit.waiting import until
 
 PROMETHEUS = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
-MISSING = "prometheus is not here: apt-get install prometheus (PROMETHEUS names another)"
+MISSING = "prometheus is not installed: apt-get install prometheus (PROMETHEUS names another)"
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Prometheus:
         return [value for row in found if isfinite(value := float(row["value"][1]))]
 
     def _ask(self, path: str, **words: str) -> list[Mapping[str, Any]]:
-        with urlopen(f"{self.url}/api/v1/{path}?{urlencode(words)}", timeout=30) as answer:
-            result: list[Mapping[str, Any]] = json.load(answer)["data"]["result"]
+        with urlopen(f"{self.url}/api/v1/{path}?{urlencode(words)}", timeout=30) as response:
+            result: list[Mapping[str, Any]] = json.load(response)["data"]["result"]
         return result
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import trustme
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 
@@ -16,6 +17,11 @@ class Identity:
     certificate: Path
     key: Path
     both: Path
+
+    @property
+    def subject(self) -> str:
+        """The subject of the certificate in RFC 2253 form."""
+        return x509.load_pem_x509_certificate(self.certificate.read_bytes()).subject.rfc4514_string()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A Redis Cluster on loopback: primaries with a part of the slots each, and replicas."""
+"""A Redis Cluster on loopback: primaries that share the slots, and replicas."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class Server:
     def restart(self) -> None:
         """Starts it again with the data of its append-only file."""
         self.process = self.start()
-        until(lambda: answers(self.url))
+        until(lambda: responds(self.url))
 
 
 @contextlib.contextmanager
@@ -108,7 +108,7 @@ def running(
 
     server = Server(f"redis://127.0.0.1:{port}", directory, start, start())
     try:
-        until(lambda: answers(server.url), _START_SECONDS)
+        until(lambda: responds(server.url), _START_SECONDS)
         yield server
     finally:
         server.kill()
@@ -132,7 +132,7 @@ def container() -> Iterator[str]:
         running_container.stop()
 
 
-def answers(url: str) -> bool:
+def responds(url: str) -> bool:
     """Returns whether a server responds."""
     with redis.Redis.from_url(url) as client:
         try:

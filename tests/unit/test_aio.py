@@ -8,7 +8,7 @@ from itertools import islice
 
 import pytest
 
-from sharebroker_server.aio import SerialExecutor, Tasks, doubling, run_in_daemon_thread
+from sharebroker_server.aio import SerialExecutor, Tasks, Turns, doubling, run_in_daemon_thread
 from tests.testkit.waiting import eventually
 
 
@@ -98,3 +98,32 @@ def _here() -> tuple[str, bool]:
 def test_pauses_double_up_to_the_longest() -> None:
     assert list(islice(doubling(0.05, 0.3), 5)) == [0.05, 0.1, 0.2, 0.3, 0.3]
     assert list(islice(doubling(1.0, 1.0), 3)) == [1.0, 1.0, 1.0]
+
+
+async def test_long_computations_take_turns() -> None:
+    turns, events = Turns(), list[str]()
+
+    async def compute(name: str) -> None:
+        for _ in range(3):
+            await turns.next()
+            events.append(name)
+
+    await asyncio.gather(*map(compute, "abc"))
+    assert events == [*"abc"] * 3
+
+
+async def test_other_tasks_run_between_the_portions_of_computations() -> None:
+    turns, portions, other = Turns(), list[int](), list[int]()
+
+    async def compute() -> None:
+        for _ in range(10):
+            await turns.next()
+            portions.append(len(other))
+
+    async def tick() -> None:
+        while len(portions) < 30:
+            other.append(1)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(compute(), compute(), compute(), tick())
+    assert len(set(portions)) == len(portions), "two portions ran in the same turn of the event loop"

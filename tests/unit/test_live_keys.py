@@ -1,4 +1,4 @@
-"""Live keys: how far a log can be trimmed, and which keys are moved to its end."""
+"""Live keys: the trim position of a log, and the keys that are moved to its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_oldest_live_key_bounds_the_trimming() -> None:
     assert live.trim_before() == 7
 
 
-def test_records_without_a_key_lengthen_the_log() -> None:
+def test_records_without_a_key_count_towards_the_log_length() -> None:
     live = LiveKeys[str]()
     live.skip(9)
     assert live.trim_before() == 10

@@ -1,4 +1,4 @@
-"""Runs of offsets laid over each other."""
+"""Overlaps of two lists of offset spans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENDS = st.lists(st.integers(0, 40), max_size=10, unique=True).map(sorted)
 
 
 @given(st.integers(0, 40), st.integers(0, 20), ENDS)
-def test_every_offset_is_in_one_part_with_its_span(first: int, more: int, ends: list[int]) -> None:
+def test_every_offset_is_in_one_overlap_with_its_span(first: int, more: int, ends: list[int]) -> None:
     over = list(zip(ends[::2], ends[1::2], strict=False))
     found = list(split_by_spans(first, first + more, over))
     assert [(x, index) for a, b, index in found for x in range(a, b + 1)] == [

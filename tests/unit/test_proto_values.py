@@ -61,7 +61,7 @@ def test_fields_of_equal_name_and_renamed_fields_are_converted() -> None:
     assert BATCH.value(message) == Batch(3, 5)
 
 
-def test_fields_that_one_side_lacks_come_from_the_caller() -> None:
+def test_missing_fields_are_filled_by_the_caller() -> None:
     message = DELTA.message(Delta("a", 7, 2), write_timestamp_ms=9)
     assert (message.delta_index, message.write_timestamp_ms) == (7, 9)
     assert DELTA.value(message, name="b") == Delta("b", 7, 2)

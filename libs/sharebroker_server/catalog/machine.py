@@ -6,7 +6,7 @@ raises KafkaError; only `TopicCatalog.apply` changes the catalog.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -190,7 +190,7 @@ It is empty after a change of users.
 CatalogDecision = Decision[CatalogRecord, CatalogReply]
 
 MAX_PARTITIONS: Final = 10_000
-"""The largest number of partitions per topic."""
+"""The largest number of partitions per topic, and of all topics that one request creates."""
 
 MAX_CONFIGURED: Final = 100_000
 """The largest number of groups and brokers with configs, whether or not they exist."""
@@ -276,6 +276,23 @@ def _check_count(partitions: int) -> None:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
             f"A topic must have 1 to {MAX_PARTITIONS} partitions, not {partitions}.",
+        )
+
+
+def check_request(counts: Iterable[int], default: int) -> None:
+    """Limits the partitions that one request creates, as Kafka does, since each costs time.
+
+    `counts` are those of the topics; up to 0 means `default`. A topic with more than MAX_PARTITIONS is
+    rejected by itself.
+
+    Raises:
+        KafkaError: POLICY_VIOLATION for more than MAX_PARTITIONS in total.
+    """
+    total = sum(count if count > 0 else default for count in counts if count <= MAX_PARTITIONS)
+    if total > MAX_PARTITIONS:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"A request may create {MAX_PARTITIONS} partitions at most, not {total}; send several requests.",
         )
 
 

@@ -82,6 +82,11 @@ class BrokerConfig:
         ("none", "required"),
         "Whether clients and other brokers must present a certificate signed by the CA in --tls-ca.",
     )
+    broker_principals: str = text(
+        "",
+        "Subjects of certificates (RFC 2253, separated by ;) whose owners may call internal RPCs without a "
+        "cluster token. Needs ssl.client.auth=required.",
+    )
 
     # Authentication.
     sasl_enabled_mechanisms: str = several(

@@ -34,5 +34,6 @@ An append ends in one of four ways. Durable: see step 4. *Fenced*: another broke
 closes. *Not written*: memory is ahead of the log, so the shard loads again. *Unknown outcome*: the write may
 still arrive, so the shard claims its lease again with a higher epoch, which fences the write, and then loads.
 A store that *rejects* appends (out of memory or disk) is a special case of not written: the shard loads again
-at once and serves reads, but discards decisions with records for `refusal_pause` seconds.
+at once and serves reads, but discards decisions with records for `refusal_pause` seconds, and performs no
+deadlines for `deadline_pause` seconds.
 """

@@ -51,7 +51,8 @@ class RuntimeSettings:
     * `group_records`, `group_bytes`: records of one append. `load_page`: records of one read during a load.
     * `trim_records`, `trim_interval`: the log is trimmed at the next append after either.
     * `backoff_first`, `backoff_most`: the pause before a failed load is retried, doubled up to the maximum.
-    * `refusal_pause`: time without appends after the store rejected one; reads continue.
+    * `refusal_pause`: time without appends after the store rejected one; reads continue. `deadline_pause`:
+      time without deadlines then, because the load that follows a rejected append costs soft state.
     * `drain_timeout`: time that closing waits for pending records.
     * `timer_floor`: the shortest timer. `clock`: seconds since the Unix epoch.
     """
@@ -66,6 +67,7 @@ class RuntimeSettings:
     backoff_first: float = 0.05
     backoff_most: float = 1.0
     refusal_pause: float = 0.5
+    deadline_pause: float = 5.0
     drain_timeout: float = 5.0
     timer_floor: float = 0.01
     clock: Callable[[], float] = now
@@ -105,6 +107,7 @@ class ShardRuntime(Generic[C, R, A]):
         self._must_reclaim = False
         self._refusal = ""
         self._refused_until = 0.0
+        self._deadlines_from = 0.0
         self.trimming = Trimming(settings)
         self._load_failures = LoadFailureReporter(shard)
         self._task: asyncio.Task[None] | None = None
@@ -382,7 +385,9 @@ class ShardRuntime(Generic[C, R, A]):
         Memory is loaded again at once, so reads continue.
         """
         self._refusal = f"the store rejects writes: {reason}"
-        self._refused_until = asyncio.get_running_loop().time() + self._settings.refusal_pause
+        now = asyncio.get_running_loop().time()
+        self._refused_until = now + self._settings.refusal_pause
+        self._deadlines_from = now + self._settings.deadline_pause
         self._pending.abandon(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"{self.shard}: {self._refusal}",
@@ -417,14 +422,14 @@ class ShardRuntime(Generic[C, R, A]):
         deadline = self._machine.next_deadline()
         if deadline is not None:
             delay = max(deadline - self._settings.clock(), self._settings.timer_floor)
-            self._deadline.arm(max(asyncio.get_running_loop().time() + delay, self._refused_until))
+            self._deadline.arm(max(asyncio.get_running_loop().time() + delay, self._deadlines_from))
 
     def _on_deadline(self) -> None:
         if self.state is not ShardState.ACTIVE:
             return
         # If this process was frozen, another owner may have extended deadlines that appear to have passed.
         held = self._ownership.holds(self.epoch)
-        writable = asyncio.get_running_loop().time() >= self._refused_until
+        writable = asyncio.get_running_loop().time() >= self._deadlines_from
         if held and writable and len(self._pending) < self._settings.queue_limit:
             self._accept(self._machine.on_deadline(self._settings.clock()))
         self._arm_deadline()

@@ -24,6 +24,10 @@ Raises ValueError, TypeError, struct.error for a value outside the field's type.
 """
 
 
+class EncodedArray(list[bytes]):
+    """An array of structs that `struct_writer` encoded already, in the version of the message."""
+
+
 _Tagged = tuple[int, str, Writer, Any]
 """A tagged field: its tag, name, writer and default."""
 
@@ -118,7 +122,16 @@ class _WriterLines(FieldLines):
     def _items(self, field: Field) -> Lines:
         if field.type in FORMATS and field.type != "uuid":
             return [f"out += pack_all(f'>{{len(items)}}{FORMATS[field.type]}', *items)"]
-        return ["for item in items:", *indented(self._item(field, "item"))]
+        items = ["for item in items:", *indented(self._item(field, "item"))]
+        if field.struct is None:
+            return items
+        encoded = self._source.refer(EncodedArray, "EncodedArray")
+        return [
+            f"if type(items) is {encoded}:",
+            "    out += b''.join(items)",
+            "else:",
+            *indented(items),
+        ]
 
     def _size(self, size: str, classic: str) -> Lines:
         if self._flexible:

@@ -60,6 +60,12 @@ class Codec:
         """Writes the message of a response."""
         return struct_writer(self.api.response, self.version, flexible=self.flexible)
 
+    def encoded(self, part: Message) -> bytes:
+        """Returns a struct of a response as bytes, for an `EncodedArray`."""
+        out = bytearray()
+        struct_writer(part.struct, self.version, flexible=self.flexible)(out, part)
+        return bytes(out)
+
 
 @cache
 def codec_of(key: int, version: int) -> Codec:

@@ -73,9 +73,9 @@ def _load(path: Path, cluster_id: str) -> Identity:
 
 
 def _save(path: Path, identity: Identity, cluster_id: str) -> None:
-    """Replaces the file atomically and durably, before the identity is used."""
+    """Replaces the file atomically and durably, before the identity is used; only its owner can read it."""
     fresh = path.with_suffix(".new")
-    with fresh.open("wb") as file:
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(orjson.dumps({**asdict(identity), "cluster_id": cluster_id}))
         file.flush()
         os.fsync(file.fileno())

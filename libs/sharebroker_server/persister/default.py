@@ -73,6 +73,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
     }
 )
 """Errors after which a request is retried; every request is idempotent."""

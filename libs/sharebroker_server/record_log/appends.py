@@ -112,6 +112,14 @@ class Group:
         """The producer snapshots to store with the batches."""
         return snapshots_of(self.draft) if self.draft.producers else NO_SNAPSHOTS
 
+    @property
+    def beyond_limit(self) -> bool:
+        """Whether a full store must accept the group: it has only markers.
+
+        Consumers cannot read past an open transaction, so that no record would ever be deleted.
+        """
+        return all(batch.control for batch in self.batches)
+
     def complete(self) -> None:
         """Resolves the appends: all batches are durable."""
         for append, outcome in self._outcomes:
@@ -149,11 +157,16 @@ class AppendQueue:
         self._waiting.append(append)
         self._bytes += append.size
 
-    def pop_group(self, max_bytes: int) -> list[Append]:
-        """Removes the oldest appends, in order, until they have `max_bytes`."""
+    def pop_group(self, max_bytes: int, *, separate: bool = False) -> list[Append]:
+        """Removes the oldest appends, in order, until they have `max_bytes`.
+
+        `separate` ends the group where markers follow records, or records markers.
+        """
         group: list[Append] = []
         size = 0
         while self._waiting and size < max_bytes:
+            if separate and group and type(self._waiting[0]) is not type(group[0]):
+                break
             append = self._waiting.popleft()
             size += append.size
             group.append(append)

@@ -12,11 +12,20 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.log_state import Limits, LogState
 from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots, snapshots_of
 from sharebroker_server.record_log.port import RecordStore
+from sharebroker_server.stream_log.port import LogFull
 
 _log = structlog.get_logger()
 
 RETRY_AFTER: Final = 0.05
 """Seconds after which a rejected request may be retried."""
+
+RETRY_WHEN_FULL: Final = 1.0
+"""Seconds after which a request may be retried that a full store rejected."""
+
+FULL: Final = (
+    "The store is full, and consuming continues: shorten retention.ms or retention.bytes, delete records or "
+    "topics, free disk space, or raise --max-memory (of your own Redis: maxmemory)."
+)
 
 FIRST_BACKOFF: Final = 0.05
 """Seconds between the first two attempts to recover; doubled with each further attempt."""
@@ -58,6 +67,8 @@ def not_leader(partition: str) -> KafkaError:
 
 def storage_error(reason: object) -> KafkaError:
     """Returns the error of a failed store operation."""
+    if isinstance(reason, LogFull):
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{FULL} ({reason})", retry_after=RETRY_WHEN_FULL)
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The store failed: {reason}", retry_after=RETRY_AFTER)
 
 
@@ -105,4 +116,5 @@ async def restore(
             log_end=state.log_end_offset,
             restored_from=lost[0].base_offset,
         )
-        await store.append(partition, epoch, lost, (), snapshots_of(transactions))
+        # The store had accepted them: it must accept them again while it is full, so that retention can run.
+        await store.append(partition, epoch, lost, (), snapshots_of(transactions), beyond_limit=True)

@@ -11,7 +11,8 @@ its append arrives.
 Group commit. At most one write is in flight. Appends that arrive in the meantime wait in `AppendQueue`, and
 together form the next `Group`. A group is built on a `Draft` of the producers' state, so that each append is
 checked against those before it. Offsets are assigned when the group is built and count only once the group is
-durable: a group that failed leaves no trace in memory, and its offsets are assigned again.
+durable: a group that failed leaves no trace in memory, and its offsets are assigned again. Batches that the
+same producer sent behind it get a retriable error until it is sent again (`core/sequence_gaps.py`).
 
 Offsets. Four of them describe the log:
 
@@ -25,6 +26,9 @@ Offsets. Four of them describe the log:
 Reads. `LogState` keeps the newest batches in the hot cache and the batches last read from the store, for a
 consumer that catches up. A read checks the lease first: a process that was suspended cannot detect
 that another broker has taken over, and would return records that others have finished.
+
+A full store rejects records and accepts transaction markers, which are then written in groups of their own:
+consumers need them to proceed, and only consumed records can be deleted.
 
 Phases (`lifecycle.py`). OPEN accepts appends. A write of unknown outcome, or one that the store rejects as
 out of order, leads to RECOVERING: the group fails, and nothing is appended until the end of the log is known.
@@ -57,7 +61,13 @@ from sharebroker_server.record_log.appends import (
     MarkerAppend,
     RecordsAppend,
 )
-from sharebroker_server.record_log.core.batch import Buffer, StoredBatch, TimedOffset, first_since
+from sharebroker_server.record_log.core.batch import (
+    BatchHeader,
+    Buffer,
+    StoredBatch,
+    TimedOffset,
+    first_since,
+)
 from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import Transactions, snapshot_names
@@ -78,6 +88,7 @@ from sharebroker_server.record_log.record_validation import LogSettings
 from sharebroker_server.stream_log.port import (
     LogError,
     LogFenced,
+    LogFull,
     LogOutcomeUnknown,
     LogOutOfOrder,
     LogUnavailable,
@@ -116,6 +127,7 @@ class PartitionLog:
         self._queue = AppendQueue()
         self._writing: Group | None = None
         self._writer: asyncio.Task[None] | None = None
+        self._store_is_full = False
 
     @classmethod
     async def open(
@@ -162,6 +174,11 @@ class PartitionLog:
         first = self.transactions.first_unstable_offset()
         return self.log_end_offset if first is None else max(first, self.log_start_offset)
 
+    @property
+    def now_ms(self) -> int:
+        """The current time in ms since the Unix epoch."""
+        return int(self._now() * 1000)
+
     def time_of(self, offset: int) -> int:
         """Returns the timestamp (ms) of a record, or a slightly later one; -1 if unknown.
 
@@ -169,18 +186,25 @@ class PartitionLog:
         """
         return self._state.time_of(offset)
 
-    async def append(self, data: Buffer, verified: Verified | None = None) -> Appended:
+    async def append(
+        self,
+        data: Buffer,
+        verified: Verified | None = None,
+        headers: list[BatchHeader] | None = None,
+    ) -> Appended:
         """Appends the record batches of one produce request; returns once they are durable.
 
         For a duplicate batch of an idempotent producer, returns the offsets of the original. The first batch
-        of a transaction requires `verified`.
+        of a transaction requires `verified`. `headers` is the result of a validation by the caller; without
+        it the batches are validated here.
 
         Raises:
             KafkaError: errors of `LogSettings.headers` and `check_batch`; THROTTLING_QUOTA_EXCEEDED if the
                 append queue is full; KAFKA_STORAGE_ERROR if nothing was written; REQUEST_TIMED_OUT if the
                 records may have been written; NOT_LEADER_OR_FOLLOWER if another process leads the partition.
         """
-        headers = self.settings.headers(data, round(self._now() * 1000))
+        if headers is None:
+            headers = self.settings.headers(data, self.now_ms)
         return await self._enqueue(RecordsAppend(data, headers, verified))
 
     async def end_transaction(self, marker: Marker) -> Appended:
@@ -314,17 +338,27 @@ class PartitionLog:
         """Loads the log from the store; memory changes once everything is read."""
         # If the store lost its newest batches, their offsets must not be assigned to other records.
         known_end, limits = self.log_end_offset, self.settings.limits
-        loading = load(self._store, self.partition, known_end, limits, self._now_ms())
+        loading = load(self._store, self.partition, known_end, limits, self.now_ms)
         self._state, self.transactions = await loading
 
     # Appends
 
     async def _enqueue(self, append: Append) -> Appended:
         self._check_phase(LogPhase.OPEN)
-        self._queue.add(append, self.settings.max_pending_bytes)
+        try:
+            self._queue.add(append, self.settings.max_pending_bytes)
+        except KafkaError:
+            self.transactions.gaps.restart()
+            raise
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_groups())
-        return await append.result
+        result = append.result
+        # The error's traceback refers to this frame: a cycle would keep the records of rejected requests.
+        del append
+        try:
+            return await result
+        finally:
+            del result
 
     async def _write_groups(self) -> None:
         """Writes groups until no append waits; recovers first after a write of unknown outcome."""
@@ -342,10 +376,10 @@ class PartitionLog:
 
     def _next_group(self) -> Group:
         """Returns a group of the next appends; their offsets count only once the group is durable."""
-        now_ms = self._now_ms()
+        now_ms = self.now_ms
         stamp = now_ms if self.settings.log_append_time else None
         group = Group(self.transactions.draft(), self.log_end_offset, now_ms, stamp)
-        for append in self._queue.pop_group(self.settings.max_group_bytes):
+        for append in self._queue.pop_group(self.settings.max_group_bytes, separate=self._store_is_full):
             group.add(append)
         return group
 
@@ -361,13 +395,21 @@ class PartitionLog:
     async def _store_group(self, group: Group) -> None:
         segments = self._state.index.unsaved
         try:
-            await self._store.append(self.partition, self.epoch, group.batches, segments, group.snapshots)
+            await self._store.append(
+                self.partition,
+                self.epoch,
+                group.batches,
+                segments,
+                group.snapshots,
+                beyond_limit=group.beyond_limit,
+            )
         except Exception as error:  # whatever the error is, no caller may wait indefinitely
             if not isinstance(error, LogError):
                 _log.exception("record store raised an unexpected error", partition=self.partition)
                 error = LogOutcomeUnknown(repr(error))
             self._fail(group, error)
             return
+        self._store_is_full = self._store_is_full and group.beyond_limit
         if segments:
             self._state.index.saved(segments[-1].end_offset)
         for batch in group.batches:
@@ -382,6 +424,8 @@ class PartitionLog:
             self._move(LogPhase.CLOSED)
         elif isinstance(error, LogOutcomeUnknown | LogOutOfOrder):
             self._move(LogPhase.RECOVERING)
+        self.transactions.gaps.restart()
+        self._store_is_full = isinstance(error, LogFull)
         group.fail(self._error_of(error))
 
     def _error_of(self, error: LogError) -> KafkaError:
@@ -456,6 +500,3 @@ class PartitionLog:
             # A process that was suspended has not been fenced yet: it could return records that other members
             # have finished.
             raise not_leader(self.partition)
-
-    def _now_ms(self) -> int:
-        return int(self._now() * 1000)

@@ -35,11 +35,14 @@ class RecordStore(Protocol):
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
         snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
+        *,
+        beyond_limit: bool = False,
     ) -> None:
         """Appends all batches, none below the log end, and index rows of earlier ones; or nothing.
 
         `snapshots` are small named values, stored in the same step; each replaces the value of the same name.
-        Raises LogFenced, LogOutOfOrder, LogNotWritten, LogOutcomeUnknown.
+        `beyond_limit` permits the append while the store is full. Raises LogFenced, LogOutOfOrder, LogFull,
+        LogNotWritten, LogOutcomeUnknown.
         """
 
     async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:

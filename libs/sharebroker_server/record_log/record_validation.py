@@ -5,20 +5,27 @@ A consumer that cannot read a batch cannot get past it.
 
 from __future__ import annotations
 
-import struct
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from itertools import islice
+from operator import attrgetter
+from typing import Final
 
-import cramjam
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.config.topic import TopicConfig
-from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, Buffer, parse_headers, seal
+from sharebroker_server.record_log.core.batch import (
+    HEADER_SIZE,
+    SMALLEST_RECORD,
+    BatchHeader,
+    Buffer,
+    parse_headers,
+    seal,
+)
 from sharebroker_server.record_log.core.log_state import Limits, Retention
+from sharebroker_server.record_log.unpacking import unpack
 
 _NO_TIMESTAMP: Final = -1
 _UNLIMITED: Final = (1 << 63) - 1
@@ -80,112 +87,173 @@ class LogSettings:
     def headers(self, data: Buffer, now_ms: int) -> list[BatchHeader]:
         """Returns the headers of a produce request's batches, after validating their records.
 
+        The work is not cut into slices; `ValidationQueue` validates large batches.
+
         Raises:
-            KafkaError: as `parse_headers`, `check_records` and `TimestampBounds.check`.
+            KafkaError: as `parse_headers`, `check_counts`, `check_records` and `TimestampBounds.check`.
         """
         headers = parse_headers(data, self.max_message_bytes)
-        view, position = memoryview(data), 0
-        for header in headers:
-            end = position + header.size
-            check_records(header, view[position:end])
-            position = end
+        check_counts(headers)
+        for header, batch in batches_of(data, headers):
+            check_records(header, batch)
+        self.check_timestamps(headers, now_ms)
+        return headers
+
+    def check_timestamps(self, headers: Iterable[BatchHeader], now_ms: int) -> None:
+        """Raises INVALID_TIMESTAMP if a timestamp counts and is out of bounds."""
         if not self.log_append_time:
             self.timestamp_bounds.check(headers, now_ms)
-        return headers
 
 
 MAX_UNPACKED_BYTES: Final = 16 << 20
-"""The largest unpacked size of a compressed batch in bytes; unpacking more would stall other requests."""
+"""The largest unpacked size of a compressed batch in bytes, which bounds the memory for its validation."""
 
 MAX_RECORDS: Final = 250_000
-"""The largest number of records in a batch, for the same reason.
+"""The largest number of records in the batches of one append, which bounds the time of their validation.
 
 Java's producer splits a batch that is rejected with this error, and continues.
 """
 
+MAX_BATCHES: Final = 10_000
+"""The largest number of batches in one append: as many as one Publish has records."""
+
+MAX_HEADERS: Final = 100_000
+"""The largest number of headers of a large record; they are read in one step."""
+
+SLICE_RECORDS: Final = 4_000
+"""The number of records in a slice."""
+
+_SLICE_BYTES: Final = 32 << 10
+"""The bytes in a slice of a large batch."""
+
+_LARGE_BATCH: Final = 1 << 20
+"""The unpacked bytes from which on slices are measured in bytes, since records may have many headers."""
+
+_LARGE_RECORD: Final = 128 << 10
+"""The bytes of a record from which on its headers are counted before they are read."""
+
 _CODEC_MASK: Final = 0x07
-_EXPECTED_RATIO: Final = 16
-"""The expected compression ratio."""
-_XERIAL: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER: Final = 16
-_TOO_SMALL: Final = "whole buffer"
+_offset: Final = attrgetter("offset")
 
 
-def check_records(header: BatchHeader, batch: Buffer) -> None:
-    """Reads each record of a batch whose header was checked and which therefore starts at offset 0.
+def batches_of(data: Buffer, headers: Sequence[BatchHeader]) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Yields the header and the bytes of each batch; `headers` is the result of `parse_headers`."""
+    view, position = memoryview(data), 0
+    for header in headers:
+        end = position + header.size
+        yield header, view[position:end]
+        position = end
+
+
+def check_counts(headers: Sequence[BatchHeader]) -> None:
+    """Raises MESSAGE_TOO_LARGE for more than MAX_RECORDS records or MAX_BATCHES batches in one append."""
+    if len(headers) > MAX_BATCHES:
+        raise _too_large(f"The request has more than {MAX_BATCHES} batches for a partition.")
+    if sum(header.record_count for header in headers) > MAX_RECORDS:
+        raise _too_large(f"The request has more than {MAX_RECORDS} records for a partition.")
+
+
+def check_records(header: BatchHeader, batch: Buffer, max_bytes: int = MAX_UNPACKED_BYTES) -> int:
+    """Reads each record of a batch whose header was checked; returns the unpacked size in bytes.
+
+    Raises:
+        UnpacksTooLargeError: the batch unpacks to more than `max_bytes`.
+        KafkaError: as `plain_batch` and `record_slices`.
+    """
+    plain = plain_batch(header, batch, max_bytes)
+    for _ in record_slices(header, plain):
+        pass
+    return len(plain)
+
+
+def plain_batch(header: BatchHeader, batch: Buffer, max_bytes: int = MAX_UNPACKED_BYTES) -> Buffer:
+    """Returns the batch without compression; its record count fits its size.
+
+    Raises:
+        UnpacksTooLargeError: the batch unpacks to more than `max_bytes`.
+        KafkaError: INVALID_RECORD if it cannot be unpacked, or is too small for its records.
+    """
+    if not header.codec:
+        return batch
+    records = unpack(header.codec, memoryview(batch)[HEADER_SIZE:], max_bytes)
+    if header.record_count * SMALLEST_RECORD > len(records):
+        raise _mismatch()
+    return seal(header._replace(attributes=header.attributes & ~_CODEC_MASK), records)
+
+
+def record_slices(header: BatchHeader, plain: Buffer) -> Iterator[None]:
+    """Reads the records of a batch that `plain_batch` returned; yields after each slice.
+
+    A slice takes a few milliseconds at most. The batch has to start at offset 0.
 
     Raises:
         KafkaError: INVALID_RECORD if a record is unreadable or does not match the header; MESSAGE_TOO_LARGE
-            for more than MAX_RECORDS records, or if the batch unpacks to more than MAX_UNPACKED_BYTES.
+            if a large record has more than MAX_HEADERS headers.
     """
-    if header.record_count > MAX_RECORDS:
-        raise _too_large(f"The batch has more than {MAX_RECORDS} records.")
-    if header.codec:
-        plain = header._replace(attributes=header.attributes & ~_CODEC_MASK)
-        batch = seal(plain, _unpacked(header.codec, memoryview(batch)[HEADER_SIZE:]))
     try:
-        offsets = [record.offset for record in DefaultRecordBatch(batch)]
-    except (CorruptRecordException, UnicodeDecodeError) as error:
+        found, read = map(_offset, DefaultRecordBatch(plain)), 0
+        for size in _slice_sizes(header, plain):
+            offsets = list(islice(found, size))
+            if offsets != list(range(read, read + len(offsets))):
+                raise _mismatch()
+            read += len(offsets)
+            yield
+        if read != header.record_count or next(found, None) is not None:
+            raise _mismatch()
+    except (CorruptRecordException, UnicodeDecodeError, IndexError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, "The batch contains unreadable records.") from error
-    if len(offsets) != header.record_count or offsets != list(range(len(offsets))):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "The records of the batch do not match its header.")
 
 
-def _unpacked(codec: int, packed: memoryview) -> Buffer:
-    try:
-        if codec == 1:
-            return _inflated(packed)
-        if codec == 2:
-            return b"".join(_snappy_blocks(packed))
-        return _unpack_into_buffer(cramjam.lz4 if codec == 3 else cramjam.zstd, packed)
-    except (cramjam.DecompressionError, zlib.error, struct.error) as error:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "The batch cannot be unpacked.") from error
-
-
-def _inflated(packed: memoryview) -> bytes:
-    stream = zlib.decompressobj(wbits=31)
-    plain = stream.decompress(packed, MAX_UNPACKED_BYTES)
-    if stream.unconsumed_tail:
-        raise _too_large()
-    if not stream.eof:
-        raise zlib.error("truncated")
-    return plain
-
-
-def _snappy_blocks(packed: memoryview) -> Iterator[Buffer]:
-    """Yields the blocks of Java's snappy framing, each after its length, or one block without framing."""
-    if bytes(packed[: len(_XERIAL)]) != _XERIAL:
-        yield _snappy(packed, MAX_UNPACKED_BYTES)
+def _slice_sizes(header: BatchHeader, plain: Buffer) -> Iterator[int]:
+    """Yields the number of records of each slice."""
+    if len(plain) <= _LARGE_BATCH:
+        for first in range(0, header.record_count, SLICE_RECORDS):
+            yield min(SLICE_RECORDS, header.record_count - first)
         return
-    position, remaining = _XERIAL_HEADER, MAX_UNPACKED_BYTES
-    while position < len(packed):
-        (size,) = struct.unpack_from(">I", packed, position)
-        position += 4
-        if size > len(packed) - position:
-            raise struct.error("truncated block")
-        block = _snappy(packed[position : position + size], remaining)
-        position, remaining = position + size, remaining - len(block)
-        yield block
+    position = begin = HEADER_SIZE
+    count = 0
+    while position < len(plain):
+        size, position = _varint(plain, position)
+        if size > _LARGE_RECORD:
+            _check_header_count(plain, position)
+        if size < 0:
+            raise IndexError(position)
+        position += size
+        count += 1
+        if position - begin >= _SLICE_BYTES:
+            yield count
+            begin, count = position, 0
+    yield count
 
 
-def _snappy(block: memoryview, max_bytes: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(block) > max_bytes:
-        raise _too_large()
-    return bytes(cramjam.snappy.decompress_raw(block))
+def _check_header_count(plain: Buffer, position: int) -> None:
+    """Reads a record up to the number of its headers."""
+    position += 1  # attributes
+    for _ in ("timestamp delta", "offset delta"):
+        _, position = _varint(plain, position)
+    for _ in ("key", "value"):
+        size, position = _varint(plain, position)
+        position += max(size, 0)
+    headers, _ = _varint(plain, position)
+    if headers > MAX_HEADERS:
+        raise _too_large(f"A record has more than {MAX_HEADERS} headers.")
 
 
-def _unpack_into_buffer(codec: Any, packed: memoryview) -> Buffer:
-    for capacity in (min(_EXPECTED_RATIO * len(packed) + 4096, MAX_UNPACKED_BYTES), MAX_UNPACKED_BYTES):
-        plain = bytearray(capacity)
-        try:
-            return memoryview(plain)[: codec.decompress_into(packed, plain)]
-        except cramjam.DecompressionError as error:
-            if _TOO_SMALL not in str(error):
-                raise
-    raise _too_large()
+def _varint(data: Buffer, position: int) -> tuple[int, int]:
+    """Returns a zigzag number and the position after it. Raises IndexError at the end of the data."""
+    byte = data[position]
+    number, shift = byte & 0x7F, 7
+    while byte > 0x7F:
+        position += 1
+        byte = data[position]
+        number |= (byte & 0x7F) << shift
+        shift += 7
+    return (number >> 1) ^ -(number & 1), position + 1
 
 
-def _too_large(
-    reason: str = f"The batch unpacks to more than {MAX_UNPACKED_BYTES} bytes of records.",
-) -> KafkaError:
+def _mismatch() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, "The records of the batch do not match its header.")
+
+
+def _too_large(reason: str) -> KafkaError:
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, reason)

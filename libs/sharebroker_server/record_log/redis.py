@@ -26,6 +26,7 @@ from sharebroker_server.telemetry.metrics import Appends
 
 HERE: Final = Path(__file__).parent
 APPEND: Final = lua(HERE, POSITION, FENCE, "append")
+APPEND_BEYOND_LIMIT: Final = lua(HERE, POSITION, FENCE, "append", flags="allow-oom")
 # Trimming must work when Redis is out of memory: it frees memory.
 TRIM: Final = lua(HERE, FENCE, "trim", flags="allow-oom")
 BOUNDS: Final = lua(HERE, POSITION, "bounds", flags="no-writes")
@@ -66,6 +67,7 @@ class RedisRecordStore(RecordStore):
         self._writes = writes or link
         self._keys = keys or Keys()
         self._append = self._writes.script(APPEND, replicated=True)
+        self._append_beyond_limit = self._writes.script(APPEND_BEYOND_LIMIT, replicated=True)
         self._trim = link.script(TRIM)
         self._bounds = self._writes.script(BOUNDS)
         self._metrics = (appends or Appends()).of("partition")
@@ -79,6 +81,8 @@ class RedisRecordStore(RecordStore):
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
         snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
+        *,
+        beyond_limit: bool = False,
     ) -> None:
         with self._metrics.timed(len(batches), sum([len(batch.data) for batch in batches])):
             while (
@@ -93,8 +97,9 @@ class RedisRecordStore(RecordStore):
             for snapshot in snapshots.items():
                 args += snapshot
             keys = (stored.lease, stored.log, stored.index, stored.snapshots)
+            script = self._append_beyond_limit if beyond_limit else self._append
             try:
-                await self._append.send(keys, args)
+                await script.send(keys, args)
             except RedisError as error:
                 raise write_failure(partition, error) from error
 

@@ -17,6 +17,7 @@ from sharebroker_protocol.tracing.context import LENGTH, TraceContext, of_header
 from sharebroker_protocol.tracing.sampling import SpanLimit
 from sharebroker_protocol.tracing.tracer import Tracer
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, Buffer, header_of
+from sharebroker_server.record_log.record_validation import plain_batch
 
 MAX_RECORDS: Final = 10_000
 
@@ -81,6 +82,15 @@ DECODED_BYTES_PER_SECOND: Final = 8 << 20
 _COMPRESSED_WEIGHT: Final = 8
 """The weight of a compressed byte."""
 
+_RECORD_WEIGHT: Final = 32
+"""The weight of a record in bytes, since a few bytes may unpack to many records."""
+
+_UNPACKING_WEIGHT: Final = 64 << 10
+"""The smallest weight of a compressed batch in bytes."""
+
+_MAX_UNPACKED_BYTES: Final = 1 << 20
+"""The unpacked size of a batch in bytes above which its traces are not found."""
+
 
 class TracedRecord(NamedTuple):
     """A traced record: its ordinal among the searched records, and its trace context."""
@@ -108,7 +118,7 @@ class TraceFinder:
                 break
             end = position + header.size
             if self._should_decode(data, position, header):
-                found += self._traced(data[position:end], ordinal)
+                found += self._traced(header, data[position:end], ordinal)
             ordinal += header.last_offset_delta + 1
             position = end
         return found
@@ -117,15 +127,16 @@ class TraceFinder:
         if header.control or not self._tracer.limit.has_room():
             return False
         if header.codec:
-            return self._limit.take(header.size * _COMPRESSED_WEIGHT)
+            weight = header.size * _COMPRESSED_WEIGHT + header.record_count * _RECORD_WEIGHT
+            return self._limit.take(max(weight, _UNPACKING_WEIGHT))
         start = data.find(HEADER_PREFIX, position, position + header.size)
         if start < 0 or self._pattern.search(data, start, position + header.size) is None:
             return False
         return self._limit.take(header.size)
 
-    def _traced(self, batch: bytes, ordinal: int) -> Iterator[TracedRecord]:
+    def _traced(self, header: BatchHeader, batch: bytes, ordinal: int) -> Iterator[TracedRecord]:
         try:
-            decoded = DefaultRecordBatch(batch)
+            decoded = DefaultRecordBatch(plain_batch(header, batch, _MAX_UNPACKED_BYTES))
             records = [(record.offset, record.headers) for record in decoded if record.headers]
         except (
             Exception

@@ -45,6 +45,10 @@ class Keys:
         """Hash node id -> announcement: the members of the cluster."""
         return f"{self.prefix}:members"
 
+    def cluster_secret(self) -> str:
+        """String: the secrets by which the processes of the cluster recognise each other, one per line."""
+        return f"{self.prefix}:cluster-secret"
+
     def generation(self, name: str) -> str:
         """Hash {digest, number}: the number of changes of the named digest."""
         return f"{self.prefix}:{name}:generation"

@@ -20,7 +20,7 @@ from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leader_calls.values import LeaderCalls
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeasesUnavailable, Member
-from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, RemoteStub
+from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, Metadata, RemoteStub
 
 S = TypeVar("S")
 
@@ -81,10 +81,18 @@ def in_the_clear(address: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.C
     return grpc.aio.insecure_channel(address, options=options)
 
 
+@dataclass(frozen=True, slots=True)
+class PeerConnector:
+    """How this process calls its peers: `dial` opens a channel, `identify` returns the metadata of a call."""
+
+    dial: Dial = in_the_clear
+    identify: Callable[[], Metadata] | None = None
+
+
 class Router:
     """Finds owners through leases and calls this process's own services without a socket.
 
-    `dial` opens channels to other processes. Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or
+    `connector` connects to other processes. Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or
     LEADER_NOT_AVAILABLE if there is no owner.
     """
 
@@ -96,11 +104,11 @@ class Router:
         group_shards: int = 50,
         share_shards: int = 50,
         transaction_shards: int = 50,
-        dial: Dial = in_the_clear,
+        connector: PeerConnector | None = None,
     ) -> None:
         self._ownership = ownership
         self._owner = owner
-        self._dial = dial
+        self._connector = connector or PeerConnector()
         self._shards = {
             GROUP_COORDINATOR: group_shards,
             SHARE_COORDINATOR: share_shards,
@@ -309,8 +317,9 @@ class Router:
         if key not in self._stubs:
             if member.address not in self._channels:
                 self._close_departed()
-                self._channels[member.address] = self._dial(member.address, CHANNEL_OPTIONS)
-            self._stubs[key] = RemoteStub(stub(self._channels[member.address]))
+                self._channels[member.address] = self._connector.dial(member.address, CHANNEL_OPTIONS)
+            channel = self._channels[member.address]
+            self._stubs[key] = RemoteStub(stub(channel), self._connector.identify)
         return Peer(member, self._stubs[key])
 
     def _leader_peer(self, member: Member) -> LeaderPeer:

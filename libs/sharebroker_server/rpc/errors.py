@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
+from traceback import clear_frames
 from typing import Any, Final, cast
 
 import grpc
@@ -178,7 +179,7 @@ def _unary(behaviour: Callable[..., Any], limits: CallLimits, counts: MethodCoun
             outcome = OK
             return response
         except Exception as failure:
-            outcome = ""
+            outcome, request = "", None  # an aborted call is kept: see `_abort`
             await _abort(counts, context, _timed_out() if limit.expired() else failure)
         finally:
             counts.ended(outcome)
@@ -239,12 +240,19 @@ def _streaming(
 async def _abort(
     counts: MethodCounts, context: grpc.aio.ServicerContext[Any, Any], failure: Exception
 ) -> None:
+    """Ends a call with a status.
+
+    gRPC keeps the error, its tracebacks and the frames in a reference cycle until the next collection of
+    cycles. The local variables of these frames are cleared, because they refer to the request.
+    """
     counts.failed(failure)
     if isinstance(failure, grpc.aio.AbortError):
         raise failure
     if not isinstance(failure, KafkaError):
         _log.error("unexpected exception in a call", method=counts.method, exc_info=failure)
+        clear_frames(failure.__traceback__)
         failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed unexpectedly; see its log.")
+    clear_frames(failure.__traceback__)
     await context.abort(status_code(failure), status_message(failure), trailing_metadata(failure))
 
 

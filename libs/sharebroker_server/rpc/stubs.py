@@ -81,15 +81,24 @@ CHANNEL_OPTIONS = (
 
 _NOTHING: dict[str, Any] = {}
 
+_DENIED_RETRY_AFTER = 0.5
+
 NOT_SENT = "not_sent"
 """Metadata of an error: the server was not reached, so the request was surely not executed."""
 
 
-class RemoteStub:
-    """Wraps a generated asyncio stub. Raises KafkaError."""
+Metadata = tuple[tuple[str, str], ...]
 
-    def __init__(self, stub: object) -> None:
+
+class RemoteStub:
+    """Wraps a generated asyncio stub of a peer. Raises KafkaError.
+
+    `identify` returns the metadata by which the peer recognises this process, for each call.
+    """
+
+    def __init__(self, stub: object, identify: Callable[[], Metadata] | None = None) -> None:
         self._stub = stub
+        self._identify = identify
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         callable_ = getattr(self._stub, method)
@@ -103,7 +112,7 @@ class RemoteStub:
 
     def _streaming(self, callable_: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
         async def call(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-            stream = _start(callable_, requests)
+            stream = _start(callable_, requests, **self._identity())
             try:
                 async for response in stream:
                     yield response
@@ -117,20 +126,23 @@ class RemoteStub:
     def _unary(self, callable_: Callable[..., Any]) -> Callable[..., Any]:
         async def call(request: Any, *, timeout: float | None = None) -> Any:
             try:
-                return await _start(callable_, request, timeout=timeout, **_trace_metadata())
+                return await _start(callable_, request, timeout=timeout, **self._metadata())
             except grpc.aio.AioRpcError as failure:
                 raise _error(failure) from failure
 
         return call
 
+    def _identity(self) -> dict[str, Any]:
+        return _NOTHING if self._identify is None else {"metadata": self._identify()}
 
-def _trace_metadata() -> dict[str, Any]:
-    """Returns the trace context of a call as metadata."""
-    if tracing.on is None:
-        return _NOTHING
-    from sharebroker_server.telemetry import grpc_context  # imports OpenTelemetry's API
+    def _metadata(self) -> dict[str, Any]:
+        """Returns the identity and the trace context as the option of a call."""
+        if tracing.on is None:
+            return self._identity()
+        from sharebroker_server.telemetry import grpc_context  # imports OpenTelemetry's API
 
-    return {"metadata": grpc_context.outgoing(tracing.on)}
+        identity = () if self._identify is None else self._identify()
+        return {"metadata": (*identity, *(grpc_context.outgoing(tracing.on) or ()))}
 
 
 def _start(callable_: Callable[..., Any], request: Any, **options: Any) -> Any:
@@ -146,6 +158,14 @@ def _start(callable_: Callable[..., Any], request: Any, **options: Any) -> Any:
 
 def _error(failure: grpc.aio.AioRpcError) -> KafkaError:
     error = from_rpc_error(failure)
+    if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        # Not an error of the client whose request this call serves; it ends when the secrets agree again.
+        return KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "A broker does not accept the cluster secret of another one.",
+            metadata={**error.metadata, NOT_SENT: "true"},
+            retry_after=_DENIED_RETRY_AFTER,
+        )
     unconnected = (failure.details() or "").startswith("failed to connect")
     if failure.code() is grpc.StatusCode.UNAVAILABLE and unconnected:
         error.metadata[NOT_SENT] = "true"

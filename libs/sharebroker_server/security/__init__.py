@@ -1,1 +1,1 @@
-"""Who may call which RPC: users and their authentication."""
+"""Access control: permissions of RPCs, users and their authentication, credentials of the cluster."""

@@ -1,7 +1,8 @@
 """Authenticates the callers of public RPCs: `authorization: Basic`, or a verified client certificate.
 
-The check precedes the request: no message of a rejected call is read, of streams neither. Internal services
-are not subject to it, since their callers are processes of the cluster; neither are health checks.
+The check precedes the request: no message of a rejected call is read, of streams neither. Internal RPCs
+are not subject to it, since their callers are processes of the cluster (`ClusterAccess`); neither are health
+checks.
 """
 
 from __future__ import annotations
@@ -19,22 +20,12 @@ from typing_extensions import override
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
 from sharebroker_server.security.authenticator import Authenticator
+from sharebroker_server.security.permissions import Permission, required
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.sasl import LONGEST_TOKEN, failed
 
 if TYPE_CHECKING:  # the class of gRPC takes no parameters
     Handler = grpc.RpcMethodHandler[Any, Any]
-
-INTERNAL_SERVICES: Final = frozenset(
-    {
-        "sharebroker.cluster.v1.ClusterService",
-        "sharebroker.group_coordinator.v1.GroupCoordinatorService",
-        "sharebroker.share_coordinator.v1.ShareCoordinatorService",
-        "sharebroker.share_partition_leader.v1.SharePartitionLeaderService",
-        "sharebroker.transaction_coordinator.v1.TransactionCoordinatorService",
-    }
-)
-"""Services whose callers are processes of the cluster, which are no users."""
 
 _OPEN_SERVICES: Final = frozenset({"grpc.health.v1.Health"})
 _HEADER: Final = "authorization"
@@ -73,8 +64,9 @@ class UserAccess(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler | None:
-        service = handler_call_details.method.lstrip("/").partition("/")[0]
-        if service not in INTERNAL_SERVICES and service not in _OPEN_SERVICES:
+        method = handler_call_details.method
+        is_open = method.lstrip("/").partition("/")[0] in _OPEN_SERVICES
+        if required(method) is Permission.NONE and not is_open:
             try:
                 _principal.set(await self._authenticated(handler_call_details.invocation_metadata))
             except KafkaError as error:

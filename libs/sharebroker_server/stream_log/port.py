@@ -39,6 +39,10 @@ class LogRefused(LogNotWritten):
     """Nothing was written: the store rejects writes for lack of memory or disk; reads succeed."""
 
 
+class LogFull(LogRefused):
+    """Nothing was written: the memory of the store has reached its limit, or its disk is nearly full."""
+
+
 class LogOutOfOrder(LogNotWritten):
     """Nothing was written: the log does not end before `first_position`. Memory and log differ: reload."""
 

@@ -19,6 +19,7 @@ from sharebroker_server.stream_log.port import (
     Entry,
     LogError,
     LogFenced,
+    LogFull,
     LogNotWritten,
     LogOutcomeUnknown,
     LogOutOfOrder,
@@ -124,4 +125,6 @@ def write_failure(name: str, error: RedisError) -> LogError:
         return LogFenced(f"{name}: {error.text}")
     if error.code == "OUTOFORDER":
         return LogOutOfOrder(f"{name}: {error.text}")
+    if error.code == "OOM":
+        return LogFull(f"{name}: {error}")
     return LogRefused(f"{name}: {error}")

@@ -23,7 +23,13 @@ from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
 from sharebroker_server.broker.redis import RedisConnections, StateVerifier, VerifyState, open_redis
 from sharebroker_server.broker.roles import BrokerContext, Storage
-from sharebroker_server.broker.settings import ServeSettings, invalid, parse_address, unauthenticated
+from sharebroker_server.broker.settings import (
+    ServeSettings,
+    invalid,
+    parse_address,
+    parse_principals,
+    unauthenticated,
+)
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.keys import split
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
@@ -38,12 +44,20 @@ from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.record_log.redis import RedisRecordStore
 from sharebroker_server.redis_link.keys import Keys
-from sharebroker_server.redis_link.links import link_families, unreachable
-from sharebroker_server.routing.router import GATEWAY, ROLES, Router, in_the_clear
+from sharebroker_server.redis_link.links import unreachable
+from sharebroker_server.redis_link.port import Link
+from sharebroker_server.routing.router import GATEWAY, ROLES, PeerConnector, Router, in_the_clear
 from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
+from sharebroker_server.security.access import ClusterAccess
 from sharebroker_server.security.authenticator import Authenticator
+from sharebroker_server.security.credentials import (
+    ClusterCredentials,
+    SecretFile,
+    SecretsUnavailable,
+    StoredSecret,
+)
 from sharebroker_server.security.user_access import UserAccess
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
@@ -102,15 +116,17 @@ class Process:
         host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
         tls = None if self._settings.tls is None else Tls(self._settings.tls)
-        authenticator, access = _authentication(self._settings, self._stack)
+        authenticator, user_access = _authentication(self._settings, self._stack)
+        credentials = ClusterCredentials()
+        cluster_access = ClusterAccess(credentials, parse_principals(config))
         limits = CallLimits(config.grpc_max_calls, config.queued_max_request_bytes)
-        server = GrpcServer(limits, tls, access)
+        server = GrpcServer(limits, tls, (cluster_access, *user_access))
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         start_tracing(self._settings, self.address, self._stack)
         observability.export(self._settings, self.address, self._stack)
         kafka = self._bind_kafka(tls)
-        context = await self._build_context(observability, kafka, tls)
+        context = await self._build_context(observability, kafka, tls, credentials)
         if authenticator is not None:
             authenticator.users = context.catalog
             context = replace(context, authenticator=authenticator)
@@ -118,6 +134,7 @@ class Process:
         membership_log = MembershipLogger(context.holder)
         self._stack.push_async_callback(membership_log.stop)
         observability.metrics.add(server.counts.families)
+        observability.metrics.add(cluster_access.families)
         for role in (name for name in roles.ORDER if name in self._settings.roles):
             for service in await roles.ORDER[role](context, self._stack):
                 server.add(service)
@@ -155,18 +172,22 @@ class Process:
         return server
 
     async def _build_context(
-        self, observability: Observability, kafka: KafkaServer | None, tls: Tls | None
+        self,
+        observability: Observability,
+        kafka: KafkaServer | None,
+        tls: Tls | None,
+        credentials: ClusterCredentials,
     ) -> BrokerContext:
-        """Connects to Redis, and reads the catalog. Raises KafkaError INVALID_CONFIG."""
+        """Connects to Redis, and reads the secret and the catalog. Raises KafkaError INVALID_CONFIG."""
         settings, stack = self._settings, self._stack
         redis = await open_redis(settings, stack)
-        links = redis.by_purpose
-        observability.metrics.add(partial(link_families, links))
-        observability.health.checks += [partial(unreachable, link) for link in links.values()]
+        observability.metrics.add(redis.families)
+        observability.health.checks += [partial(unreachable, link) for link in redis.by_purpose.values()]
         keys = Keys.of_cluster(settings.config.cluster_id)
         storage = open_storage(redis, keys, observability.appends)
         identity = node_identity(settings, self.address)
         settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
+        await _start_credentials(credentials, settings, redis.reads, identity.owner, stack)
         catalog = MetadataCache(storage.log, settings.config)
         kafka_address = kafka.address if kafka else ""
         member = Member(
@@ -184,7 +205,8 @@ class Process:
         stack.push_async_callback(catalog.stop)
         rechecks: list[VerifyState] = [catalog.recheck]
         stack.push_async_callback(StateVerifier({redis.reads, redis.writes}, rechecks).stop)
-        router = _router(settings, holder, tls, stack)
+        connector = PeerConnector(in_the_clear if tls is None else tls.channel, credentials.metadata)
+        router = _router(settings, holder, tls, connector, stack)
         stores_nothing = settings.config.group_share_persister_class_name.endswith("NoOpStatePersister")
         return BrokerContext(
             settings,
@@ -240,14 +262,33 @@ def node_identity(settings: ServeSettings, address: str) -> Identity:
         raise invalid(str(error)) from error
 
 
-def _router(settings: ServeSettings, holder: LeaseHolder, tls: Tls | None, stack: AsyncExitStack) -> Router:
+async def _start_credentials(
+    credentials: ClusterCredentials, settings: ServeSettings, redis: Link, owner: str, stack: AsyncExitStack
+) -> None:
+    """Reads the cluster secret from its file, or from Redis. Raises INVALID_CONFIG."""
+    file, keys = settings.cluster_secret_file, Keys.of_cluster(settings.config.cluster_id)
+    source = StoredSecret(redis, keys.cluster_secret()) if file is None else SecretFile(file)
+    try:
+        await credentials.start(source, owner)
+    except SecretsUnavailable as error:
+        raise invalid(str(error)) from error
+    stack.push_async_callback(credentials.stop)
+
+
+def _router(
+    settings: ServeSettings,
+    holder: LeaseHolder,
+    tls: Tls | None,
+    connector: PeerConnector,
+    stack: AsyncExitStack,
+) -> Router:
     router = Router(
         holder,
         holder.member.owner,
         group_shards=settings.config.offsets_topic_num_partitions,
         share_shards=settings.config.share_coordinator_state_topic_num_partitions,
         transaction_shards=settings.config.transaction_state_log_num_partitions,
-        dial=in_the_clear if tls is None else tls.channel,
+        connector=connector,
     )
     stack.push_async_callback(router.close)
     if tls is not None:

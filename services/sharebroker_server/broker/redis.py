@@ -12,16 +12,22 @@ import structlog
 
 from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.broker.settings import ServeSettings, invalid
-from sharebroker_server.redis_link.embedded import EmbeddedRedis
+from sharebroker_server.redis_link.data_folder import make_private
+from sharebroker_server.redis_link.embedded import LINK, EmbeddedRedis
 from sharebroker_server.redis_link.link import LinkSettings, Replicas
-from sharebroker_server.redis_link.links import connect
+from sharebroker_server.redis_link.links import connect, link_families
+from sharebroker_server.redis_link.memory import available_memory, default_limit
 from sharebroker_server.redis_link.port import Link, RedisError
 from sharebroker_server.stream_log.port import LogUnavailable
+from sharebroker_server.telemetry.metrics import Family
 
 _log = structlog.get_logger()
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to connect to the Redis of `--redis`."""
+
+_IDENTITY_FILES: Final = ("node.json", "node.new")
+"""Files of `leases.identity` in the data folder, which may contain other things than ours."""
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
@@ -35,6 +41,7 @@ class RedisConnections:
 
     reads: Link
     writes: Link
+    embedded: EmbeddedRedis | None = None
 
     @property
     def by_purpose(self) -> dict[str, Link]:
@@ -43,21 +50,33 @@ class RedisConnections:
             {"all": self.reads} if self.writes is self.reads else {"reads": self.reads, "writes": self.writes}
         )
 
+    def families(self) -> Iterable[Family]:
+        """Returns the metric families of the links and of the embedded Valkey."""
+        yield from link_families(self.by_purpose)
+        if self.embedded is not None:
+            yield from self.embedded.memory.families()
+
 
 async def open_redis(settings: ServeSettings, stack: AsyncExitStack) -> RedisConnections:
     """Connects to Redis, or starts the embedded Valkey; `stack` closes both. Raises INVALID_CONFIG."""
     replicas = _replicas(settings)
+    if settings.redis is not None and settings.max_memory is not None:
+        raise invalid("--max-memory limits the embedded Valkey: set maxmemory in the Redis of --redis.")
     try:
-        url = settings.redis or await _start_embedded(settings, stack)
-        reads = await _open(url, stack)
-        writes = await _open(url, stack, replicas) if replicas else reads
+        embedded, url = None, settings.redis
+        if url is None:
+            embedded = await _start_embedded(settings, stack)
+            url = embedded.url
+        link_settings = LinkSettings() if embedded is None else LINK
+        reads = await _open(url, stack, link_settings)
+        writes = await _open(url, stack, LinkSettings(replicas=replicas)) if replicas else reads
     except RedisError as error:
         raise invalid(str(error)) from error
-    return RedisConnections(reads, writes)
+    return RedisConnections(reads, writes, embedded)
 
 
-async def _open(url: str, stack: AsyncExitStack, replicas: Replicas | None = None) -> Link:
-    link = await connect(url, timeout=CONNECT_TIMEOUT, settings=LinkSettings(replicas=replicas))
+async def _open(url: str, stack: AsyncExitStack, settings: LinkSettings) -> Link:
+    link = await connect(url, timeout=CONNECT_TIMEOUT, settings=settings)
     stack.push_async_callback(link.close)
     return link
 
@@ -70,11 +89,13 @@ def _replicas(settings: ServeSettings) -> Replicas | None:
     return Replicas(count, settings.config.redis_wait_timeout_ms / 1000) if count else None
 
 
-async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> str:
-    server = EmbeddedRedis(settings.data / "valkey", fsync=settings.fsync)
+async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> EmbeddedRedis:
+    make_private(settings.data, names=_IDENTITY_FILES)
+    limit = default_limit(available_memory()) if settings.max_memory is None else settings.max_memory
+    server = EmbeddedRedis(settings.data / "valkey", fsync=settings.fsync, max_memory=limit)
     await server.start()
     stack.push_async_callback(server.stop)
-    return server.url
+    return server
 
 
 class StateVerifier:

@@ -123,7 +123,8 @@ async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval)
     cleanup.start()
     stack.push_async_callback(cleanup.stop)
-    servicer = ShareCoordinator(host, base.catalog.partition_exists, base.storage.keys.log)
+    storage = base.storage
+    servicer = ShareCoordinator(host, storage.leases, base.catalog.partition_exists, storage.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
     return [
         _service(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from sharebroker_protocol.tracing.settings import OFF, TracingSettings
 from sharebroker_server.catalog.users import CreateUser, check_user_name
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.keys import split
+from sharebroker_server.redis_link.memory import SMALLEST_LIMIT
 from sharebroker_server.redis_link.port import RedisUrlInvalid
 from sharebroker_server.redis_link.sentinel import addresses
 from sharebroker_server.redis_link.server import is_resolvable
@@ -29,6 +31,9 @@ CLOSED: Final = "none"
 
 DEFAULT_DATA: Final = Path("data")
 
+_SEPARATOR: Final = re.compile(r"(?<!\\);")
+"""Separates subjects; RFC 2253 escapes a semicolon within a subject."""
+
 Fsync = Literal["always", "everysec"]
 
 
@@ -36,10 +41,13 @@ Fsync = Literal["always", "everysec"]
 class ServeSettings:
     """Settings of one broker. Without `redis` it starts an embedded Valkey below `data`.
 
+    `max_memory` is the limit of its data in bytes, 0 for none, None for the default of this machine.
+
     Only a broker with the role `gateway` opens a Kafka listener; `features` are its feature levels. At
     `metrics` (HOST:PORT) it serves metrics and health checks. With `tls` both listeners and all calls to
-    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables. A broker with the
-    role `group-coordinator` creates `first_user` unless it exists.
+    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables. Without
+    `cluster_secret_file` the cluster's secret is stored in Redis. A broker with the role
+    `group-coordinator` creates `first_user` unless it exists.
     """
 
     data: Path = DEFAULT_DATA
@@ -51,11 +59,13 @@ class ServeSettings:
     kafka_advertise: str | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     fsync: Fsync = "always"
+    max_memory: int | None = None
     ready_file: Path | None = None
     metrics: str | None = None
     tls: TlsFiles | None = None
     telemetry: TracingSettings = OFF
     first_user: CreateUser | None = None
+    cluster_secret_file: Path | None = None
     config: BrokerConfig
 
     @property
@@ -93,6 +103,24 @@ def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
     if not host or not is_resolvable(host) or not port.isdecimal() or not lowest <= int(port) <= 65_535:
         raise invalid(f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}.")
     return host, int(port)
+
+
+def parse_size(text: str, option: str) -> int:
+    """Parses bytes with an optional unit KiB, MiB, GiB or TiB. Raises KafkaError INVALID_CONFIG."""
+    match = re.fullmatch(r"(\d{1,15})\s*([KMGT]iB)?", text.strip(), re.IGNORECASE | re.ASCII)
+    if match is None:
+        raise invalid(f"{option} takes bytes, for example 512MiB or 4GiB; not {text!r}.")
+    return int(match[1]) << (10 * (1 + "KMGT".index(match[2][0].upper())) if match[2] else 0)
+
+
+def parse_max_memory(text: str | None) -> int | None:
+    """Parses `--max-memory`; returns 0 for no limit, None for the default. Raises INVALID_CONFIG."""
+    if text is None:
+        return None
+    limit = parse_size(text, "--max-memory")
+    if 0 < limit < SMALLEST_LIMIT:
+        raise invalid(f"--max-memory must be 0 or at least {SMALLEST_LIMIT >> 20}MiB; not {text!r}.")
+    return limit
 
 
 def parse_tls(
@@ -151,6 +179,15 @@ def unauthenticated(settings: ServeSettings) -> list[str]:
         for option, address in listeners
         if not is_loopback(address.rpartition(":")[0])
     ]
+
+
+def parse_principals(config: BrokerConfig) -> frozenset[str]:
+    """Parses `broker.principals`; a prefix `User:` as in Kafka is accepted. Raises INVALID_CONFIG."""
+    texts = (text.strip().removeprefix("User:") for text in _SEPARATOR.split(config.broker_principals))
+    principals = frozenset(filter(None, texts))
+    if principals and config.ssl_client_auth != "required":
+        raise invalid("broker.principals needs ssl.client.auth=required: gRPC requests no certificate else.")
+    return principals
 
 
 def describe(settings: ServeSettings) -> str:

@@ -12,6 +12,7 @@ import structlog
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import Turns
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
@@ -69,6 +70,7 @@ class Gateway:
         self.config = config
         self.sessions = SessionCache(config.group_share_max_share_sessions, uuid4().hex)
         self.fetches = FetchCounts()
+        self.turns = Turns()
         self.coordinators = Coordinators(router)
         self.leaders = Leaders(router)
         self._streams: dict[asyncio.Future[None], Callable[[BaseException], None]] = {}

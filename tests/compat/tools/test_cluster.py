@@ -9,12 +9,12 @@ from sharebroker_server.gateway.kafka.api_table import APIS
 from tests.compat.tools.conftest import Tools
 
 
-def test_cluster_id(tools: Tools) -> None:
+def test_cluster_id_is_printed(tools: Tools) -> None:
     (line,) = tools("kafka-cluster", "cluster-id").lines
     assert re.fullmatch(r"Cluster ID: [\w-]{22}", line)
 
 
-def test_features(tools: Tools) -> None:
+def test_features_are_printed(tools: Tools) -> None:
     shown = [re.split(r"\s{2,}", line) for line in tools("kafka-features", "describe").lines]
     assert [(name, *levels[:3]) for name, *levels in shown] == [
         (
@@ -37,7 +37,7 @@ def test_features(tools: Tools) -> None:
     assert "Invalid update version 9 for feature share.version." in rejected.out + rejected.err
 
 
-def test_api_versions_are_those_that_are_served(tools: Tools) -> None:
+def test_printed_api_versions_equal_the_served_ones(tools: Tools) -> None:
     head, *lines = tools("kafka-broker-api-versions").lines
     assert re.fullmatch(r"127\.0\.0\.1:\d+ \(id: \d+ rack: null isFenced: false\) -> \(", head)
     found = re.findall(r"\t\w+\((\d+)\): (\d+)(?: to (\d+))? \[usable: (\d+)\]", "\n".join(lines))

@@ -15,7 +15,7 @@ def events(lines: list[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_console_producer_and_share_consumer(tools: Tools) -> None:
+def test_console_producers_records_reach_the_share_consumer(tools: Tools) -> None:
     topic, group = tools.topic(), tools.group()
     headers = ("--reader-property", "parse.headers=true", "--reader-property", "null.marker=NULL")
     written = "h1:x,h2:y\tk1:v1\nh:z\tk2:NULL\nh:z\tNULL:v3\n"
@@ -51,7 +51,7 @@ def test_console_share_consumer_rejects_and_releases(tools: Tools) -> None:
     assert offsets[1].split() == [group, topic, "0", "2", "0"]
 
 
-def test_console_consumer_of_a_partition(tools: Tools) -> None:
+def test_console_consumer_reads_a_partition(tools: Tools) -> None:
     topic = tools.topic(2)
     tools("kafka-console-producer", "--topic", topic, *KEYED, stdin="k1:1\nk2:2\nk3:3\nk4:4\n")
     read = tools(
@@ -61,7 +61,7 @@ def test_console_consumer_of_a_partition(tools: Tools) -> None:
     assert read.lines == ["k1\t1", "k2\t2"]
 
 
-def test_perf_tests_in_every_compression(tools: Tools) -> None:
+def test_perf_tools_work_with_every_compression(tools: Tools) -> None:
     topic, group = tools.topic(2), tools.group()
     for compression in ("none", "gzip", "snappy", "lz4", "zstd"):
         sent = tools(
@@ -78,7 +78,7 @@ def test_perf_tests_in_every_compression(tools: Tools) -> None:
     assert int(found["data.consumed.in.nMsg"]) == 20_000
 
 
-def test_verifiable_producer_and_share_consumer(tools: Tools) -> None:
+def test_verifiable_producers_records_reach_the_share_consumer(tools: Tools) -> None:
     topic, group = tools.topic(), tools.group()
     reports = events(
         tools("kafka-verifiable-producer", "--topic", topic, "--max-messages", "5", "--acks", "-1").lines

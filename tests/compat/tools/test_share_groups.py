@@ -28,7 +28,7 @@ def topic(tools: Tools) -> str:
     return name
 
 
-def test_a_group_with_a_member_and_without(tools: Tools, topic: str) -> None:
+def test_group_is_described_with_and_without_a_member(tools: Tools, topic: str) -> None:
     group = tools.group()
     of_group = ("--describe", "--group", group)
     with tools.running("kafka-console-share-consumer", "--topic", topic, "--group", group) as output:

@@ -10,7 +10,7 @@ from tests.compat.tools.conftest import Tools
 from tests.support.client import unique
 
 
-def test_a_topic_from_creation_to_deletion(tools: Tools) -> None:
+def test_topic_is_created_altered_and_deleted(tools: Tools) -> None:
     topic = unique("topic")
     named = ("--topic", topic)
     made = tools(
@@ -57,7 +57,7 @@ def test_errors_are_printed(tools: Tools) -> None:
     assert rejected("--describe", "--topic", "nowhere") == "Topic 'nowhere' does not exist as expected"
 
 
-def test_offsets_records_and_sizes(tools: Tools, tmp_path: Path) -> None:
+def test_offsets_are_listed_records_deleted_and_sizes_printed(tools: Tools, tmp_path: Path) -> None:
     topic = tools.topic(2)
     tools("kafka-producer-perf-test", "--topic", topic, "--num-records", "100", "--record-size", "50",
           "--throughput", "-1", "--command-property", "partitioner.ignore.keys=true")  # fmt: skip

@@ -205,7 +205,7 @@ async def test_an_expired_incarnation_does_not_block_an_earlier_one(stage: Stage
     assert await stage.store.members() == [member("1/1")]
 
 
-async def test_a_generation_rises_with_each_change(stage: Stage) -> None:
+async def test_generation_increases_with_each_change(stage: Stage) -> None:
     assert await stage.store.generation("brokers", "one") == 1
     assert await stage.store.generation("brokers", "one") == 1
     assert await stage.store.generation("brokers", "two") == 2
@@ -220,7 +220,7 @@ async def test_memory_store_returns_the_epoch_for_logs() -> None:
     assert store.epoch_of(A) == 1
 
 
-async def test_silent_members_can_be_marked_dead(stage: Stage) -> None:
+async def test_members_without_heartbeats_can_be_marked_dead(stage: Stage) -> None:
     silent, other = member("1/1"), member("2/1")
     await stage.store.announce(silent, 60.0)
     await stage.store.announce(other, 90.0)
@@ -252,7 +252,7 @@ async def test_a_restarted_member_was_not_marked_dead(stage: Stage) -> None:
     assert await stage.store.members() == [member("1/2")]
 
 
-async def test_expired_announcement_is_not_silent(stage: Stage) -> None:
+async def test_expired_announcement_is_not_unresponsive(stage: Stage) -> None:
     await stage.store.announce(member("1/1"), 60.0)
     await stage.expire()
     assert await stage.store.silent(60.0, 0.0) == []

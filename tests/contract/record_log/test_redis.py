@@ -23,6 +23,7 @@ from sharebroker_server.redis_link.link import LinkSettings, RedisLink
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.stream_log.port import (
     LogFenced,
+    LogFull,
     LogNotWritten,
     LogOutcomeUnknown,
     LogOutOfOrder,
@@ -307,7 +308,7 @@ async def test_full_memory_rejects_appends_not_reads_or_trims(link: RedisLink) -
     stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
     epoch = await stores.filled(3)
     await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
-    with pytest.raises(LogNotWritten, match="OOM"):
+    with pytest.raises(LogFull, match="OOM"):
         await stores.records.append(NAME, epoch, [stored(9)])
     assert await stores.bases(0) == [0, 3, 6]
     await stores.records.trim(NAME, epoch, 3)
@@ -315,6 +316,14 @@ async def test_full_memory_rejects_appends_not_reads_or_trims(link: RedisLink) -
     await link.call("CONFIG", "SET", "maxmemory", 0, timeout=5.0)
     await stores.records.append(NAME, epoch, [stored(9)])
     assert await stores.bases(0) == [3, 6, 9]
+
+
+async def test_full_memory_accepts_an_append_beyond_the_limit(link: RedisLink) -> None:
+    stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
+    epoch = await stores.filled(3)
+    await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
+    await stores.records.append(NAME, epoch, [stored(9)], beyond_limit=True)
+    assert await stores.bases(0) == [0, 3, 6, 9]
 
 
 async def test_bounds_survive_a_rewrite_of_the_file_and_a_restart(server: Server, link: RedisLink) -> None:
@@ -449,7 +458,7 @@ async def test_producers_and_transactions_outlive_their_leader(stores: Stores) -
     assert (await second.append(batch_of(2))).base_offset == 2
     with pytest.raises(KafkaError) as gap:
         await second.append(batch_of(8))
-    assert gap.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert gap.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (await second.append(batch_of(6))).base_offset == 11
     assert await second.delete_records(9) == 9
     assert await second.expire_producers(2**60) == 1

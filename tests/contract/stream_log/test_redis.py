@@ -175,7 +175,7 @@ async def test_a_deleted_log_starts_again_at_one(stores: Stores) -> None:
     assert await stores.log.read(SHARD, 0, 10) == [Entry(1, b"b")]
 
 
-async def test_an_empty_append_checks_the_fence_and_the_end(stores: Stores) -> None:
+async def test_empty_append_checks_the_lease_and_the_end(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [])
     with pytest.raises(LogOutOfOrder):
@@ -184,7 +184,7 @@ async def test_an_empty_append_checks_the_fence_and_the_end(stores: Stores) -> N
         await stores.log.append(SHARD, epoch - 1, 1, [])
 
 
-async def test_large_appends_are_one_step(stores: Stores) -> None:
+async def test_large_appends_are_atomic(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [b"x" * 100] * 20_000)
     assert await stores.log.last_position(SHARD) == 20_000

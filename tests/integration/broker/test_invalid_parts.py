@@ -57,14 +57,14 @@ BAD_BATCHES: Final[Mapping[str, tuple[list[share.AcknowledgementBatch], ErrorCod
 
 async def test_request_with_an_invalid_acknowledgement_is_rejected_whole(client: Client) -> None:
     async with undisturbed(client) as harness:
-        asked = share.ShareFetchRequest(group_id=harness.group_id, member_id=unique("other"), max_records=0)
-        await client.share.ShareFetch(asked, timeout=TIMEOUT)
+        request = share.ShareFetchRequest(group_id=harness.group_id, member_id=unique("other"), max_records=0)
+        await client.share.ShareFetch(request, timeout=TIMEOUT)
         refused = {}
         for epoch, (name, (batches, _)) in enumerate(BAD_BATCHES.items(), 1):
-            answer = await client.share.ShareAcknowledge(
-                _session_acknowledge(harness, asked.member_id, epoch, batches), timeout=TIMEOUT
+            response = await client.share.ShareAcknowledge(
+                _session_acknowledge(harness, request.member_id, epoch, batches), timeout=TIMEOUT
             )
-            (refused[name],) = codes(answer.responses[0].partitions)
+            (refused[name],) = codes(response.responses[0].partitions)
         assert refused == {name: code for name, (_, code) in BAD_BATCHES.items()}
 
 
@@ -72,7 +72,7 @@ async def test_session_receives_an_error_per_unknown_partition(client: Client) -
     async with undisturbed(client) as harness:
         member = unique("other")
         partitions = [share.ShareFetchRequest.FetchPartition(partition_index=index) for index in (0, 1, -1)]
-        answer = await client.share.ShareFetch(
+        response = await client.share.ShareFetch(
             share.ShareFetchRequest(
                 group_id=harness.group_id,
                 member_id=member,
@@ -84,7 +84,7 @@ async def test_session_receives_an_error_per_unknown_partition(client: Client) -
             ),
             timeout=TIMEOUT,
         )
-        assert not answer.error_code
+        assert not response.error_code
         request = _session_acknowledge(harness, member, 1, runs((0, 0, [1])))
         request.topics[0].topic_id = UNKNOWN_ID
         refused = await client.share.ShareAcknowledge(request, timeout=TIMEOUT)
@@ -137,13 +137,13 @@ async def test_late_lock_token_is_rejected_for_any_holder(client: Client, kind: 
     if meanwhile == "accepted":
         assert await client.acknowledge(group_id, "quick", current) == [0, 0]
     before = str(await client.inspect(group_id, topic_id))
-    answer = await client.share.Acknowledge(
+    response = await client.share.Acknowledge(
         share.AcknowledgeRequest(
             group_id=group_id, member_id="slow", acknowledgements=[decision(record, kind) for record in late]
         ),
         timeout=TIMEOUT,
     )
-    assert codes(answer.results) == [ErrorCode.INVALID_RECORD_STATE] * 2
+    assert codes(response.results) == [ErrorCode.INVALID_RECORD_STATE] * 2
     assert str(await client.inspect(group_id, topic_id)) == before
     if meanwhile == "held":
         assert await client.acknowledge(group_id, "quick", current) == [0, 0]
@@ -191,8 +191,8 @@ async def test_invalid_record_batches_do_not_fail_valid_ones(client: Client) -> 
             request = produce.ProduceRequest()
             request.topic_data.add(topic_id=harness.topic_id).partition_data.add(index=0, records=data)
             request.topic_data.add(name=good_topic).partition_data.add(index=0, records=bytes(batch()))
-            answer = await client.produce.Produce(request, timeout=TIMEOUT)
-            (bad,), (good,) = (topic.partition_responses for topic in answer.responses)
+            response = await client.produce.Produce(request, timeout=TIMEOUT)
+            (bad,), (good,) = (topic.partition_responses for topic in response.responses)
             assert (good.error_code, good.base_offset) == (0, 2 * number), name
             assert bad.base_offset == -1, name
             (refused[name],) = codes([bad])
@@ -207,8 +207,8 @@ async def test_batches_for_unknown_partitions_are_rejected(client: Client) -> No
         request.topic_data.add(name="no spaces").partition_data.add(index=0, records=bytes(batch()))
         wrong = request.topic_data.add(topic_id=harness.topic_id, name="another")
         wrong.partition_data.add(index=0, records=bytes(batch()))
-        answer = await client.produce.Produce(request, timeout=TIMEOUT)
-        assert codes(topic.partition_responses[0] for topic in answer.responses) == [
+        response = await client.produce.Produce(request, timeout=TIMEOUT)
+        assert codes(topic.partition_responses[0] for topic in response.responses) == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.UNKNOWN_TOPIC_ID,
             ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -239,8 +239,8 @@ async def test_invalid_topics_do_not_fail_valid_ones(client: Client) -> None:
         request.topics.add(name=harness.topic)
         good = unique("good")
         request.topics.add(name=good)
-        answer = await client.admin.CreateTopics(request, timeout=TIMEOUT)
-        *refused, existing, made = codes(answer.topics)
+        response = await client.admin.CreateTopics(request, timeout=TIMEOUT)
+        *refused, existing, made = codes(response.topics)
         assert dict(zip(BAD_TOPICS, refused, strict=True)) == {n: code for n, (_, code) in BAD_TOPICS.items()}
         assert (existing, made) == (ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NONE)
         grow = cluster.CreatePartitionsRequest()
@@ -274,8 +274,8 @@ async def test_invalid_configs_are_rejected(client: Client) -> None:
                 resource_name=harness.group_id if kind == cluster.RESOURCE_TYPE_GROUP else "",
             )
             resource.configs.add(name=key, value=value)
-            answer = await client.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
-            (code,) = codes(answer.responses)
+            response = await client.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
+            (code,) = codes(response.responses)
             assert code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST), name
 
 
@@ -299,8 +299,8 @@ async def test_offsets_of_a_non_empty_group_cannot_change(client: Client) -> Non
 
 async def test_offsets_of_unknown_partitions_are_rejected(client: Client) -> None:
     async with undisturbed(client) as harness:
-        answer = await _alter(harness, ("nowhere", 0, 1), (harness.topic, 1, 1), (harness.topic, 0, -7))
-        assert [codes(topic.partitions) for topic in answer.responses] == [
+        response = await _alter(harness, ("nowhere", 0, 1), (harness.topic, 1, 1), (harness.topic, 0, -7))
+        assert [codes(topic.partitions) for topic in response.responses] == [
             [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
             [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION],
             [ErrorCode.INVALID_REQUEST],

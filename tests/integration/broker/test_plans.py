@@ -50,8 +50,8 @@ async def test_all_partitions_are_planned_from(client: Client) -> None:
     )
     await client.publish(driver.topic, ["more"], partition=1)
     await client.publish(driver.topic, ["more"], partition=2)
-    answer = await client.plans.Plan(request, timeout=TIMEOUT)
-    assert [(one.range.partition, one.range.first_offset) for one in answer.ranges] == [(2, 5)]
+    response = await client.plans.Plan(request, timeout=TIMEOUT)
+    assert [(one.range.partition, one.range.first_offset) for one in response.ranges] == [(2, 5)]
 
 
 async def test_planned_records_are_locked_and_committed_ones_finished(client: Client) -> None:
@@ -73,9 +73,9 @@ async def test_planned_batch_reports_delivery_counts_and_deadline(client: Client
     request = pb.PlanRequest(
         session=driver.key, topics=[pb.PlanRequest.Topic(name=driver.topic)], max_records=20
     )
-    answer = await client.plans.Plan(request, timeout=TIMEOUT)
-    assert [one.delivery_count for one in answer.ranges] == [2, 1]
-    assert await driver.renew() >= max(one.lock_deadline_ms for one in answer.ranges)
+    response = await client.plans.Plan(request, timeout=TIMEOUT)
+    assert [one.delivery_count for one in response.ranges] == [2, 1]
+    assert await driver.renew() >= max(one.lock_deadline_ms for one in response.ranges)
 
 
 async def test_planned_batch_may_be_columnar(client: Client) -> None:
@@ -87,9 +87,9 @@ async def test_planned_batch_may_be_columnar(client: Client) -> None:
         session=driver.key, topics=[pb.PlanRequest.Topic(name=topic)], max_records=10, by_columns=True
     )
     for _ in range(2):  # what is acquired, and what is held
-        answer = await client.plans.Plan(request, timeout=TIMEOUT)
-        (columns,) = answer.columns
-        assert (columns.topic, list(answer.ranges)) == (topic, [])
+        response = await client.plans.Plan(request, timeout=TIMEOUT)
+        (columns,) = response.columns
+        assert (columns.topic, list(response.ranges)) == (topic, [])
         assert list(zip(columns.partitions, columns.first_offsets, columns.last_offsets, strict=True)) == [
             (0, 0, 1),
             (2, 0, 1),
@@ -110,8 +110,8 @@ async def test_commit_and_renew_may_be_columnar(client: Client) -> None:
         session=driver.key, topics=[topic], ranges=[driver.range(2, 1, 1)], columns=[columns]
     )
     assert (await client.plans.Renew(renewing, timeout=TIMEOUT)).lock_deadline_ms > 0
-    wanted = [pb.PlanRequest.Topic(name=topic)]
-    request = pb.PlanRequest(session=driver.key, topics=wanted, max_records=10, accepted=[columns])
+    topics = [pb.PlanRequest.Topic(name=topic)]
+    request = pb.PlanRequest(session=driver.key, topics=topics, max_records=10, accepted=[columns])
     assert places((await client.plans.Plan(request, timeout=TIMEOUT)).ranges) == [(2, 1, 1)]
     rest = pb.PlanColumns(topic=topic, partitions=[2], first_offsets=[1], last_offsets=[1])
     await client.plans.Commit(pb.CommitRequest(session=driver.key, accepted=[rest]), timeout=TIMEOUT)
@@ -245,9 +245,9 @@ async def test_long_ranges_are_read_in_several_calls(client: Client) -> None:
     for number in range(4):
         await client.publish(driver.topic, [str(number) + "x" * 1000])
     request = pb.ReadRangeRequest(range=driver.range(0, 1, 3), max_bytes=2200)
-    answer = await client.plans.ReadRange(request, timeout=TIMEOUT)
-    assert [offset for offset, _ in texts(answer.record_batches)] == [1, 2]
-    assert answer.next_offset == 3
+    response = await client.plans.ReadRange(request, timeout=TIMEOUT)
+    assert [offset for offset, _ in texts(response.record_batches)] == [1, 2]
+    assert response.next_offset == 3
     assert [text[0] for text in await driver.read((0, 1, 3))] == ["1", "2", "3"]
 
 
@@ -315,7 +315,7 @@ async def test_concurrent_commits_succeed_and_a_later_one_finishes_nothing(clien
     driver = await driver_of(client)
     planned = await driver.plan()
     request = pb.CommitRequest(session=driver.key, commit=driver.verdicts(planned, ACCEPT))
-    answers = await asyncio.gather(*(client.plans.Commit(request, timeout=TIMEOUT) for _ in range(4)))
-    assert any(not one.left for one in answers)
+    responses = await asyncio.gather(*(client.plans.Commit(request, timeout=TIMEOUT) for _ in range(4)))
+    assert any(not one.left for one in responses)
     later = await client.plans.Commit(request, timeout=TIMEOUT)
     assert (len(later.left), later.repeated) == (len(planned), False)

@@ -24,7 +24,7 @@ async def probe(question: str, url: str) -> subprocess.CompletedProcess[str]:
     return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
 
 
-async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_starting_process_is_live_and_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis, "CONNECT_TIMEOUT", 3600.0)
     watching = f"127.0.0.1:{free_port()}"
     settings = ServeSettings(
@@ -42,8 +42,8 @@ async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: py
     try:
         await eventually(live, 60)
         for question in ("started", "ready"):
-            asked = await probe(question, f"http://{watching}")
-            assert asked.returncode == 1
-            assert asked.stderr == f"sharebroker probe: not {question}: the broker is starting\n"
+            probed = await probe(question, f"http://{watching}")
+            assert probed.returncode == 1
+            assert probed.stderr == f"sharebroker probe: not {question}: the broker is starting\n"
     finally:
         await end([starting])

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
@@ -16,6 +15,8 @@ from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import
 from sharebroker_server.coordinator_runtime.host import shard_of
 from tests.support.client import REJECT, TIMEOUT, Client, rejection, unique
 from tests.support.kafka_state import Folded, Record, fold, read_batches
+from tests.testkit.brokers import Cluster
+from tests.testkit.cluster_tokens import internal_channel, stored_secret
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
@@ -26,11 +27,11 @@ PLENTY = 1 << 20
 
 
 @pytest.fixture
-async def coordinator(client: Client) -> AsyncIterator[ShareCoordinatorServiceAsyncStub]:
+async def coordinator(client: Client, cluster: Cluster) -> AsyncIterator[ShareCoordinatorServiceAsyncStub]:
     """Returns the one process that has the role."""
     nodes = (await client.admin.Metadata(admin.MetadataRequest(), timeout=TIMEOUT)).nodes
     [address] = [node.address for node in nodes if "share-coordinator" in node.roles]
-    async with grpc.aio.insecure_channel(address) as channel:
+    async with internal_channel(address, stored_secret(cluster.redis_url)) as channel:
         yield ShareCoordinatorServiceStub(channel)
 
 
@@ -40,8 +41,8 @@ async def fetch(
     request = pb.FetchShareGroupStateRequest(
         shard=shard, fetch_offset=offset, max_bytes=PLENTY, max_wait_ms=wait_ms
     )
-    answer = await coordinator.FetchShareGroupState(request, timeout=TIMEOUT)
-    return list(read_batches(answer.record_batches))
+    response = await coordinator.FetchShareGroupState(request, timeout=TIMEOUT)
+    return list(read_batches(response.record_batches))
 
 
 async def find(coordinator: ShareCoordinatorServiceAsyncStub, shard: int, timestamp: int) -> int:

@@ -204,12 +204,12 @@ async def test_blocked_event_loop_loses_no_record(harness: Harness) -> None:
     _hold_up(STALL)
     await eventually(lambda: all(record.lock_lost for record in held))
     accept_all(held)
-    left = set(range(accepted, 50))
+    remaining = set(range(accepted, 50))
     async with asyncio.timeout(TIMEOUT):
-        while left:  # on a busy machine some are delivered for the first time, others for the third
+        while remaining:  # on a busy machine some are delivered for the first time, others for the third
             records = await consumer.poll(1.0)
             accept_all(records)
-            left -= {record.offset for record in records}
+            remaining -= {record.offset for record in records}
 
 
 def _hold_up(seconds: float) -> None:

@@ -40,7 +40,7 @@ def test_every_flight_is_finished_exactly_once(tmp_path: Path) -> None:
     assert "redelivered after they were finished: 0" in again
 
 
-def test_bad_setup_is_one_sentence_and_code_2(tmp_path: Path) -> None:
+def test_invalid_setup_is_one_sentence_and_code_2(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",

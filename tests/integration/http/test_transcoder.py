@@ -151,10 +151,10 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, add
 def test_errors_have_a_status_and_a_reason(
     address: str, path: str, body: str | None, status: int, reason: str, message: str
 ) -> None:
-    answer = curl(f"{address}{path}", *(["-d", body] if body is not None else []))
-    assert answer[0] == status, answer
-    assert reason_of(answer[1]) == reason
-    assert message in answer[1]["message"]
+    response = curl(f"{address}{path}", *(["-d", body] if body is not None else []))
+    assert response[0] == status, response
+    assert reason_of(response[1]) == reason
+    assert message in response[1]["message"]
 
 
 @needs_envoy

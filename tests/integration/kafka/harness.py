@@ -45,6 +45,6 @@ async def acquire(kafka: KafkaClient, at: Readable, member: str) -> list[tuple[i
     """Opens a session on partition 0 and acquires its records; returns first and last offset, delivery
     count.
     """
-    answer = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=5000)
-    assert answer.error_code == 0
-    return runs(answered(answer)[at.topic_id, 0])
+    response = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=5000)
+    assert response.error_code == 0
+    return runs(answered(response)[at.topic_id, 0])

@@ -30,8 +30,10 @@ async def fetch_one(
     kafka: KafkaClient, topic: str, topic_id: str, offset: int, version: int = 18, **fields: Any
 ) -> Any:
     """Returns the only partition of a Fetch."""
-    answer = await fetch(kafka, version, fetch_topic(topic, topic_id, version, fetch_offset=offset), **fields)
-    (answered,) = answer.responses
+    response = await fetch(
+        kafka, version, fetch_topic(topic, topic_id, version, fetch_offset=offset), **fields
+    )
+    (answered,) = response.responses
     assert (answered.topic, answered.topic_id) == ((topic, "") if version < ID_SINCE else ("", topic_id))
     return answered.partitions[0]
 
@@ -44,8 +46,8 @@ async def list_offset(
         LIST_OFFSETS, "ListOffsetsPartition", partition_index=partition, timestamp=timestamp, **fields
     )
     topics = [part(LIST_OFFSETS, "ListOffsetsTopic", name=topic, partitions=[asked])]
-    answer = await kafka.ask(LIST_OFFSETS, version, replica_id=-1, topics=topics)
-    return answer.topics[0].partitions[0]
+    response = await kafka.ask(LIST_OFFSETS, version, replica_id=-1, topics=topics)
+    return response.topics[0].partitions[0]
 
 
 def values(data: bytes) -> list[tuple[int, bytes | None]]:

@@ -32,9 +32,9 @@ class Writer:
 
     async def init(self, version: int = 5, **fields: Any) -> ErrorCode:
         fields = {"transactional_id": self.name, "transaction_timeout_ms": 60_000, **fields}
-        answer = await self.kafka.ask(INIT_PRODUCER_ID, version, **fields)
-        self.producer = (answer.producer_id, answer.producer_epoch)
-        return ErrorCode(answer.error_code)
+        response = await self.kafka.ask(INIT_PRODUCER_ID, version, **fields)
+        self.producer = (response.producer_id, response.producer_epoch)
+        return ErrorCode(response.error_code)
 
     async def write(self, sequence: int, version: int = IMPLICIT, **other: Any) -> tuple[ErrorCode, int]:
         """Writes one record; returns the error and the offset."""
@@ -47,15 +47,15 @@ class Writer:
         asked = part(PRODUCE, "PartitionProduceData", index=0, records=data)
         named = {"topic_id": self.topic_id} if version > IMPLICIT else {"name": self.topic}
         topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
-        answer = await self.kafka.ask(
+        response = await self.kafka.ask(
             PRODUCE, version, transactional_id=self.name, acks=-1, timeout_ms=5000, topic_data=topics
         )
-        (written,) = answer.responses[0].partition_responses
+        (written,) = response.responses[0].partition_responses
         return ErrorCode(written.error_code), written.base_offset
 
     async def add(self, version: int = 3) -> ErrorCode:
         topics = [part(ADD_PARTITIONS, "AddPartitionsToTxnTopic", name=self.topic, partitions=[0])]
-        answer = await self.kafka.ask(
+        response = await self.kafka.ask(
             ADD_PARTITIONS,
             version,
             v3_and_below_transactional_id=self.name,
@@ -63,11 +63,11 @@ class Writer:
             v3_and_below_producer_epoch=self.producer[1],
             v3_and_below_topics=topics,
         )
-        (added,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+        (added,) = response.results_by_topic_v3_and_below[0].results_by_partition
         return ErrorCode(added.partition_error_code)
 
     async def end(self, commit: bool, version: int = 5) -> ErrorCode:
-        answer = await self.kafka.ask(
+        response = await self.kafka.ask(
             END_TXN,
             version,
             transactional_id=self.name,
@@ -75,14 +75,14 @@ class Writer:
             producer_epoch=self.producer[1],
             committed=commit,
         )
-        if version >= 5 and not answer.error_code:
-            self.producer = (answer.producer_id, answer.producer_epoch)
-        return ErrorCode(answer.error_code)
+        if version >= 5 and not response.error_code:
+            self.producer = (response.producer_id, response.producer_epoch)
+        return ErrorCode(response.error_code)
 
     async def stable(self) -> tuple[int, int]:
         """Returns last stable offset and high watermark."""
-        answer = await fetch_one(self.kafka, self.topic, self.topic_id, 0)
-        return answer.last_stable_offset, answer.high_watermark
+        response = await fetch_one(self.kafka, self.topic, self.topic_id, 0)
+        return response.last_stable_offset, response.high_watermark
 
 
 async def writer(harness: Harness, kafka: KafkaClient, *, transactional: bool = True) -> Writer:

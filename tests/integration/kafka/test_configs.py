@@ -48,10 +48,10 @@ def resource(key: int, kind: int, name: str, *configs: tuple[Any, ...]) -> Any:
 
 
 async def alter(kafka: KafkaClient, key: int, *resources: Any, version: int = 1, **fields: Any) -> list[int]:
-    answer = await kafka.ask(key, version, resources=resources, **fields)
-    for one in answer.responses:
+    response = await kafka.ask(key, version, resources=resources, **fields)
+    for one in response.responses:
         assert bool(one.error_message) == bool(one.error_code)
-    return [one.error_code for one in answer.responses]
+    return [one.error_code for one in response.responses]
 
 
 async def change(kafka: KafkaClient, kind: int, name: str, *configs: tuple[Any, ...], **fields: Any) -> int:

@@ -39,11 +39,11 @@ def joining(group: str, member: str = "", **more: Any) -> dict[str, Any]:
 
 async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
     """Returns a member that joined, after as many requests as that takes."""
-    answer = await kafka.ask(JOIN, version, **joining(group))
-    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-        answer = await kafka.ask(JOIN, version, **joining(group, answer.member_id))
-    assert answer.error_code == 0
-    return answer
+    response = await kafka.ask(JOIN, version, **joining(group))
+    if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        response = await kafka.ask(JOIN, version, **joining(group, response.member_id))
+    assert response.error_code == 0
+    return response
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -70,8 +70,8 @@ async def test_sync_in_every_version(kafka: KafkaClient, version: int) -> None:
     part_of_it = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
     agreed = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     of = {"group_id": group, "generation_id": place.generation_id, "member_id": place.member_id, **agreed}
-    answer = await kafka.ask(SYNC, version, **of, assignments=[part_of_it])
-    assert (answer.error_code, bytes(answer.assignment)) == (0, b"mine")
+    response = await kafka.ask(SYNC, version, **of, assignments=[part_of_it])
+    assert (response.error_code, bytes(response.assignment)) == (0, b"mine")
     wrong = await kafka.ask(SYNC, version, **{**of, "generation_id": 77}, assignments=[])
     assert wrong.error_code == ErrorCode.ILLEGAL_GENERATION
     if version >= 5:
@@ -125,8 +125,8 @@ async def test_commit_in_every_version(harness: Harness, kafka: KafkaClient, ver
     ]
     named = {"topic_id": topic_id} if version >= 10 else {"name": topic}
     of_topic = part(COMMIT, "OffsetCommitRequestTopic", partitions=rows, **named)
-    answer = await kafka.ask(COMMIT, version, group_id=group, member_id="", topics=[of_topic])
-    [outcome] = answer.topics
+    response = await kafka.ask(COMMIT, version, group_id=group, member_id="", topics=[of_topic])
+    [outcome] = response.topics
     assert [one.error_code for one in outcome.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     asked = part(FETCH, "OffsetFetchRequestTopic", name=topic, partition_indexes=[0])
     [found] = (await kafka.ask(FETCH, 7, group_id=group, topics=[asked])).topics
@@ -139,8 +139,8 @@ async def test_member_of_another_generation_cannot_commit(harness: Harness, kafk
     place = await joined(kafka, group, 9)
     row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
     of_topic = part(COMMIT, "OffsetCommitRequestTopic", name=topic, partitions=[row])
-    who = {"generation_id_or_member_epoch": place.generation_id + 1, "member_id": place.member_id}
-    [outcome] = (await kafka.ask(COMMIT, 8, group_id=group, topics=[of_topic], **who)).topics
+    identity = {"generation_id_or_member_epoch": place.generation_id + 1, "member_id": place.member_id}
+    [outcome] = (await kafka.ask(COMMIT, 8, group_id=group, topics=[of_topic], **identity)).topics
     assert outcome.partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
 
 
@@ -155,8 +155,8 @@ async def test_fetch_without_commits_returns_no_offset(kafka: KafkaClient, versi
         group = part(FETCH, "OffsetFetchRequestGroup", group_id="any", topics=[topic])
         all_of_it = part(FETCH, "OffsetFetchRequestGroup", group_id="other", topics=None)
         illegal = part(FETCH, "OffsetFetchRequestGroup", group_id="", topics=None)
-        answer = await kafka.ask(FETCH, version, groups=[group, all_of_it, illegal])
-        found, everything, rejected = answer.groups
+        response = await kafka.ask(FETCH, version, groups=[group, all_of_it, illegal])
+        found, everything, rejected = response.groups
         assert (everything.group_id, everything.topics) == ("other", [])
         assert rejected.error_code == ErrorCode.INVALID_GROUP_ID
     (given,) = found.topics
@@ -243,12 +243,12 @@ async def test_member_that_disconnects_while_joining_delays_no_other(harness: Ha
         other.abort()
         again = await one.ask(JOIN, 3, **joining(group, place.member_id))
         assert again.error_code == 0
-        assert len(again.members) == 2, "until its session has run out"
+        assert len(again.members) == 2, "until its session times out"
 
 
 @pytest.mark.parametrize("version", range(2))
 async def test_heartbeats_of_the_new_protocol_are_rejected(kafka: KafkaClient, version: int) -> None:
     fields = {"group_id": "any", "member_id": "me", "member_epoch": 0}
-    answer = await kafka.ask(CONSUMER_GROUP_HEARTBEAT, version, **fields)
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "group.protocol=classic" in answer.error_message
+    response = await kafka.ask(CONSUMER_GROUP_HEARTBEAT, version, **fields)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "group.protocol=classic" in response.error_message

@@ -47,11 +47,11 @@ def librdkafka(address: str, group: str, **settings: Any) -> confluent_kafka.Con
     )
 
 
-def read(consumer: confluent_kafka.Consumer, wanted: int) -> list[str]:
+def read(consumer: confluent_kafka.Consumer, count: int) -> list[str]:
     """Reads this many values."""
     found: list[str] = []
-    while len(found) < wanted:
-        messages = consumer.consume(wanted - len(found), LONG)
+    while len(found) < count:
+        messages = consumer.consume(count - len(found), LONG)
         assert messages, f"only {found} came"
         for message in messages:
             assert message.error() is None, message.error()
@@ -59,18 +59,18 @@ def read(consumer: confluent_kafka.Consumer, wanted: int) -> list[str]:
     return found
 
 
-def with_librdkafka(address: str, group: str, topic: str, wanted: int) -> list[str]:
+def with_librdkafka(address: str, group: str, topic: str, count: int) -> list[str]:
     consumer = librdkafka(address, group)
     try:
         consumer.subscribe([topic])
-        found = read(consumer, wanted)
+        found = read(consumer, count)
         consumer.commit(asynchronous=False)
         return found
     finally:
         consumer.close()
 
 
-def with_kafka_python(address: str, group: str, topic: str, wanted: int) -> list[str]:
+def with_kafka_python(address: str, group: str, topic: str, count: int) -> list[str]:
     consumer = kafka_python.KafkaConsumer(
         topic,
         bootstrap_servers=address,
@@ -78,17 +78,17 @@ def with_kafka_python(address: str, group: str, topic: str, wanted: int) -> list
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         consumer_timeout_ms=LONG * 1000,
-        max_poll_records=wanted,
+        max_poll_records=count,
     )
     try:
-        found = [next(consumer).value.decode() for _ in range(wanted)]
+        found = [next(consumer).value.decode() for _ in range(count)]
         consumer.commit()
         return found
     finally:
         consumer.close()
 
 
-def with_aiokafka(address: str, group: str, topic: str, wanted: int) -> list[str]:
+def with_aiokafka(address: str, group: str, topic: str, count: int) -> list[str]:
     async def consume() -> list[str]:
         consumer = aiokafka.AIOKafkaConsumer(
             topic,
@@ -99,7 +99,7 @@ def with_aiokafka(address: str, group: str, topic: str, wanted: int) -> list[str
         )
         await consumer.start()
         try:
-            found = [(await consumer.getone()).value.decode() for _ in range(wanted)]
+            found = [(await consumer.getone()).value.decode() for _ in range(count)]
             await consumer.commit()
             return found
         finally:
@@ -181,11 +181,11 @@ async def test_static_member_returns_without_a_rebalance(harness: Harness) -> No
     topic = await filled(harness, 1, 4)
     group = unique("consumers")
 
-    def consume(wanted: int) -> list[str]:
+    def consume(count: int) -> list[str]:
         consumer = librdkafka(harness.address, group, group__instance__id="fixed")
         try:
             consumer.subscribe([topic])
-            found = read(consumer, wanted)
+            found = read(consumer, count)
             consumer.commit(asynchronous=False)
             return found
         finally:

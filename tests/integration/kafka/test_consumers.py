@@ -16,7 +16,9 @@ from tests.support.kafka_state import fold, read_record
 
 
 @pytest.mark.parametrize("consume", CONSUMERS)
-async def test_assigned_partition_is_read(harness: Harness, consume: Consume) -> None:
+async def test_consumers_of_all_libraries_read_an_assigned_partition(
+    harness: Harness, consume: Consume
+) -> None:
     at = await harness.readable(records=3, partitions=2)
     await harness.client.publish(at.topic, map(str, range(1000)), partition=1)
     few = await asyncio.to_thread(consume, harness.address, at.topic, 0, 3)

@@ -63,7 +63,7 @@ def worker(*arguments: str) -> Iterator[Worker]:
         made.consumer.close()
 
 
-def read(address: str, topic: str, wanted: int) -> list[int]:
+def read(address: str, topic: str, count: int) -> list[int]:
     """Returns the numbers in a topic as a read_committed consumer sees them: this many, then no more."""
     consumer = librdkafka(
         address, unique("reader"), isolation__level="read_committed", enable__partition__eof=True
@@ -72,7 +72,7 @@ def read(address: str, topic: str, wanted: int) -> list[int]:
     ended = 0
     try:
         consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-        while ended < PARTITIONS or len(found) < wanted:
+        while ended < PARTITIONS or len(found) < count:
             message = consumer.poll(LONG)
             assert message is not None, f"only {found} came"
             if message.error() is None:

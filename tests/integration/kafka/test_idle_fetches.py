@@ -30,13 +30,13 @@ class Idle:
     async def begin(self) -> None:
         await self.fetch({self.at.topic_id: [0]}, max_wait_ms=5)
         for _ in range(3):
-            answer = await self.fetch(max_wait_ms=5)
-            assert (answer.error_code, answer.responses) == (0, [])
+            response = await self.fetch(max_wait_ms=5)
+            assert (response.error_code, response.responses) == (0, [])
 
-    async def fetch(self, wanted: dict[str, Sequence[int]] | None = None, **fields: Any) -> Any:
+    async def fetch(self, partitions: dict[str, Sequence[int]] | None = None, **fields: Any) -> Any:
         """Sends the next request of the session."""
         epoch = next(self._epochs)
-        return await self._kafka.share_fetch(self.at.group, self.member, epoch, wanted, **fields)
+        return await self._kafka.share_fetch(self.at.group, self.member, epoch, partitions, **fields)
 
     def start(self, **fields: Any) -> asyncio.Task[Any]:
         """Sends the request without waiting for its response."""
@@ -58,8 +58,8 @@ async def test_published_records_complete_an_idle_fetch(idle: Idle, harness: Har
 
 async def test_records_between_idle_fetches_are_returned_at_once(idle: Idle, harness: Harness) -> None:
     await harness.client.publish(idle.at.topic, ["before"], partition=0)
-    answer = await idle.fetch(max_wait_ms=LONG)
-    assert runs(answered(answer)[idle.at.topic_id, 0]) == [(0, 0, 1)]
+    response = await idle.fetch(max_wait_ms=LONG)
+    assert runs(answered(response)[idle.at.topic_id, 0]) == [(0, 0, 1)]
 
 
 async def test_released_records_complete_an_idle_fetch(idle: Idle, harness: Harness) -> None:
@@ -80,7 +80,7 @@ async def test_partitions_may_be_added_and_removed(idle: Idle, harness: Harness)
     assert (await idle.fetch(max_wait_ms=5)).responses == []
     forgotten = [part(78, "ForgottenTopic", topic_id=idle.at.topic_id, partitions=[0])]
     await idle.fetch(max_wait_ms=5, forgotten_topics_data=forgotten)
-    await harness.client.publish(idle.at.topic, ["not asked for"], partition=0)
+    await harness.client.publish(idle.at.topic, ["not requested"], partition=0)
     assert (await idle.fetch(max_wait_ms=50)).responses == []
 
 
@@ -122,6 +122,6 @@ async def test_empty_group_can_be_altered_while_a_session_is_idle(
     moved = part(91, "AlterShareGroupOffsetsRequestPartition", partition_index=0, start_offset=1)
     topic = part(91, "AlterShareGroupOffsetsRequestTopic", topic_name=idle.at.topic, partitions=[moved])
     async with harness.connect() as admin:
-        answer = await admin.ask(91, 0, group_id=idle.at.group, topics=[topic])
-    assert answer.responses[0].partitions[0].error_code == 0
+        response = await admin.ask(91, 0, group_id=idle.at.group, topics=[topic])
+    assert response.responses[0].partitions[0].error_code == 0
     assert runs(answered(await idle.fetch(max_wait_ms=LONG))[idle.at.topic_id, 0]) == [(1, 2, 1)]

@@ -75,15 +75,15 @@ async def test_fetch_is_limited_to_at_least_one_batch(kafka: KafkaClient, at: Re
     small = await fetch_one(kafka, at.topic, at.topic_id, 0, max_bytes=1)
     assert values(small.records) == RECORDS[:1]
     topic = fetch_topic(at.topic, at.topic_id, 18, fetch_offset=0, partition_max_bytes=2 * len(small.records))
-    answer = await fetch(kafka, 18, topic)
-    assert values(answer.responses[0].partitions[0].records) == RECORDS[:2]
+    response = await fetch(kafka, 18, topic)
+    assert values(response.responses[0].partitions[0].records) == RECORDS[:2]
 
 
 async def test_first_partition_may_use_all_bytes(kafka: KafkaClient, harness: Harness) -> None:
     at, other = await harness.readable(), await harness.readable()
     topics = [fetch_topic(one.topic, one.topic_id, 18, fetch_offset=0) for one in (at, other)]
-    answer = await fetch(kafka, 18, *topics, max_bytes=1)
-    assert [len(values(topic.partitions[0].records)) for topic in answer.responses] == [1, 0]
+    response = await fetch(kafka, 18, *topics, max_bytes=1)
+    assert [len(values(topic.partitions[0].records)) for topic in response.responses] == [1, 0]
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ async def test_fetch_reports_an_unavailable_partition(
     bad = fetch_topic(version=version, **{**named, **wrong})
     good = fetch_topic(at.topic, at.topic_id, version, fetch_offset=10)
     wait = 60_000 if "current_leader_epoch" in wrong else 0
-    answer = await fetch(kafka, version, bad, good, max_wait_ms=wait)
-    assert [topic.partitions[0].error_code for topic in answer.responses] == [code, 0]
+    response = await fetch(kafka, version, bad, good, max_wait_ms=wait)
+    assert [topic.partitions[0].error_code for topic in response.responses] == [code, 0]
 
 
 async def test_deleted_topic_does_not_end_a_long_poll(
@@ -125,11 +125,11 @@ async def test_deleted_topic_does_not_end_a_long_poll(
 async def test_fetch_sessions_are_not_opened(kafka: KafkaClient, at: Readable) -> None:
     topic = fetch_topic(at.topic, at.topic_id, 18, fetch_offset=0)
     for epoch in (0, -1):
-        answer = await fetch(kafka, 18, topic, session_epoch=epoch)
-        assert (answer.error_code, answer.session_id) == (0, 0)
+        response = await fetch(kafka, 18, topic, session_epoch=epoch)
+        assert (response.error_code, response.session_id) == (0, 0)
     for session_id in (0, 7):
-        answer = await fetch(kafka, 18, topic, session_id=session_id, session_epoch=1)
-        assert (answer.error_code, answer.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
+        response = await fetch(kafka, 18, topic, session_id=session_id, session_epoch=1)
+        assert (response.error_code, response.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
 
 
 async def test_read_committed_lists_only_existing_aborted_transactions(
@@ -154,7 +154,7 @@ async def test_list_offsets_returns_log_start_and_end(kafka: KafkaClient, at: Re
     assert (last.leader_epoch > 0) is (version >= 4)
 
 
-async def test_offsets_by_time(kafka: KafkaClient, at: Readable) -> None:
+async def test_offsets_are_found_by_timestamp(kafka: KafkaClient, at: Readable) -> None:
     first = await list_offset(kafka, at.topic, 0)
     assert first.offset == 0
     assert first.timestamp > 1_700_000_000_000
@@ -166,7 +166,7 @@ async def test_offsets_by_time(kafka: KafkaClient, at: Readable) -> None:
     assert (late.error_code, late.offset, late.timestamp, late.leader_epoch) == (0, -1, -1, -1)
 
 
-async def test_timestamps_of_tiered_storage_are_answered(kafka: KafkaClient, at: Readable) -> None:
+async def test_timestamps_of_tiered_storage_return_no_offset(kafka: KafkaClient, at: Readable) -> None:
     assert (await list_offset(kafka, at.topic, -4)).offset == 0
     for time in (-5, -6):
         tiered = await list_offset(kafka, at.topic, time)
@@ -192,8 +192,8 @@ async def test_offsets_of_unknown_partitions_are_errors(kafka: KafkaClient, at: 
 async def test_duplicate_partition_is_rejected(kafka: KafkaClient, at: Readable) -> None:
     asked = [part(LIST_OFFSETS, "ListOffsetsPartition", partition_index=0, timestamp=t) for t in (-1, -2)]
     topics = [part(LIST_OFFSETS, "ListOffsetsTopic", name=at.topic, partitions=asked)]
-    answer = await kafka.ask(LIST_OFFSETS, 11, topics=topics)
-    assert [one.error_code for one in answer.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+    response = await kafka.ask(LIST_OFFSETS, 11, topics=topics)
+    assert [one.error_code for one in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
 
 
 # OffsetForLeaderEpoch
@@ -207,10 +207,10 @@ async def test_every_leader_epoch_ends_at_the_log_end(kafka: KafkaClient, at: Re
         for partition, epoch in ((0, 3), (0, -1), (7, 3))
     ]
     topics = [part(key, "OffsetForLeaderTopic", topic=at.topic, partitions=asked)]
-    answer = await kafka.ask(key, version, topics=topics)
+    response = await kafka.ask(key, version, topics=topics)
     assert [
         (one.error_code, one.partition, one.leader_epoch, one.end_offset)
-        for one in answer.topics[0].partitions
+        for one in response.topics[0].partitions
     ] == [(0, 0, 3, 10), (0, 0, -1, -1), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 7, -1, -1)]
 
 
@@ -220,8 +220,8 @@ async def test_every_leader_epoch_ends_at_the_log_end(kafka: KafkaClient, at: Re
 async def delete(kafka: KafkaClient, version: int, topic: str, offset: int, partition: int = 0) -> Any:
     asked = part(DELETE_RECORDS, "DeleteRecordsPartition", partition_index=partition, offset=offset)
     topics = [part(DELETE_RECORDS, "DeleteRecordsTopic", name=topic, partitions=[asked])]
-    answer = await kafka.ask(DELETE_RECORDS, version, topics=topics, timeout_ms=10_000)
-    return answer.topics[0].partitions[0]
+    response = await kafka.ask(DELETE_RECORDS, version, topics=topics, timeout_ms=10_000)
+    return response.topics[0].partitions[0]
 
 
 @pytest.mark.parametrize("version", versions(DELETE_RECORDS))
@@ -254,8 +254,8 @@ async def test_log_dirs_report_log_sizes(
         part(LOG_DIRS, "DescribableLogDirTopic", topic=at.topic, partitions=[0, 0, 1]),
         part(LOG_DIRS, "DescribableLogDirTopic", topic="no-such-topic", partitions=[0]),
     ]
-    answer = await kafka.ask(LOG_DIRS, version, topics=asked)
-    [place] = answer.results
+    response = await kafka.ask(LOG_DIRS, version, topics=asked)
+    [place] = response.results
     assert (place.error_code, place.log_dir) == (0, "redis")
     [topic] = place.topics
     [partition] = topic.partitions
@@ -297,9 +297,9 @@ async def _ask_both(addresses: dict[int, str]) -> None:
         served = await fetch(left, 18, topic)
         assert served.responses[0].partitions[0].error_code == 0
         rejected = await fetch(right, 18, topic)
-        answer = rejected.responses[0].partitions[0]
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert answer.current_leader.leader_id == 0
+        response = rejected.responses[0].partitions[0]
+        assert response.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert response.current_leader.leader_id == 0
         [endpoint] = rejected.node_endpoints
         assert (endpoint.node_id, f"{endpoint.host}:{endpoint.port}") == (0, addresses[0])
         offset = await list_offset(right, state.name, -1, partition=at)

@@ -26,10 +26,10 @@ EXPLICIT, IMPLICIT = 4, 5
 
 async def add(one: Writer, group: str, version: int = 4) -> ErrorCode:
     number, epoch = one.producer
-    answer = await one.kafka.ask(
+    response = await one.kafka.ask(
         ADD, version, transactional_id=one.name, producer_id=number, producer_epoch=epoch, group_id=group
     )
-    return ErrorCode(answer.error_code)
+    return ErrorCode(response.error_code)
 
 
 async def commit(
@@ -39,7 +39,7 @@ async def commit(
     row = part(COMMIT, "TxnOffsetCommitRequestPartition", **asked)
     topics = [part(COMMIT, "TxnOffsetCommitRequestTopic", name=topic or one.topic, partitions=[row])]
     number, epoch = one.producer
-    answer = await one.kafka.ask(
+    response = await one.kafka.ask(
         COMMIT,
         version,
         transactional_id=one.name,
@@ -49,7 +49,7 @@ async def commit(
         topics=topics,
         **member,
     )
-    [outcome] = answer.topics[0].partitions
+    [outcome] = response.topics[0].partitions
     return ErrorCode(outcome.error_code)
 
 
@@ -59,12 +59,12 @@ async def fetch(one: Writer, group: str, version: int = 9, *, everything: bool =
     if version >= 8:
         topics = [part(FETCH, "OffsetFetchRequestTopics", name=one.topic, partition_indexes=[0])]
         named = part(FETCH, "OffsetFetchRequestGroup", group_id=group, topics=None if everything else topics)
-        answer = (await one.kafka.ask(FETCH, version, groups=[named], **stable)).groups[0]
+        response = (await one.kafka.ask(FETCH, version, groups=[named], **stable)).groups[0]
     else:
         topics = [part(FETCH, "OffsetFetchRequestTopic", name=one.topic, partition_indexes=[0])]
-        answer = await one.kafka.ask(FETCH, version, group_id=group, topics=topics, **stable)
-    assert answer.error_code == 0
-    rows = [row for topic in answer.topics for row in topic.partitions]
+        response = await one.kafka.ask(FETCH, version, group_id=group, topics=topics, **stable)
+    assert response.error_code == 0
+    rows = [row for topic in response.topics for row in topic.partitions]
     return [(ErrorCode(row.error_code), row.committed_offset) for row in rows]
 
 
@@ -82,8 +82,8 @@ async def test_add_offsets_in_every_version(harness: Harness, kafka: KafkaClient
     one = await writer(harness, kafka)
     group = unique("group")
     assert await add(one, group, version) is FINE
-    answer = await kafka.ask(DESCRIBE, 0, transactional_ids=[one.name])
-    [shown] = answer.transaction_states
+    response = await kafka.ask(DESCRIBE, 0, transactional_ids=[one.name])
+    [shown] = response.transaction_states
     assert shown.transaction_state == "Ongoing"
     assert [(topic.topic, list(topic.partitions)) for topic in shown.topics] == [
         (OFFSETS_TOPIC, [shard_of(group, 50)])
@@ -176,8 +176,8 @@ async def test_deleted_group_has_no_pending_offsets(harness: Harness, kafka: Kaf
     assert await commit(one, group, 5) is FINE
     listed = (await kafka.ask(LIST, 4)).groups
     assert group in {found.group_id for found in listed}
-    answer = await kafka.ask(DELETE_GROUPS, 2, groups_names=[group])
-    assert [result.error_code for result in answer.results] == [0]
+    response = await kafka.ask(DELETE_GROUPS, 2, groups_names=[group])
+    assert [result.error_code for result in response.results] == [0]
     assert await one.end(commit=True) is FINE
     assert await one.init() is FINE  # which waits until every marker is written
     assert await fetch(one, group) == [(FINE, -1)]

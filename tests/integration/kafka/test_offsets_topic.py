@@ -1,4 +1,4 @@
-"""The topic __consumer_offsets as Kafka clients see it: the committed offsets of consumer groups, to be
+"""The topic __consumer_offsets for Kafka clients: the committed offsets of consumer groups, to be
 read.
 """
 
@@ -38,21 +38,21 @@ async def commit(kafka: KafkaClient, group: str, topic: str, offset: int) -> Non
         committed_metadata="so far",
     )
     of_topic = part(COMMIT, "OffsetCommitRequestTopic", name=topic, partitions=[row])
-    answer = await kafka.ask(COMMIT, 8, group_id=group, member_id="", topics=[of_topic])
-    assert answer.topics[0].partitions[0].error_code == 0
+    response = await kafka.ask(COMMIT, 8, group_id=group, member_id="", topics=[of_topic])
+    assert response.topics[0].partitions[0].error_code == 0
 
 
 async def delete_offsets(kafka: KafkaClient, group: str, topic: str) -> None:
     row = part(DELETE_OFFSETS, "OffsetDeleteRequestPartition", partition_index=0)
     of_topic = part(DELETE_OFFSETS, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
-    answer = await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=[of_topic])
-    assert answer.topics[0].partitions[0].error_code == 0
+    response = await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=[of_topic])
+    assert response.topics[0].partitions[0].error_code == 0
 
 
 async def read(kafka: KafkaClient, partition: int, offset: int, version: int = 18, **fields: Any) -> Any:
     topic = fetch_topic(OFFSETS_TOPIC, OFFSETS_TOPIC_ID, version, partition=partition, fetch_offset=offset)
-    answer = await fetch(kafka, version, topic, **fields)
-    return answer.responses[0].partitions[0]
+    response = await fetch(kafka, version, topic, **fields)
+    return response.responses[0].partitions[0]
 
 
 async def records_of(kafka: KafkaClient, group: str, version: int = 18) -> list[Record]:
@@ -90,9 +90,9 @@ async def test_a_fetch_waits_for_the_next_commit(kafka: KafkaClient, harness: Ha
     async with harness.connect() as other:
         waiting = asyncio.create_task(read(other, shard, end, max_wait_ms=15_000))
         await commit(kafka, group, topic, 7)
-        answer = await waiting
-    assert answer.error_code == 0
-    assert answer.records
+        response = await waiting
+    assert response.error_code == 0
+    assert response.records
 
 
 async def test_list_offsets_returns_its_start_and_end(kafka: KafkaClient, harness: Harness) -> None:
@@ -126,7 +126,7 @@ async def test_reader_of_an_internal_topic_may_commit_its_position(kafka: KafkaC
     )
 
 
-async def test_configs_are_kafkas(kafka: KafkaClient) -> None:
+async def test_topic_configs_are_kafkas(kafka: KafkaClient) -> None:
     names = ["cleanup.policy", "compression.type", "segment.bytes"]
     asked = part(
         DESCRIBE_CONFIGS,
@@ -171,7 +171,7 @@ def with_librdkafka(address: str, commits: Callable[[], None]) -> Place:
         consumer.assign([confluent_kafka.TopicPartition(OFFSETS_TOPIC, 0, confluent_kafka.OFFSET_BEGINNING)])
         while (message := consumer.poll(TIMEOUT)) is not None and message.error() is None:
             pass
-        assert message is not None, "the end did not come"
+        assert message is not None, "the end was not reached"
         error, stands = message.error(), message.offset()
         assert error is not None
         assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF

@@ -51,8 +51,8 @@ async def test_disabled_topic_deletion_has_an_error_per_version(
     named: dict[str, Any] = {"topic_names": [name]}
     if version >= 6:
         named = {"topics": [part(DELETE_TOPICS, "DeleteTopicState", name=name)]}
-    answer = await undeleting.ask(DELETE_TOPICS, version, **named, timeout_ms=5000)
-    assert [one.error_code for one in answer.responses] == [error]
+    response = await undeleting.ask(DELETE_TOPICS, version, **named, timeout_ms=5000)
+    assert [one.error_code for one in response.responses] == [error]
 
 
 @pytest.mark.parametrize("version", range(3, 14))
@@ -63,8 +63,8 @@ async def test_zstd_is_rejected_in_old_produce_versions(
     asked = part(PRODUCE, "PartitionProduceData", index=0, records=batch(codec=ZSTD))
     named = {"topic_id": topic_id} if version >= 13 else {"name": topic}
     topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
-    answer = await kafka.ask(PRODUCE, version, acks=-1, timeout_ms=5000, topic_data=topics)
-    (written,) = answer.responses[0].partition_responses
+    response = await kafka.ask(PRODUCE, version, acks=-1, timeout_ms=5000, topic_data=topics)
+    (written,) = response.responses[0].partition_responses
     rejected = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1
     assert (written.error_code, written.base_offset) == (rejected if version < 7 else (0, 0))
 
@@ -75,8 +75,8 @@ async def test_share_coordinator_lookup_is_rejected_in_old_versions(kafka: Kafka
     if version < 4:
         found = await kafka.ask(FIND_COORDINATOR, version, key_type=2, key=key)
     else:
-        answer = await kafka.ask(FIND_COORDINATOR, version, key_type=2, coordinator_keys=[key])
-        (found,) = answer.coordinators
+        response = await kafka.ask(FIND_COORDINATOR, version, key_type=2, coordinator_keys=[key])
+        (found,) = response.coordinators
     assert found.error_code == (ErrorCode.INVALID_REQUEST if version < 6 else 0)
 
 

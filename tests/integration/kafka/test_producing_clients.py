@@ -174,7 +174,7 @@ async def test_records_larger_than_the_fetch_limit_are_read(harness: Harness) ->
 
 @each_producer
 @pytest.mark.parametrize("acks", [0, 1, "all"])
-async def test_every_kind_of_acks(harness: Harness, produce: Produce, acks: int | str) -> None:
+async def test_every_acks_setting_is_accepted(harness: Harness, produce: Produce, acks: int | str) -> None:
     topic, _ = await harness.client.create()
     settings = like_librdkafka(produce, acks=acks)
     await asyncio.to_thread(produce, harness.address, topic, [Sent(b"one"), Sent(b"two")], **settings)
@@ -183,7 +183,7 @@ async def test_every_kind_of_acks(harness: Harness, produce: Produce, acks: int 
 
 
 @each_producer
-async def test_large_batches_to_many_partitions(harness: Harness, produce: Produce) -> None:
+async def test_large_batches_to_many_partitions_are_accepted(harness: Harness, produce: Produce) -> None:
     topic, _ = await harness.client.create(24)
     records = [Sent(b"x" * 1000, partition=number % 24) for number in range(4800)]
     offsets = await asyncio.to_thread(produce, harness.address, topic, records, linger_ms=20)

@@ -106,22 +106,22 @@ def documents(text: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("time", "printed"), [("latest", "{0}:0:5"), ("earliest", "{0}:0:0"), ("0", "{0}:0:0")]
 )
-async def test_get_offsets(harness: Harness, time: str, printed: str) -> None:
+async def test_get_offsets_prints_start_and_end(harness: Harness, time: str, printed: str) -> None:
     at = await harness.readable(records=5)
     ran = await run(harness, "org.apache.kafka.tools.GetOffsetShell", "--topic", at.topic, "--time", time)
     assert ran.lines == [printed.format(at.topic)]
 
 
-async def test_delete_records(harness: Harness, tmp_path: Path) -> None:
+async def test_delete_records_moves_the_log_start(harness: Harness, tmp_path: Path) -> None:
     at = await harness.readable(records=5)
-    wanted = {"version": 1, "partitions": [{"topic": at.topic, "partition": 0, "offset": 3}]}
-    (tmp_path / "wanted.json").write_text(json.dumps(wanted))
+    request = {"version": 1, "partitions": [{"topic": at.topic, "partition": 0, "offset": 3}]}
+    (tmp_path / "wanted.json").write_text(json.dumps(request))
     tool = "org.apache.kafka.tools.DeleteRecordsCommand"
     ran = await run(harness, tool, "--offset-json-file", str(tmp_path / "wanted.json"))
     assert ran.lines[-1].split() == ["partition:", f"{at.topic}-0", "low_watermark:", "3"]
 
 
-async def test_log_dirs(harness: Harness) -> None:
+async def test_log_dirs_prints_sizes(harness: Harness) -> None:
     at = await harness.readable(records=5)
     tool = "org.apache.kafka.tools.LogDirsCommand"
     ran = await run(harness, tool, "--describe", "--topic-list", at.topic)

@@ -94,17 +94,19 @@ async def test_fetch_at_the_wrong_broker_names_the_leader(
     assert await acquire(clients[leader], at, member) == [(0, 2, 1)]
 
 
-def check_sent_on(data: Any, answer: Any, leader: int, brokers: Cluster) -> None:
+def check_sent_on(data: Any, response: Any, leader: int, brokers: Cluster) -> None:
     """Checks that the response names the leader and its address."""
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert data.current_leader.leader_id == leader
     assert data.current_leader.leader_epoch > 0
-    (there,) = answer.node_endpoints
+    (there,) = response.node_endpoints
     assert there.node_id == leader
     assert f"{there.host}:{there.port}" == brokers.processes[leader - 1].kafka
 
 
-async def test_one_session_at_each_broker(harness: Harness, clients: dict[int, KafkaClient]) -> None:
+async def test_share_session_is_opened_at_each_leader(
+    harness: Harness, clients: dict[int, KafkaClient]
+) -> None:
     at = await harness.readable(records=0, partitions=12)
     for index in range(12):
         await harness.client.publish(at.topic, [f"of {index}"], partition=index)
@@ -133,15 +135,15 @@ async def test_groups_are_served_by_their_coordinator(
     for key, version in ((91, 0), (92, 0)):
         assert (await wrong.ask(key, version, group_id=at.group)).error_code == code
     asked = part(90, "DescribeShareGroupOffsetsRequestGroup", group_id=at.group, topics=None)
-    for key, version, fields, answers in (
+    for key, version, fields, responses in (
         (77, 1, {"group_ids": [at.group]}, "groups"),
         (90, 1, {"groups": [asked]}, "groups"),
         (15, 6, {"groups": [at.group]}, "groups"),
         (42, 2, {"groups_names": [at.group]}, "results"),
     ):
-        rejected = getattr(await wrong.ask(key, version, **fields), answers)
+        rejected = getattr(await wrong.ask(key, version, **fields), responses)
         assert [(one.group_id, one.error_code) for one in rejected] == [(at.group, code)]
-        found = getattr(await clients[right].ask(key, version, **fields), answers)
+        found = getattr(await clients[right].ask(key, version, **fields), responses)
         assert [one.group_id for one in found] == [at.group]
         assert found[0].error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND)
 

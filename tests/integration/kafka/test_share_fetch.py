@@ -65,8 +65,8 @@ async def test_acquired_runs_are_split_by_the_batch_size(
 
 
 async def test_unknown_acquire_mode_is_rejected(kafka: KafkaClient, at: Readable, member: str) -> None:
-    answer = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, share_acquire_mode=7)
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    response = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, share_acquire_mode=7)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_records_are_redelivered_up_to_the_delivery_limit(
@@ -101,8 +101,8 @@ async def test_renewal_keeps_records_and_fetches_none(
     await acquire(kafka, at, member)
     await harness.client.publish(at.topic, ["more"], partition=0)
     renewed = {(at.topic_id, 0): [(0, 2, RENEW)]}
-    answer = await kafka.share_fetch(at.group, member, 1, acks=renewed, is_renew_ack=True, **NO_SIZES)
-    data = answered(answer)[at.topic_id, 0]
+    response = await kafka.share_fetch(at.group, member, 1, acks=renewed, is_renew_ack=True, **NO_SIZES)
+    data = answered(response)[at.topic_id, 0]
     assert (data.acknowledge_error_code, runs(data)) == (0, [])
     mixed = {(at.topic_id, 0): [(0, 2, [1, 4, 1])]}
     by_itself = await kafka.share_acknowledge(at.group, member, 2, mixed, is_renew_ack=True)
@@ -114,16 +114,16 @@ async def test_renewal_keeps_records_and_fetches_none(
 async def test_renewing_fetch_with_sizes_is_rejected(
     kafka: KafkaClient, at: Readable, member: str, size: str
 ) -> None:
-    answer = await kafka.share_fetch(at.group, member, 0, is_renew_ack=True, **{**NO_SIZES, size: 1})
-    assert (answer.error_code, answer.responses) == (ErrorCode.INVALID_REQUEST, [])
+    response = await kafka.share_fetch(at.group, member, 0, is_renew_ack=True, **{**NO_SIZES, size: 1})
+    assert (response.error_code, response.responses) == (ErrorCode.INVALID_REQUEST, [])
 
 
 async def test_group_may_disable_renewal(kafka: KafkaClient, harness: Harness, member: str) -> None:
     at = await harness.readable(records=1, share_renew_acknowledge_enable="false")
     await acquire(kafka, at, member)
     renewed = {(at.topic_id, 0): [(0, 0, RENEW)]}
-    answer = await kafka.share_acknowledge(at.group, member, 1, renewed, is_renew_ack=True)
-    assert answered(answer)[at.topic_id, 0].error_code == ErrorCode.INVALID_RECORD_STATE
+    response = await kafka.share_acknowledge(at.group, member, 1, renewed, is_renew_ack=True)
+    assert answered(response)[at.topic_id, 0].error_code == ErrorCode.INVALID_RECORD_STATE
 
 
 # Waiting
@@ -242,8 +242,8 @@ async def test_deleted_topic_is_unknown(
     epochs = iter(range(1, 1000))
 
     async def gone() -> bool:
-        answer = await kafka.share_fetch(at.group, member, next(epochs), max_wait_ms=10)
-        found = answered(answer).get((at.topic_id, 0))
+        response = await kafka.share_fetch(at.group, member, next(epochs), max_wait_ms=10)
+        found = answered(response).get((at.topic_id, 0))
         return found is not None and found.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
     await eventually(gone)

@@ -23,15 +23,17 @@ def member() -> str:
     return unique("member")
 
 
-def assigned(answer: Any) -> dict[str, set[int]]:
+def assigned(response: Any) -> dict[str, set[int]]:
     """Returns the partitions of a heartbeat's response by topic id."""
-    return {topic.topic_id: set(topic.partitions) for topic in answer.assignment.topic_partitions}
+    return {topic.topic_id: set(topic.partitions) for topic in response.assignment.topic_partitions}
 
 
 # Membership
 
 
-async def test_member_joins_stays_and_leaves(kafka: KafkaClient, harness: Harness, member: str) -> None:
+async def test_member_joins_sends_heartbeats_and_leaves(
+    kafka: KafkaClient, harness: Harness, member: str
+) -> None:
     topic, topic_id = await harness.client.create(2)
     group = await harness.client.group()
     joined = await kafka.heartbeat(group, member, 0, subscribed_topic_names=[topic], rack_id="here")
@@ -86,9 +88,9 @@ async def test_invalid_heartbeats_are_rejected(
         "member_epoch": 0,
         "subscribed_topic_names": ["nothing"],
     }
-    answer = await kafka.ask(HEARTBEAT, 1, **(right | fields))
-    assert answer.error_code == code
-    assert answer.error_message
+    response = await kafka.ask(HEARTBEAT, 1, **(right | fields))
+    assert response.error_code == code
+    assert response.error_message
 
 
 async def test_unknown_members_and_wrong_epochs_are_rejected(
@@ -149,10 +151,10 @@ async def test_unknown_groups_are_described_as_by_kafka(kafka: KafkaClient, harn
     assert unknown.group_state == ""
     assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
     for version in range(LATEST_DESCRIBE_CLASSIC + 1):
-        answer = await kafka.ask(DESCRIBE_CLASSIC, version, groups=[at.group, nothing])
+        response = await kafka.ask(DESCRIBE_CLASSIC, version, groups=[at.group, nothing])
         code = ErrorCode.GROUP_ID_NOT_FOUND if version == LATEST_DESCRIBE_CLASSIC else 0
-        assert [(one.group_state, one.error_code) for one in answer.groups] == [("Dead", code)] * 2
-    assert [one.error_message for one in answer.groups] == [
+        assert [(one.group_state, one.error_code) for one in response.groups] == [("Dead", code)] * 2
+    assert [one.error_message for one in response.groups] == [
         f"Group {at.group} is not a classic group.",
         f"Group {nothing} not found.",
     ]
@@ -180,7 +182,7 @@ async def offsets(kafka: KafkaClient, group: str, topics: Any = None, version: i
     return found
 
 
-async def test_start_offsets_and_lag(kafka: KafkaClient, harness: Harness, member: str) -> None:
+async def test_start_offsets_and_lag_are_described(kafka: KafkaClient, harness: Harness, member: str) -> None:
     at = await harness.readable()
     await acquire(kafka, at, member)
     await kafka.share_acknowledge(at.group, member, 1, {(at.topic_id, 0): [(0, 3, [1])]})
@@ -203,9 +205,9 @@ async def test_offsets_of_an_empty_group_are_altered(
     kafka: KafkaClient, harness: Harness, member: str
 ) -> None:
     at = await harness.readable()
-    answer = await kafka.ask(ALTER, 0, group_id=at.group, topics=altered(at.topic, (0, 7), (5, 1)))
-    assert answer.error_code == 0
-    (of_topic,) = answer.responses
+    response = await kafka.ask(ALTER, 0, group_id=at.group, topics=altered(at.topic, (0, 7), (5, 1)))
+    assert response.error_code == 0
+    (of_topic,) = response.responses
     assert (of_topic.topic_name, of_topic.topic_id) == (at.topic, at.topic_id)
     assert {one.partition_index: one.error_code for one in of_topic.partitions} == {
         0: 0,
@@ -217,8 +219,8 @@ async def test_offsets_of_an_empty_group_are_altered(
 async def test_altering_offsets_creates_the_group(kafka: KafkaClient, harness: Harness) -> None:
     topic, _ = await harness.client.create()
     group = unique("made")
-    answer = await kafka.ask(ALTER, 0, group_id=group, topics=altered(topic, (0, 3)))
-    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
+    response = await kafka.ask(ALTER, 0, group_id=group, topics=altered(topic, (0, 3)))
+    assert (response.error_code, response.responses[0].partitions[0].error_code) == (0, 0)
     (found,) = (await kafka.ask(DESCRIBE, 1, group_ids=[group])).groups
     assert (found.error_code, found.group_state) == (0, "Empty")
 
@@ -234,8 +236,8 @@ async def test_topics_are_removed_from_a_group_and_it_is_deleted(
         ]
         return await kafka.ask(DELETE_OFFSETS, 0, group_id=group, topics=topics)
 
-    answer = await delete_offsets(at.group, at.topic, "nothing")
-    assert [(one.topic_name, one.error_code) for one in answer.responses] == [
+    response = await delete_offsets(at.group, at.topic, "nothing")
+    assert [(one.topic_name, one.error_code) for one in response.responses] == [
         (at.topic, 0),
         ("nothing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
@@ -266,8 +268,8 @@ async def test_share_coordinator_of_a_partition_is_found(kafka: KafkaClient, har
     group, topic_id = "a:b", (await harness.client.create(1))[1]
 
     async def found(key: str, version: int = 6) -> int:
-        answer = await kafka.ask(FIND_COORDINATOR, version, key_type=2, coordinator_keys=[key])
-        return int(answer.coordinators[0].error_code)
+        response = await kafka.ask(FIND_COORDINATOR, version, key_type=2, coordinator_keys=[key])
+        return int(response.coordinators[0].error_code)
 
     assert await found(f"{group}:{topic_id}:0") == 0
     for wrong in (f"{topic_id}:0", f":{topic_id}:0", f"{group}:{topic_id}:-1", f"{group}:x:0", group):

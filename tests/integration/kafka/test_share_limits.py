@@ -45,11 +45,11 @@ async def off(without_share: Cluster) -> AsyncIterator[KafkaClient]:
 @pytest.mark.parametrize("version", range(5))
 async def test_share_api_keys_are_not_advertised(off: KafkaClient, version: int) -> None:
     software = {"client_software_name": "test", "client_software_version": "1"} if version >= 3 else {}
-    answer = await off.ask(18, version, **software)
-    keys = {one.api_key for one in answer.api_keys}
+    response = await off.ask(18, version, **software)
+    keys = {one.api_key for one in response.api_keys}
     assert not keys.intersection(SHARE_KEYS)
     assert {3, 10, 16, 18} <= keys
-    assert "share.version" not in {one.name for one in answer.finalized_features}
+    assert "share.version" not in {one.name for one in response.finalized_features}
 
 
 OFF: list[tuple[int, int, dict[str, Any], str]] = [
@@ -64,12 +64,12 @@ OFF: list[tuple[int, int, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("key", "version", "fields", "answers"), OFF)
+@pytest.mark.parametrize(("key", "version", "fields", "responses"), OFF)
 async def test_share_requests_are_rejected_as_unsupported(
-    off: KafkaClient, key: int, version: int, fields: dict[str, Any], answers: str
+    off: KafkaClient, key: int, version: int, fields: dict[str, Any], responses: str
 ) -> None:
-    answer = await off.ask(key, version, **fields)
-    rejected = getattr(answer, answers) if answers else [answer]
+    response = await off.ask(key, version, **fields)
+    rejected = getattr(response, responses) if responses else [response]
     assert [one.error_code for one in rejected] == [ErrorCode.UNSUPPORTED_VERSION]
 
 
@@ -79,8 +79,8 @@ async def test_librdkafka_receives_the_heartbeat_key_it_requires(off: KafkaClien
         ("confluent-kafka-python", {76}),
         ("librdkafka-like", set()),
     ):
-        answer = await off.ask(18, 4, client_software_name=name, client_software_version="2.16")
-        assert {one.api_key for one in answer.api_keys}.intersection(SHARE_KEYS) == advertised
+        response = await off.ask(18, 4, client_software_name=name, client_software_version="2.16")
+        assert {one.api_key for one in response.api_keys}.intersection(SHARE_KEYS) == advertised
 
 
 async def test_librdkafkas_share_consumer_fails_to_join_at_once(without_share: Cluster) -> None:

@@ -30,7 +30,7 @@ def member() -> str:
     return unique("member")
 
 
-async def test_session_from_opening_to_close(
+async def test_session_is_opened_fetched_and_closed(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     opened = await kafka.share_fetch(
@@ -100,8 +100,8 @@ async def test_removed_partition_is_not_fetched(
     )
     await harness.client.publish(at.topic, ["a"], partition=0)
     await harness.client.publish(at.topic, ["b"], partition=1)
-    answer = await kafka.share_fetch(at.group, member, 2, version=version, max_wait_ms=5000)
-    assert set(answered(answer)) == {(at.topic_id, 1)}
+    response = await kafka.share_fetch(at.group, member, 2, version=version, max_wait_ms=5000)
+    assert set(answered(response)) == {(at.topic_id, 1)}
 
 
 async def test_topic_may_be_repeated_in_a_request(
@@ -141,11 +141,11 @@ async def test_zero_records_and_bytes_return_at_once(
     nothing: list[dict[str, Any]] = [{"max_records": 0}, {"max_bytes": 0}]
     for epoch, sizes in enumerate(nothing):
         async with asyncio.timeout(30):
-            answer = await kafka.share_fetch(
+            response = await kafka.share_fetch(
                 at.group, member, epoch, {at.topic_id: [0]}, version=version, max_wait_ms=60_000, **sizes
             )
-        assert answer.error_code == 0
-        assert all(data.records == b"" and not runs(data) for data in answered(answer).values())
+        assert response.error_code == 0
+        assert all(data.records == b"" and not runs(data) for data in answered(response).values())
 
 
 # Epochs
@@ -177,12 +177,12 @@ async def test_without_a_session_only_epoch_0_is_valid(
     kafka: KafkaClient, at: Readable, member: str, version: int, epoch: int
 ) -> None:
     acks = {(at.topic_id, 0): [(0, 0, ACCEPT)]}
-    for answer in (
+    for response in (
         await kafka.share_fetch(at.group, member, epoch, acks=acks, version=version),
         await kafka.share_acknowledge(at.group, member, epoch, acks, version=version),
     ):
-        assert answer.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
-        assert (answer.responses, answer.acquisition_lock_timeout_ms) == ([], 0)
+        assert response.error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+        assert (response.responses, response.acquisition_lock_timeout_ms) == ([], 0)
 
 
 async def test_acknowledgements_cannot_open_a_session(
@@ -221,15 +221,15 @@ NAMES: list[tuple[str | None, str | None]] = [
 
 
 @pytest.mark.parametrize(("group", "name"), NAMES)
-async def test_groups_and_members_need_names(
+async def test_empty_group_and_member_ids_are_rejected(
     kafka: KafkaClient, version: int, group: str | None, name: str | None
 ) -> None:
     ask: Any = kafka
-    for answer in (
+    for response in (
         await ask.share_fetch(group, name, 0, version=version),
         await ask.share_acknowledge(group, name, 1, version=version),
     ):
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
+        assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
 # Partitions
@@ -247,8 +247,8 @@ async def test_unknown_partitions_are_rejected_individually(
     assert parts[NOTHING, 0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
     assert all(data.records is not None for data in parts.values())
     acks = {(at.topic_id, 7): [(0, 0, ACCEPT)], (NOTHING, 0): [(0, 0, ACCEPT)]}
-    answer = await kafka.share_acknowledge(at.group, member, 1, acks, version=version)
-    assert {place: data.error_code for place, data in answered(answer).items()} == {
+    response = await kafka.share_acknowledge(at.group, member, 1, acks, version=version)
+    assert {place: data.error_code for place, data in answered(response).items()} == {
         (at.topic_id, 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         (NOTHING, 0): ErrorCode.UNKNOWN_TOPIC_ID,
     }
@@ -287,25 +287,25 @@ async def test_invalid_acknowledgements_are_rejected_whole(
     assert (data.error_code, data.acknowledge_error_code) == (0, code)
     assert data.acknowledge_error_message
     right = {(at.topic_id, 0): [(0, 9, [1, 2, 3, 0, 1, 1, 1, 1, 1, 1])]}
-    answer = await kafka.share_acknowledge(at.group, member, 3, right, version=version)
-    assert answered(answer)[at.topic_id, 0].error_code == 0
+    response = await kafka.share_acknowledge(at.group, member, 3, right, version=version)
+    assert answered(response)[at.topic_id, 0].error_code == 0
 
 
-async def test_records_of_others_cannot_be_acknowledged(
+async def test_records_of_another_member_cannot_be_acknowledged(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     await acquire(kafka, at, unique("holder"))
     await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, version=version, max_wait_ms=0)
     acks = {(at.topic_id, 0): [(0, 9, ACCEPT)]}
-    answer = await kafka.share_acknowledge(at.group, member, 1, acks, version=version)
-    assert answered(answer)[at.topic_id, 0].error_code == ErrorCode.INVALID_RECORD_STATE
+    response = await kafka.share_acknowledge(at.group, member, 1, acks, version=version)
+    assert answered(response)[at.topic_id, 0].error_code == ErrorCode.INVALID_RECORD_STATE
 
 
-async def test_released_records_are_redelivered_rejected_ones_are_not(
+async def test_only_released_records_are_redelivered(
     kafka: KafkaClient, at: Readable, member: str, version: int
 ) -> None:
     await acquire(kafka, at, member)
     acks = {(at.topic_id, 0): [(0, 3, RELEASE), (4, 9, REJECT)]}
-    answer = await kafka.share_fetch(at.group, member, 1, acks=acks, version=version, max_wait_ms=5000)
-    data = answered(answer)[at.topic_id, 0]
+    response = await kafka.share_fetch(at.group, member, 1, acks=acks, version=version, max_wait_ms=5000)
+    data = answered(response)[at.topic_id, 0]
     assert (data.acknowledge_error_code, runs(data)) == (0, [(0, 3, 2)])

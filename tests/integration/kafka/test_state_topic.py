@@ -1,6 +1,6 @@
-"""The topic __share_group_state as Kafka clients see it: visible to all, and read-only.
+"""The topic __share_group_state for Kafka clients: visible to all, and read-only.
 
-What is returned and rejected is the same for __consumer_offsets, the other internal topic.
+Responses and errors are the same for __consumer_offsets, the other internal topic.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def shard(at: Readable) -> int:
 
 async def read(kafka: KafkaClient, partition: int, offset: int, version: int = 18, **fields: Any) -> Any:
     topic = fetch_topic(STATE_TOPIC, STATE_TOPIC_ID, version, partition=partition, fetch_offset=offset)
-    answer = await fetch(kafka, version, topic, **fields)
-    return answer.responses[0].partitions[0]
+    response = await fetch(kafka, version, topic, **fields)
+    return response.responses[0].partitions[0]
 
 
 async def records_of(kafka: KafkaClient, at: Readable, version: int = 18) -> list[Record]:
@@ -119,8 +119,8 @@ async def test_metadata_lists_the_topic(kafka: KafkaClient, name: str, by: str) 
         "id": {"topic_id": INTERNAL_TOPIC_IDS[name], "name": None},
     }
     asked = None if by == "nothing" else [part(METADATA, "MetadataRequestTopic", **fields[by])]
-    answer = await kafka.ask(METADATA, 13, topics=asked, allow_auto_topic_creation=True)
-    [topic] = [one for one in answer.topics if one.name == name]
+    response = await kafka.ask(METADATA, 13, topics=asked, allow_auto_topic_creation=True)
+    [topic] = [one for one in response.topics if one.name == name]
     assert (topic.error_code, topic.is_internal, topic.topic_id) == (0, True, INTERNAL_TOPIC_IDS[name])
     assert sorted(one.partition_index for one in topic.partitions) == list(range(SHARDS))
 
@@ -149,8 +149,8 @@ async def test_produce_is_rejected(kafka: KafkaClient, name: str) -> None:
     asked = part(PRODUCE, "PartitionProduceData", index=0, records=b"")
     for version, named in ((12, {"name": name}), (13, {"topic_id": INTERNAL_TOPIC_IDS[name]})):
         topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
-        answer = await kafka.ask(PRODUCE, version, acks=1, timeout_ms=1000, topic_data=topics)
-        error = answer.responses[0].partition_responses[0].error_code
+        response = await kafka.ask(PRODUCE, version, acks=1, timeout_ms=1000, topic_data=topics)
+        error = response.responses[0].partition_responses[0].error_code
         assert error == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
@@ -158,8 +158,8 @@ async def test_produce_is_rejected(kafka: KafkaClient, name: str) -> None:
 async def test_delete_records_is_rejected(kafka: KafkaClient, name: str) -> None:
     asked = part(DELETE_RECORDS, "DeleteRecordsPartition", partition_index=0, offset=-1)
     topics = [part(DELETE_RECORDS, "DeleteRecordsTopic", name=name, partitions=[asked])]
-    answer = await kafka.ask(DELETE_RECORDS, 2, topics=topics, timeout_ms=1000)
-    refused = answer.topics[0].partitions[0]
+    response = await kafka.ask(DELETE_RECORDS, 2, topics=topics, timeout_ms=1000)
+    refused = response.topics[0].partitions[0]
     assert (refused.error_code, refused.low_watermark) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
 

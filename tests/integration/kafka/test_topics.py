@@ -31,8 +31,8 @@ def topic(name: str, **fields: Any) -> Any:
 
 
 async def create(kafka: KafkaClient, *topics: Any, version: int = 7, **fields: Any) -> list[Any]:
-    answer = await kafka.ask(CREATE, version, topics=topics, timeout_ms=20_000, **fields)
-    return list(answer.topics)
+    response = await kafka.ask(CREATE, version, topics=topics, timeout_ms=20_000, **fields)
+    return list(response.topics)
 
 
 async def describe(kafka: KafkaClient, *names: str, **fields: Any) -> Any:
@@ -140,16 +140,16 @@ async def test_validate_only_creates_nothing(kafka: KafkaClient) -> None:
 
 
 async def test_topic_is_created_despite_a_zero_timeout(kafka: KafkaClient) -> None:
-    answer = await kafka.ask(CREATE, 4, topics=[topic(unique("topic"))], timeout_ms=0)
-    assert [one.error_code for one in answer.topics] == [0]
+    response = await kafka.ask(CREATE, 4, topics=[topic(unique("topic"))], timeout_ms=0)
+    assert [one.error_code for one in response.topics] == [0]
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 5])
-async def test_delete_by_name(kafka: KafkaClient, version: int) -> None:
+async def test_topic_is_deleted_by_name(kafka: KafkaClient, version: int) -> None:
     name, missing = unique("topic"), unique("missing")
     await create(kafka, topic(name))
-    answer = await kafka.ask(DELETE, version, topic_names=[name, missing], timeout_ms=20_000)
-    assert [(one.name, one.error_code) for one in answer.responses] == [
+    response = await kafka.ask(DELETE, version, topic_names=[name, missing], timeout_ms=20_000)
+    assert [(one.name, one.error_code) for one in response.responses] == [
         (name, 0),
         (missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
@@ -157,7 +157,7 @@ async def test_delete_by_name(kafka: KafkaClient, version: int) -> None:
     assert shown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_delete_by_id(kafka: KafkaClient) -> None:
+async def test_topic_is_deleted_by_id(kafka: KafkaClient) -> None:
     (made,) = await create(kafka, topic(unique("topic")))
     (kept,) = await create(kafka, topic(unique("kept")))
 
@@ -171,8 +171,8 @@ async def test_delete_by_id(kafka: KafkaClient) -> None:
         named(None, ""),
         named("__share_group_state", ""),
     ]
-    answer = await kafka.ask(DELETE, 6, topics=asked, timeout_ms=20_000)
-    assert [(one.name, one.topic_id, one.error_code) for one in answer.responses] == [
+    response = await kafka.ask(DELETE, 6, topics=asked, timeout_ms=20_000)
+    assert [(one.name, one.topic_id, one.error_code) for one in response.responses] == [
         (made.name, made.topic_id, 0),
         (None, "AAAAAAAAAAAAAAAAAAAAAQ", ErrorCode.UNKNOWN_TOPIC_ID),
         (None, kept.topic_id, ErrorCode.INVALID_REQUEST),
@@ -196,10 +196,10 @@ async def test_partitions_are_added(kafka: KafkaClient, version: int) -> None:
         return part(GROW, "CreatePartitionsTopic", name=name, count=count, assignments=given)
 
     async def outcome(asked: Any, *, validate_only: bool = False) -> Any:
-        answer = await kafka.ask(
+        response = await kafka.ask(
             GROW, version, topics=[asked], timeout_ms=20_000, validate_only=validate_only
         )
-        (one,) = answer.results
+        (one,) = response.results
         assert (one.name, bool(one.error_message)) == (asked.name, bool(one.error_code))
         return one.error_code
 
@@ -268,42 +268,44 @@ async def test_metadata_in_every_version(kafka: KafkaClient, version: int) -> No
         "include_topic_authorized_operations": version >= 8,
         "include_cluster_authorized_operations": 8 <= version <= 10,
     }
-    answer = await kafka.ask(METADATA, version, topics=asked, **with_rights)
-    shown, unknown = answer.topics
+    response = await kafka.ask(METADATA, version, topics=asked, **with_rights)
+    shown, unknown = response.topics
     assert (shown.error_code, shown.name, len(shown.partitions)) == (0, name, 2)
     assert (unknown.error_code, unknown.name) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, missing)
-    nodes = {broker.node_id for broker in answer.brokers}
+    nodes = {broker.node_id for broker in response.brokers}
     assert {one.leader_id for one in shown.partitions} <= nodes
     if version >= 1:
-        assert answer.controller_id in nodes
+        assert response.controller_id in nodes
     if version >= 2:
-        assert answer.cluster_id
+        assert response.cluster_id
     if version >= 8:
         assert shown.topic_authorized_operations == ALL_OF_A_TOPIC
     if 8 <= version <= 10:
-        assert answer.cluster_authorized_operations == ALL_OF_A_CLUSTER
+        assert response.cluster_authorized_operations == ALL_OF_A_CLUSTER
     if version >= 10:
         assert shown.topic_id == made.topic_id
 
 
 @pytest.mark.parametrize(("version", "everything"), [(0, []), (1, None), (13, None)])
-async def test_metadata_of_all_topics(kafka: KafkaClient, version: int, everything: list[Any] | None) -> None:
+async def test_metadata_lists_all_topics(
+    kafka: KafkaClient, version: int, everything: list[Any] | None
+) -> None:
     name = unique("topic")
     await create(kafka, topic(name))
-    answer = await kafka.ask(METADATA, version, topics=everything)
-    assert name in [one.name for one in answer.topics]
+    response = await kafka.ask(METADATA, version, topics=everything)
+    assert name in [one.name for one in response.topics]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 async def test_cluster_is_described(kafka: KafkaClient, version: int) -> None:
     metadata = await kafka.ask(METADATA, 10, topics=[])
-    answer = await kafka.ask(CLUSTER, version, include_cluster_authorized_operations=True)
-    assert (answer.error_code, answer.cluster_id) == (0, metadata.cluster_id)
-    assert answer.controller_id == metadata.controller_id
-    assert [(one.broker_id, one.host, one.port) for one in answer.brokers] == [
+    response = await kafka.ask(CLUSTER, version, include_cluster_authorized_operations=True)
+    assert (response.error_code, response.cluster_id) == (0, metadata.cluster_id)
+    assert response.controller_id == metadata.controller_id
+    assert [(one.broker_id, one.host, one.port) for one in response.brokers] == [
         (one.node_id, one.host, one.port) for one in metadata.brokers
     ]
-    assert answer.cluster_authorized_operations == ALL_OF_A_CLUSTER
+    assert response.cluster_authorized_operations == ALL_OF_A_CLUSTER
     plain = await kafka.ask(CLUSTER, version)
     assert plain.cluster_authorized_operations == -(2**31)
     if version >= 1:

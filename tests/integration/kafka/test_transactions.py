@@ -1,4 +1,4 @@
-"""Idempotent and transactional producers of librdkafka, unmodified, and what readers see of their records."""
+"""Idempotent and transactional producers of librdkafka, unmodified, and the records that consumers read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(to: confluent_kafka.Producer, topic: str, *values: str) -> None:
 
 
 def read(address: str, topic: str, isolation: str, count: int) -> list[str]:
-    """Returns what a consumer reads from the start: `count` records, then nothing more for a moment."""
+    """Returns the records that a consumer reads from the start: `count`, and then no more for a moment."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "group.id": unique("reader"), "isolation.level": isolation}
     )
@@ -109,13 +109,13 @@ async def test_share_group_honours_its_isolation_level(
     await asyncio.to_thread(run)
     async with harness.connect() as kafka:
         member, got = unique("reader"), []
-        answer = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=5000)
+        response = await kafka.share_fetch(at.group, member, 0, {at.topic_id: [0]}, max_wait_ms=5000)
         epoch, deadline = 1, monotonic() + TIMEOUT
         while monotonic() < deadline:
-            got += runs(answered(answer)[at.topic_id, 0]) if answer.responses else []
+            got += runs(answered(response)[at.topic_id, 0]) if response.responses else []
             if got and got[-1][1] == 7:
                 break
-            answer = await kafka.share_fetch(at.group, member, epoch, {}, max_wait_ms=1000)
+            response = await kafka.share_fetch(at.group, member, epoch, {}, max_wait_ms=1000)
             epoch += 1
     assert _merged(got) == expected
 

@@ -70,7 +70,7 @@ def prepare_payments(cluster: Cluster, environment: dict[str, str]) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_examples_of_the_readme(cluster: Cluster, environment: dict[str, str]) -> None:
+def test_readme_examples_work(cluster: Cluster, environment: dict[str, str]) -> None:
     shop, work, _, python, kafka, acquired = outputs("README.md", cluster, environment)
     assert "Accepted 2." in shop
     assert '{"ID": 2, "CUSTOMER": "BOB"}' in work
@@ -83,14 +83,14 @@ def test_examples_of_the_readme(cluster: Cluster, environment: dict[str, str]) -
 
 
 @pytest.mark.timeout(180)
-def test_examples_of_the_clients_document(cluster: Cluster, environment: dict[str, str]) -> None:
+def test_clients_document_examples_work(cluster: Cluster, environment: dict[str, str]) -> None:
     _, python, _, kafka = outputs(_CLIENTS, cluster, environment)
     assert python.count("accepted, durable") == python.count("b'{") >= 1
     assert "0 b'{\"amount\": 1}'" in kafka
 
 
 @pytest.mark.timeout(180)
-def test_examples_of_the_grpc_document(cluster: Cluster, environment: dict[str, str]) -> None:
+def test_grpc_document_examples_work(cluster: Cluster, environment: dict[str, str]) -> None:
     acquired, acknowledged = outputs("docs/grpc.md", cluster, environment)
     assert '"text": "world"' in acquired
     assert '"lockToken": "4294967297"' in acquired
@@ -107,7 +107,7 @@ def test_every_executable_block_is_in_a_tested_document() -> None:
     shutil.which("java") is None or not is_there(_JARS),
     reason="Kafka's jars or Java 17 are missing: make kafka",
 )
-def test_java_example(cluster: Cluster, environment: dict[str, str], tmp_path: Path) -> None:
+def test_java_example_works(cluster: Cluster, environment: dict[str, str], tmp_path: Path) -> None:
     prepare_payments(cluster, environment)
     ((_, example),) = examples(_CLIENTS, cluster, "java")
     (tmp_path / "Ledger.java").write_text(example)
@@ -116,7 +116,7 @@ def test_java_example(cluster: Cluster, environment: dict[str, str], tmp_path: P
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="Go is missing: https://go.dev/dl")
-def test_go_example(cluster: Cluster, environment: dict[str, str], tmp_path: Path) -> None:
+def test_go_example_works(cluster: Cluster, environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "ledger"
     shutil.copytree(_GO_MODULE, folder)
     ((_, example),) = examples(_CLIENTS, cluster, "go")

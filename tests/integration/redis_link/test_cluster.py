@@ -1,4 +1,4 @@
-"""The link to a Redis Cluster: commands find their node, also when that becomes another one."""
+"""The link to a Redis Cluster: commands reach the node of their slot, also after it moves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def link(cluster: RedisCluster) -> AsyncIterator[Link]:
 
 
 async def counted(link: Link, key: str) -> int | None:
-    """The next number, or None while that does not go."""
+    """Returns the next number, or None while Redis is unavailable."""
     try:
         return int(await link.call("INCR", key, timeout=1.0))
     except RedisRefused:
@@ -58,7 +58,7 @@ async def test_every_command_finds_the_node_of_its_key(cluster: RedisCluster, li
     assert link.server_incarnation == 0
 
 
-async def test_a_slot_moves_to_another_node(cluster: RedisCluster, link: Link) -> None:
+async def test_commands_follow_a_moved_slot(cluster: RedisCluster, link: Link) -> None:
     renewed: list[int] = []
     link.on_new_server.append(lambda: renewed.append(link.server_incarnation))
     key = NAMES[0]
@@ -82,7 +82,7 @@ async def test_a_slot_moves_to_another_node(cluster: RedisCluster, link: Link) -
 
 
 @pytest.mark.parametrize(("kind", "how"), [*DEATHS, ("valkey", signal.SIGSTOP)])
-async def test_a_replica_takes_over(kind: str, how: signal.Signals) -> None:
+async def test_commands_follow_a_promoted_replica(kind: str, how: signal.Signals) -> None:
     with redis_cluster(kind, 3, 1) as cluster:
         link = await connect(cluster.url, timeout=30.0)
         try:
@@ -114,7 +114,7 @@ async def _taken_over(cluster: RedisCluster, link: Link, how: signal.Signals) ->
         cluster.nodes[0].process.send_signal(signal.SIGCONT)
 
 
-async def test_several_seed_nodes(cluster: RedisCluster) -> None:
+async def test_any_seed_node_suffices(cluster: RedisCluster) -> None:
     ports = [free_port(), *(node.port for node in cluster.nodes)]
     link = await connect("redis://" + ",".join(f"127.0.0.1:{port}" for port in ports), timeout=30.0)
     assert await counted(link, "several") == 1
@@ -123,7 +123,7 @@ async def test_several_seed_nodes(cluster: RedisCluster) -> None:
         await link.call("GET", "several", timeout=1.0)
 
 
-async def test_connection_errors_of_a_cluster() -> None:
+async def test_unreachable_cluster_is_reported() -> None:
     nowhere = free_port(), free_port()
     with pytest.raises(RedisUnavailable, match=r"no Redis Cluster at 127\.0\.0\.1:"):
         await connect(f"redis://127.0.0.1:{nowhere[0]},127.0.0.1:{nowhere[1]}", timeout=0.5)

@@ -1,4 +1,4 @@
-"""The link when connections break, servers die, fall silent, drown or talk nonsense."""
+"""The Redis link under closed connections, dead, unresponsive and overloaded servers, and invalid replies."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def link(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
 
 @pytest.fixture
 async def patient(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
-    """Provides a link whose silence timeout is under the test's control, whatever the machine's speed."""
+    """Provides a link whose reply timeout the test controls, independent of the machine's speed."""
     link = await RedisLink.connect(proxy.url, settings=PATIENT)
     yield link
     await link.close()
@@ -58,7 +58,7 @@ async def patient(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
 async def test_a_closed_connection_makes_the_outcome_unknown(proxy: FaultProxy, link: RedisLink) -> None:
     proxy.swallow_replies = True
     sent = [link.send("INCR", "n") for _ in range(3)]
-    await asyncio.sleep(0.02)  # on its way; how far does not matter
+    await asyncio.sleep(0.02)  # in flight; its progress does not matter
     await proxy.cut()
     for command in sent:
         with pytest.raises(RedisOutcomeUnknown):
@@ -68,10 +68,10 @@ async def test_a_closed_connection_makes_the_outcome_unknown(proxy: FaultProxy, 
     assert await link.call("INCR", "m", timeout=5.0) == 1
 
 
-async def test_an_unsent_command_is_surely_not_executed(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_unsent_command_is_reported_as_not_executed(proxy: FaultProxy, link: RedisLink) -> None:
     connection = link._connection
     assert connection is not None
-    connection.abort()  # the loop learns of it in its next turn, before it flushes
+    connection.abort()  # the loop detects it in its next iteration, before it flushes
     command = link.send("INCR", "n")
     with pytest.raises(RedisUnavailable):
         await command
@@ -91,7 +91,7 @@ async def test_commands_fail_at_once_while_redis_is_unavailable(proxy: FaultProx
     assert await link.call("PING", timeout=5.0) == b"PONG"
 
 
-async def test_silent_server_breaks_the_connection(proxy: FaultProxy, link: RedisLink) -> None:
+async def test_unresponsive_server_breaks_the_connection(proxy: FaultProxy, link: RedisLink) -> None:
     proxy.black_hole()
     with pytest.raises(RedisOutcomeUnknown):
         await link.send("PING")
@@ -107,7 +107,7 @@ async def test_slow_but_steady_replies_do_not_break_it(patient: RedisLink, proxy
     first, second = patient.send("PING"), patient.send("BLPOP", "list", "0")
     connection._last_received -= (
         PATIENT.stall
-    )  # the first answer takes that long, and the second has not come then
+    )  # the first reply takes that long, and the second has not arrived by then
     assert await first == b"PONG"
     assert connection._watchdog is not None
     connection._watchdog.cancel()
@@ -134,10 +134,10 @@ async def test_idle_time_before_a_command_does_not_count(proxy: FaultProxy, pati
     await patient.send("PING")
     assert connection._watchdog is not None
     connection._watchdog.cancel()
-    connection._last_received -= PATIENT.stall  # no command was sent for so long
+    connection._last_received -= PATIENT.stall  # no command was sent during that time
     proxy.delay = 0.05
     reply = patient.send("PING")
-    connection._watch()  # the watchdog of the first command comes while the second is on its way
+    connection._watch()  # the watchdog of the first command runs while the second is in flight
     assert await reply == b"PONG"
     assert patient._connection is connection
 
@@ -155,13 +155,15 @@ async def test_scripts_are_reloaded_after_a_restart(server: Server) -> None:
     await link.close()
 
 
-async def test_the_queue_of_one_turn_is_bounded(redis_url: str) -> None:
+async def test_send_queue_of_one_loop_iteration_is_bounded(redis_url: str) -> None:
     link = await RedisLink.connect(redis_url, settings=LinkSettings(queue_bytes=1000))
     replies = await asyncio.gather(*[link.send("ECHO", "x" * 100) for _ in range(20)], return_exceptions=True)
     rejected = [reply for reply in replies if isinstance(reply, RedisUnavailable)]
     assert rejected
     assert replies[: 20 - len(rejected)] == [b"x" * 100] * (20 - len(rejected))
-    assert await link.call("ECHO", "y" * 5000, timeout=5.0) == b"y" * 5000  # alone, anything goes
+    assert (
+        await link.call("ECHO", "y" * 5000, timeout=5.0) == b"y" * 5000
+    )  # a single command may have any size
     await link.close()
 
 
@@ -182,16 +184,16 @@ async def test_the_send_queue_of_a_frozen_server_is_bounded(server: Server) -> N
 
 
 @asynccontextmanager
-async def impostor(*answers: bytes) -> AsyncIterator[str]:
-    """The URL of a server that gives the answers in order, and the last one again and again."""
-    left = list(answers)
+async def impostor(*responses: bytes) -> AsyncIterator[str]:
+    """The URL of a server that sends these replies in order and then repeats the last one."""
+    remaining = list(responses)
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while await reader.read(65536):
-                writer.write(left.pop(0) if len(left) > 1 else left[0])
+                writer.write(remaining.pop(0) if len(remaining) > 1 else remaining[0])
         except ConnectionError:
-            pass  # the link had enough
+            pass  # the link closed the connection
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -205,7 +207,7 @@ async def impostor(*answers: bytes) -> AsyncIterator[str]:
 
 
 def info(release: str, ping: bytes = b"+PONG\r\n") -> bytes:
-    """What answers INFO and the PING behind it."""
+    """The replies to INFO and to the PING that follows it."""
     return b"$%d\r\nredis_version:%s\r\n" % (len(release) + 14, release.encode()) + ping
 
 
@@ -215,9 +217,9 @@ async def test_an_old_server_is_rejected_in_one_sentence() -> None:
             await RedisLink.connect(url)
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n+OK\r\n+OK\r\n"])
-async def test_a_server_that_is_not_redis_is_rejected(answer: bytes) -> None:
-    async with impostor(answer) as url:
+@pytest.mark.parametrize("response", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n+OK\r\n+OK\r\n"])
+async def test_a_server_that_is_not_redis_is_rejected(response: bytes) -> None:
+    async with impostor(response) as url:
         with pytest.raises(RedisUnavailable):
             await RedisLink.connect(url, timeout=0.3, settings=QUICK)
 
@@ -255,7 +257,7 @@ async def test_an_evicting_server_is_rejected_in_one_sentence(kind: str) -> None
         ),
     ):
         await RedisLink.connect(server.url)
-    with running(kind, "--maxmemory-policy", "volatile-lru") as server:  # ours never expire
+    with running(kind, "--maxmemory-policy", "volatile-lru") as server:  # our keys never expire
         link = await RedisLink.connect(server.url)
         await link.close()
 

@@ -1,4 +1,4 @@
-"""The embedded server: it keeps data, comes back, refuses to share, and never outlives its process."""
+"""The embedded server: it keeps data over restarts, locks its folder, and ends with its process."""
 
 from __future__ import annotations
 
@@ -58,8 +58,40 @@ async def test_server_is_durable_and_unreachable_from_outside(link: RedisLink) -
     assert await setting(link, "appendfsync") == "always"
     assert await setting(link, "maxmemory-policy") == "noeviction"
     assert await setting(link, "save") == ""
+    assert await setting(link, "rdbcompression") == "no"
+    assert await setting(link, "auto-aof-rewrite-percentage") == "50"
     assert await setting(link, "port") == "0"
-    assert await setting(link, "unixsocketperm") == "700"
+    assert await setting(link, "unixsocketperm") == "600"
+
+
+def accessible(folder: Path) -> list[str]:
+    """Returns what other users can access."""
+    paths = (folder, *folder.rglob("*"))
+    return [str(path.relative_to(folder)) for path in paths if path.lstat().st_mode & 0o077]
+
+
+async def test_only_its_owner_can_access_a_new_folder(
+    embedded: EmbeddedRedis, link: RedisLink, tmp_path: Path
+) -> None:
+    await link.call("SET", "k", 1, timeout=5.0)
+    await link.call("BGREWRITEAOF", timeout=5.0)
+    appended = tmp_path / "data" / "appendonlydir"
+    await eventually(lambda: any("2.base" in path.name for path in appended.iterdir()))
+    assert accessible(tmp_path / "data") == []
+
+
+async def test_only_its_owner_can_access_an_old_folder(kind: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        embedded = EmbeddedRedis(tmp_path / "data", binary=binaries()[kind])
+        await embedded.start()
+        link = await RedisLink.connect(embedded.url)
+        await link.call("INCR", "n", timeout=5.0)
+        assert accessible(tmp_path / "data") == []
+        await link.close()
+        await embedded.stop()
+        for path in ((tmp_path / "data"), *(tmp_path / "data").rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+    assert len(accessible(tmp_path / "data")) > 3
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
@@ -78,7 +110,7 @@ async def test_data_survives_a_stop_and_start(
         assert embedded.pid is None
 
 
-async def test_the_default_is_the_valkey_of_the_wheel(tmp_path: Path) -> None:
+async def test_default_program_is_the_wheels_valkey(tmp_path: Path) -> None:
     embedded = EmbeddedRedis(tmp_path)
     await embedded.start()
     link = await RedisLink.connect(embedded.url)
@@ -126,7 +158,7 @@ async def test_writes_are_rejected_while_the_disk_is_nearly_full(
     assert await link.call("SET", "k", 1, timeout=5.0) == b"OK"
 
 
-async def test_socket_of_a_long_path_is_placed_elsewhere(tmp_path: Path) -> None:
+async def test_socket_is_moved_if_the_data_folders_path_is_long(tmp_path: Path) -> None:
     embedded = EmbeddedRedis(tmp_path / ("long" * 40))
     await embedded.start()
     socket = Path(embedded.url.removeprefix("unix://"))
@@ -166,7 +198,7 @@ async def test_valkey_of_a_killed_process_ends_and_the_next_process_starts(kind:
     starter.kill()
     await starter.wait()
     embedded = EmbeddedRedis(tmp_path, binary=binaries()[kind])
-    await embedded.start()  # waits until the orphan has written everything and gone
+    await embedded.start()  # waits until the orphan has written everything and exited
     assert embedded.pid != orphan
     link = await RedisLink.connect(embedded.url)
     assert await link.call("GET", "k", timeout=5.0) == b"from the first life"
@@ -189,7 +221,7 @@ async def test_a_damaged_file_is_reported_and_releases_the_directory(kind: str, 
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "sentence"),
+    ("response", "error", "sentence"),
     [
         ("Redis server v=6.2.14 sha=0", RedisTooOld, "Redis 6.2.14 is too old: 7.0 or newer is required"),
         ("Valkey server v=7.2.8 sha=0", RedisTooOld, "Valkey 7.2.8 is too old: 8.0 or newer is required"),
@@ -197,10 +229,10 @@ async def test_a_damaged_file_is_reported_and_releases_the_directory(kind: str, 
     ],
 )
 async def test_unsuitable_programs_are_rejected(
-    tmp_path: Path, answer: str, error: type[Exception], sentence: str
+    tmp_path: Path, response: str, error: type[Exception], sentence: str
 ) -> None:
     program = tmp_path / "server"
-    program.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    program.write_text(f"#!/bin/sh\necho '{response}'\n")
     program.chmod(0o755)
     with pytest.raises(error, match=sentence):
         await EmbeddedRedis(tmp_path / "data", binary=program).start()

@@ -32,13 +32,13 @@ async def test_replies_arrive_in_order_and_as_bytes(redis_link: RedisLink) -> No
     assert replies == [f"é{index}".encode() for index in range(1000)]
 
 
-async def test_commands_of_one_turn_leave_in_one_write(redis_link: RedisLink) -> None:
+async def test_commands_of_one_loop_iteration_share_a_write(redis_link: RedisLink) -> None:
     before = await reads(redis_link)
     await asyncio.gather(*[redis_link.send("PING") for _ in range(500)])
     assert await reads(redis_link) - before < 20
 
 
-async def test_binary_values_survive(redis_link: RedisLink) -> None:
+async def test_binary_values_round_trip(redis_link: RedisLink) -> None:
     value = bytes(range(256)) * 4096
     await redis_link.call("SET", b"\x00key", value, timeout=5.0)
     assert await redis_link.call("GET", b"\x00key", timeout=5.0) == value
@@ -58,7 +58,7 @@ async def test_error_reply_carries_code_and_text_and_affects_one_command(redis_l
     assert await late == b"1"
 
 
-async def test_a_deadline_passes_without_breaking_the_order_of_replies(redis_link: RedisLink) -> None:
+async def test_timed_out_command_keeps_the_order_of_replies(redis_link: RedisLink) -> None:
     with pytest.raises(RedisOutcomeUnknown):
         await redis_link.call("BLPOP", "nothing", "0.2", timeout=0.01)
     assert await redis_link.call("ECHO", "next", timeout=5.0) == b"next"

@@ -39,7 +39,7 @@ def servers() -> Iterator[Monitored]:
 
 
 async def counted(link: Link) -> int | None:
-    """The next number, or None while that does not go."""
+    """Returns the next number, or None while Redis is unavailable."""
     try:
         return int(await link.call("INCR", "n", timeout=1.0))
     except RedisRefused:
@@ -119,7 +119,7 @@ async def test_unreachable_sentinels_are_reported() -> None:
         await connect(f"redis+sentinel://:hush@127.0.0.1:{free_port()}/{NAME}", timeout=0.5)
 
 
-async def test_server_and_sentinel_are_not_interchangeable(servers: Monitored) -> None:
+async def test_sentinel_url_of_a_server_and_server_url_of_a_sentinel_are_rejected(servers: Monitored) -> None:
     with pytest.raises(RedisUnavailable, match="it is no sentinel"):
         await connect(f"redis+sentinel://127.0.0.1:{servers.servers[0].port}/{NAME}", timeout=3.0)
     with pytest.raises(
@@ -134,7 +134,7 @@ async def test_credentials_unknown_to_sentinels_are_ignored(servers: Monitored) 
 
 
 class Places:
-    """Leads to each of these in turn, the last one for good: sentinels that learn of a promotion."""
+    """Connects to each of these in turn and then always to the last: sentinels that detect a promotion."""
 
     def __init__(self, *targets: Target) -> None:
         self._targets = list(targets)
@@ -156,7 +156,7 @@ async def test_link_leaves_a_replica_for_the_primary(servers: Monitored) -> None
 
 
 @pytest.mark.slow
-async def test_a_planned_change_of_the_primary_is_followed(servers: Monitored) -> None:
+async def test_link_follows_a_planned_fail_over(servers: Monitored) -> None:
     link = await connect(servers.url, timeout=30.0)
     try:
         until(servers.is_healthy, 90.0)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import grpc
 import pytest
 
-from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
@@ -64,7 +66,7 @@ async def test_errors_arrive_with_all_details(stub: Any) -> None:
     assert (error.violations, error.retry_after) == (FAILURE.violations, FAILURE.retry_after)
 
 
-async def test_refusal_ends_a_stream(stub: Any) -> None:
+async def test_kafka_error_ends_a_stream(stub: Any) -> None:
     error = await caught(echo(stub, 1, -1))
     assert error.code is FAILURE.code
     assert error.metadata == FAILURE.metadata
@@ -92,6 +94,46 @@ async def test_status_and_details_match_the_table(address: str) -> None:
             await pb_grpc.SharePartitionLeaderServiceStub(channel).Produce(pb.ProduceRequest())
     assert failure.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert failure.value.details() == FAILURE.message
+
+
+class Holder:
+    """Holds a request in a local variable: messages accept no weak references."""
+
+    def __init__(self, request: object) -> None:
+        self.request = request
+
+
+class Remembering(Leader):
+    def __init__(self) -> None:
+        self.holders: list[weakref.ref[Holder]] = []
+
+    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
+        holder = Holder(request)
+        self.holders.append(weakref.ref(holder))
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+
+    async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
+        holder = Holder(request)
+        self.holders.append(weakref.ref(holder))
+        raise ZeroDivisionError
+
+
+async def test_requests_of_failed_calls_are_freed_at_once() -> None:
+    leader, server = Remembering(), GrpcServer()
+    port = server.bind("127.0.0.1:0")
+    server.add(Service(SERVICE, leader, register))
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
+        gc.collect()
+        gc.disable()
+        try:
+            await caught(stub.Produce(pb.ProduceRequest(), timeout=5))
+            await caught(stub.ListOffsets(pb.ListOffsetsRequest(), timeout=5))
+            await eventually(lambda: [holder() for holder in leader.holders] == [None, None])
+        finally:
+            gc.enable()
+    await server.stop(0)
 
 
 UNREADABLE: Final = {

@@ -48,17 +48,17 @@ async def test_health_and_reflection_list_the_service(address: str) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
         health = health_pb2_grpc.HealthStub(channel)
         for name in ("", SERVICE):
-            answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
-            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+            response = await health.Check(health_pb2.HealthCheckRequest(service=name))
+            assert response.status == health_pb2.HealthCheckResponse.SERVING
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         stream = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]))
-        [listed] = [answer async for answer in stream]
+        [listed] = [response async for response in stream]
         requests = [
             reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
             for name in (SERVICE, f"{SERVICE}.Produce", f"{SERVICE}.Absent", "absent")
         ]
         stream = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(requests))
-        found = [answer.HasField("file_descriptor_response") async for answer in stream]
+        found = [response.HasField("file_descriptor_response") async for response in stream]
     assert found == [True, True, False, False]
     assert SERVICE in {service.name for service in listed.list_services_response.service}
 
@@ -112,7 +112,7 @@ async def test_router_reports_missing_shards(
     assert (await caught(look_up(router))).code is code
 
 
-async def test_router_without_redis_answers_retriably() -> None:
+async def test_router_without_redis_raises_a_retriable_error() -> None:
     owners = Owners(ME)
     owners.away = True
     error = await caught(Router(owners, ME.owner).leader("T", 0))

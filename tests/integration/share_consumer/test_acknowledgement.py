@@ -1,4 +1,4 @@
-"""Acknowledgement: explicit, implicit, commits and what they report (ShareConsumerTest; see README.md)."""
+"""Acknowledgement: explicit, implicit, commits and their results (ShareConsumerTest; see README.md)."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_explicit_acknowledge_release_poll_accept(harness: Harness) -> Non
 
 
 async def test_explicit_acknowledge_release_accept(harness: Harness) -> None:
-    """Both before anything is sent: the last acknowledgement counts."""
+    """Both precede any request: the last acknowledgement applies."""
     await harness.produce(1)
     consumer = await harness.consumer()
     (record,) = await poll(consumer)

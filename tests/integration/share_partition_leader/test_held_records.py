@@ -1,4 +1,4 @@
-"""Held records: when they are redelivered, and to which member. Over real sockets and Redis."""
+"""Redelivery of held records, over real sockets and Redis."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def _acknowledge(
     client: Client, group_id: str, member: str, decision: share.AcknowledgeRequest.Decision
 ) -> ErrorCode:
     request = share.AcknowledgeRequest(group_id=group_id, member_id=member, acknowledgements=[decision])
-    answer = await client.share.Acknowledge(request, timeout=TIMEOUT)
-    return ErrorCode(answer.results[0].error_code)
+    response = await client.share.Acknowledge(request, timeout=TIMEOUT)
+    return ErrorCode(response.results[0].error_code)
 
 
 async def test_delayed_release_is_redelivered_after_the_delay(client: Client) -> None:

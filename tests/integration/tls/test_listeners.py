@@ -82,7 +82,7 @@ def topic(place: Place, request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_python_client_over_tls(place: Place, topic: str) -> None:
+def test_python_client_works_over_tls(place: Place, topic: str) -> None:
     address = place.address(shown=place.someone)
     with Producer(address) as producer, ShareConsumer(address, topic, [topic]) as consumer:
         producer.send(topic, b"over TLS").result(SECONDS)
@@ -93,7 +93,7 @@ def test_python_client_over_tls(place: Place, topic: str) -> None:
     assert result.error is None
 
 
-def test_keda_over_tls(place: Place, topic: str) -> None:
+def test_keda_scaler_works_over_tls(place: Place, topic: str) -> None:
     """The fields that a TriggerAuthentication passes to KEDA: caCert, tlsClientCert and tlsClientKey."""
     files = place.authority.file, place.someone.key, place.someone.certificate
     credentials = grpc.ssl_channel_credentials(*(file.read_bytes() for file in files))
@@ -106,14 +106,14 @@ def test_keda_over_tls(place: Place, topic: str) -> None:
         assert ExternalScalerStub(channel).IsActive(ref, timeout=SECONDS).result
 
 
-def test_command_line_over_tls(place: Place, topic: str) -> None:
+def test_command_line_works_over_tls(place: Place, topic: str) -> None:
     command = [str(Path(sys.executable).with_name("sharebroker")), "topics", "list"]
     command += ["--server", place.address(shown=place.someone)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert topic in done.stdout, done.stderr
 
 
-def test_librdkafka_over_tls(place: Place, topic: str) -> None:
+def test_librdkafka_works_over_tls(place: Place, topic: str) -> None:
     settings = place.kafka(place.someone)
     producer = KafkaProducer(settings)
     producer.produce(topic, b"over TLS")
@@ -132,7 +132,7 @@ def test_librdkafka_over_tls(place: Place, topic: str) -> None:
 
 
 @pytest.mark.skipif(not is_there(JARS), reason="Kafka's jars are not here: make kafka")
-def test_java_over_tls(place: Place, topic: str, tmp_path: Path) -> None:
+def test_java_client_works_over_tls(place: Place, topic: str, tmp_path: Path) -> None:
     producer = KafkaProducer(place.kafka(place.someone))
     producer.produce(topic, b"over TLS")
     assert producer.flush(SECONDS) == 0
@@ -185,7 +185,7 @@ def test_kafka_clients_receive_a_reason_for_rejection(place: Place) -> None:
     place.wait_for_log("TLS: wrong version number")
 
 
-async def test_grpcio_over_tls(place: Place) -> None:
+async def test_grpcio_works_over_tls(place: Place) -> None:
     who = place.someone
     credentials = grpc.ssl_channel_credentials(
         place.authority.file.read_bytes(), who.key.read_bytes(), who.certificate.read_bytes()

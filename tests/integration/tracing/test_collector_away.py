@@ -72,12 +72,12 @@ async def test_unavailable_collector_does_not_stop_work(away: object, protocol: 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_process_stops_while_its_collector_is_frozen(protocol: str, tmp_path: Path) -> None:
-    asked = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "100"}
-    asked |= {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_EXPORTER_OTLP_TIMEOUT": "3600"}
+    variables = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "100"}
+    variables |= {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_EXPORTER_OTLP_TIMEOUT": "3600"}
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with started(serve, endpoint, OTEL_TRACES_EXPORTER="none", **asked):
+        with started(serve, endpoint, OTEL_TRACES_EXPORTER="none", **variables):
             connection, _ = silent.accept()
             connection.recv(1)
         connection.close()

@@ -33,10 +33,10 @@ def latest(collector: Collector) -> dict[str, Any]:
 async def test_metrics_are_exported_to_a_collector(
     receiver: Callable[[], AbstractContextManager[Collector]], protocol: str, tmp_path: Path
 ) -> None:
-    asked = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "200"}
-    asked["OTEL_EXPORTER_OTLP_PROTOCOL"] = protocol
+    variables = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "200"}
+    variables["OTEL_EXPORTER_OTLP_PROTOCOL"] = protocol
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
-    with receiver() as collector, started(serve, collector.url, OTEL_TRACES_EXPORTER="none", **asked):
+    with receiver() as collector, started(serve, collector.url, OTEL_TRACES_EXPORTER="none", **variables):
         async with connected(serve.address) as client:
             topic, _ = await client.create()
             group = await client.group()

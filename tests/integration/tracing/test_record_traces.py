@@ -69,8 +69,8 @@ def in_jaeger() -> Iterator[Traced]:
     ):
 
         def spans() -> list[FinishedSpan]:
-            with urlopen(f"{found.query}/api/traces?service={CLIENT}&limit=1000", timeout=30) as answer:
-                return of_jaeger(json.load(answer))
+            with urlopen(f"{found.query}/api/traces?service={CLIENT}&limit=1000", timeout=30) as response:
+                return of_jaeger(json.load(response))
 
         yield Traced(cluster, spans, found.otlp, found.query)
 
@@ -196,10 +196,14 @@ async def test_callers_trace_contains_its_calls(collected: Traced) -> None:
     calls = ("ProduceService/Publish", "SharePartitionLeaderService/Produce")
     spans = trace_spans(collected, topic, "create", "append", *calls)
     assert {span.name.trace for span in spans} == {f"{mine.trace_id:032x}"}
-    (asked,), (passed,) = (by_operation(spans, topic)[call] for call in calls)
+    (variables,), (passed,) = (by_operation(spans, topic)[call] for call in calls)
     (made,) = by_operation(spans, topic)["create"]
-    assert (asked.parent, made.parent, passed.parent) == (f"{7:016x}", asked.name.span, asked.name.span)
-    assert [span.service for span in (asked, passed)] == [
+    assert (variables.parent, made.parent, passed.parent) == (
+        f"{7:016x}",
+        variables.name.span,
+        variables.name.span,
+    )
+    assert [span.service for span in (variables, passed)] == [
         "sharebroker-gateway",
         "sharebroker-share-partition-leader",
     ]
@@ -261,10 +265,13 @@ async def test_kafka_clients_continue_the_trace(collected: Traced, codec: str) -
 
 
 async def test_collector_may_use_http(tmp_path: Path) -> None:
-    asked = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_HEADERS": "authorization=me"}
-    asked |= {"OTEL_EXPORTER_OTLP_COMPRESSION": "gzip", "OTEL_EXPORTER_OTLP_TIMEOUT": "600"}
+    variables = {
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization=me",
+    }
+    variables |= {"OTEL_EXPORTER_OTLP_COMPRESSION": "gzip", "OTEL_EXPORTER_OTLP_TIMEOUT": "600"}
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
-    with collecting_over_http(503) as collector, started(serve, collector.url, **asked):
+    with collecting_over_http(503) as collector, started(serve, collector.url, **variables):
         async with connected(serve.address) as client:
             topic, _ = await client.create()
             await client.publish(topic, ["a"], partition=0)

@@ -55,8 +55,8 @@ async def ask(url: str) -> tuple[int, str]:
 
 def _ask(url: str) -> tuple[int, str]:
     try:
-        with urlopen(url, timeout=TIMEOUT) as answer:
-            return answer.status, answer.read().decode()
+        with urlopen(url, timeout=TIMEOUT) as response:
+            return response.status, response.read().decode()
     except HTTPError as rejection:
         with rejection:
             return rejection.code, rejection.read().decode()

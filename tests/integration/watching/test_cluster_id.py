@@ -49,7 +49,7 @@ def of_cluster(name: str, **others: object) -> ServeSettings:
     return replace(settings, **others)  # type: ignore[arg-type]  # whatever a test needs
 
 
-async def test_two_clusters_in_one_redis(redis: Server, start: Start) -> None:
+async def test_two_clusters_in_one_redis_are_isolated(redis: Server, start: Start) -> None:
     one = await start(of_cluster("one", redis=redis.url))
     two = await start(of_cluster("two", redis=redis.url))
     async with connected(one.address) as first, connected(two.address) as second:
@@ -85,7 +85,7 @@ async def test_gateway_with_another_cluster_id_is_not_ready(redis: Server, start
     await eventually(ready, 60)
 
 
-def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
+def test_data_folder_of_another_cluster_is_rejected(tmp_path: Path) -> None:
     node_identity(of_cluster("one", data=tmp_path), "here:1")
     node_identity(of_cluster("one", data=tmp_path), "here:1")
     with pytest.raises(KafkaError, match=r"'one', but cluster\.id is 'two'") as refused:
@@ -93,7 +93,7 @@ def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_all_parts_export_metrics(redis: Server, start: Start) -> None:
+async def test_every_component_exports_metrics(redis: Server, start: Start) -> None:
     process = await start(of_cluster("exported", redis=redis.url, metrics="127.0.0.1:0"))
     status, text = await ask(f"http://{process.metrics_address}/metrics")
     assert status == 200

@@ -47,7 +47,7 @@ async def test_process_without_redis_is_live_and_not_ready(watched: Watched) -> 
     await eventually(ready, 60)
 
 
-async def test_probe_usage(watched: Watched) -> None:
+async def test_probe_rejects_invalid_usage(watched: Watched) -> None:
     unused = f"http://127.0.0.1:{free_port()}"
     assert "no response" in (await probe("live", unused)).stderr
     for question, url in (("well", watched.url), ("live", "ftp://here"), ("live", "http://")):

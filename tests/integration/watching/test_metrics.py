@@ -21,7 +21,7 @@ async def client(watched: Watched) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_metrics_of_a_few_records(watched: Watched, client: Client) -> None:
+async def test_metrics_count_published_and_acknowledged_records(watched: Watched, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group(share_delivery_count_limit="2")
     await client.publish(topic, "abcdef")
@@ -168,6 +168,6 @@ async def test_many_share_partitions_have_few_series(watched: Watched, client: C
 
 
 async def test_concurrent_scrapes_are_served_quickly(watched: Watched) -> None:
-    answers = await asyncio.gather(*(watched.ask("/metrics") for _ in range(24)))
-    assert [status for status, _ in answers] == [200] * 24
-    assert len({text for _, text in answers}) < 24
+    responses = await asyncio.gather(*(watched.ask("/metrics") for _ in range(24)))
+    assert [status for status, _ in responses] == [200] * 24
+    assert len({text for _, text in responses}) < 24

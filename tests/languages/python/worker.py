@@ -49,15 +49,15 @@ def work(stub: ShareServiceStub, group: str, topic: str, count: int) -> None:
     requests.put(share.ConsumeRequest(subscribe=subscribe, credit=CREDIT))
     final: dict[int, bool] = {}  # by the id of an acknowledgement: whether the record is then finished
     finished = 0
-    for answer in stub.Consume(outgoing):
-        for result in answer.results:
+    for response in stub.Consume(outgoing):
+        for result in response.results:
             if result.error_code:
                 raise SystemExit(f"not applied: {result.error_message}")
             finished += final[result.id]
         if finished >= count:
             stop()
-        if answer.records and not stopping:
-            requests.put(answered(answer.records, final))
+        if response.records and not stopping:
+            requests.put(answered(response.records, final))
 
 
 def answered(records: Iterable[share.ShareRecord], final: dict[int, bool]) -> share.ConsumeRequest:

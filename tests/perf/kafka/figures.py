@@ -1,4 +1,4 @@
-"""What is measured on both systems, and what Sharebroker's ratio to Kafka is to be."""
+"""The figures measured on both systems, and the aims for Sharebroker's ratio to Kafka."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Unit = Literal["records/s", "ms", "%", "us", "MB"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A line of the table. `aim` is for the ratio to Kafka like for like: least for rates, most for others.
+    """A line of the table. `aim` bounds the ratio to Kafka: from below for rates, from above for others.
 
-    Of a share of the machine it is for the figure itself, whatever Kafka takes.
+    For figures that are a share of the machine, `aim` bounds the figure and not the ratio.
     """
 
     key: str
@@ -82,7 +82,7 @@ FIGURES: Final = (
     *(figure for row in ROWS for figure in row.figures()),
     Figure("idle.cpu", "CPU for 1,000 share consumers that wait, of a core", "%", 10.0),
     Figure("memory.filled", "memory of the server with the topic filled", "MB"),
-    Figure("memory.most", "memory of the server, most seen", "MB"),
+    Figure("memory.most", "memory of the server, maximum", "MB"),
 )
 
 NOT_YET_SERVED: Final = (

@@ -54,18 +54,18 @@ class Member:
         epoch = 0
         while True:
             wanted = {} if epoch else {topic_id: [0]}
-            answer = await self._leader.share_fetch(self._group_id, self._id, epoch, wanted)
-            if answer.error_code:
-                raise SystemExit(f"ShareFetch: error {answer.error_code}")
+            response = await self._leader.share_fetch(self._group_id, self._id, epoch, wanted)
+            if response.error_code:
+                raise SystemExit(f"ShareFetch: error {response.error_code}")
             epoch += 1
 
     async def _heartbeat(self, **fields: Any) -> bool:
-        answer = await self._coordinator.heartbeat(self._group_id, self._id, self._epoch, **fields)
-        if answer.error_code in NO_COORDINATOR_YET:
+        response = await self._coordinator.heartbeat(self._group_id, self._id, self._epoch, **fields)
+        if response.error_code in NO_COORDINATOR_YET:
             return False
-        if answer.error_code:
-            raise SystemExit(f"ShareGroupHeartbeat: error {answer.error_code} {answer.error_message}")
-        self._epoch = answer.member_epoch
+        if response.error_code:
+            raise SystemExit(f"ShareGroupHeartbeat: error {response.error_code} {response.error_message}")
+        self._epoch = response.member_epoch
         return True
 
 

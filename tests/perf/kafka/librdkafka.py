@@ -20,7 +20,7 @@ PASS: Final = 0.9
 """Of the topic's records, so that no poll waits for the last ones."""
 
 PASSES: Final = 40
-"""Groups that are there: named with a prefix and a number from 0."""
+"""The existing groups: named with a prefix and a number from 0."""
 
 
 class Progress:
@@ -33,7 +33,7 @@ class Progress:
         threading.Thread(target=self._until_input_ends, daemon=True).start()
 
     def add(self, records: int) -> None:
-        """So many more are done."""
+        """Adds completed records."""
         self.count += records
         now = time.perf_counter()
         if now >= self._next:
@@ -47,13 +47,13 @@ class Progress:
 
 
 def write(line: str) -> None:
-    """One line at once."""
+    """Writes one line and flushes it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def produce(bootstrap: str, topic: str, _group: str, _records: int, progress: Progress) -> None:
-    """Records of 100 bytes, as fast as the queue takes them; a record counts once it is confirmed."""
+    """Publishes records of 100 bytes as fast as possible; a record counts once it is confirmed."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all"})
     sent = 0
     write("pass")
@@ -71,7 +71,7 @@ def produce(bootstrap: str, topic: str, _group: str, _records: int, progress: Pr
 
 
 def consume(bootstrap: str, topic: str, group: str, records: int, progress: Progress) -> None:
-    """One member; each poll accepts what the one before returned."""
+    """Runs one member; each poll accepts the records of the previous one."""
     for number in range(PASSES):
         if progress.ended:
             return

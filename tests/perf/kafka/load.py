@@ -16,7 +16,7 @@ from tests.perf.procfs import Usage
 from tests.perf.steady import Measured, Meter, Sample
 
 PATIENCE: Final = 60.0
-"""Seconds that a program may take longer than its warm-up and measurement together."""
+"""Seconds that a program may exceed its warm-up and measurement together."""
 
 END_SECONDS: Final = 15.0
 _REPORT: Final = re.compile(r"(\d+) records sent, ([\d.]+) records/sec")
@@ -26,7 +26,7 @@ class Reader(Protocol):
     """Reads the lines that a program writes."""
 
     def __call__(self, line: str, usage: Callable[[], Usage]) -> Sample | None:
-        """The sample in a line; None where it has none."""
+        """Returns the sample in a line; None if the line contains none."""
 
 
 def read_sample(line: str, usage: Callable[[], Usage]) -> Sample | None:
@@ -93,7 +93,7 @@ def drive(
 
 
 def _first_error(words: Sequence[str]) -> str:
-    """The line that names an exception, or the last one."""
+    """Returns the line that names an exception, or the last line."""
     return next(
         (line for line in words if "Exception" in line or "Error" in line), words[-1] if words else ""
     )

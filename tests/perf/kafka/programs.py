@@ -21,7 +21,7 @@ from tests.perf.steady import Measured, Meter, Rule
 from tests.support.kafka_jars import CLIENTS, SERVER, JarSet
 
 CLIENT_FLAGS: Final = ("-Xmx512M", "-XX:+UseG1GC")
-"""What Kafka's own scripts give a tool. The compiler of a JVM is never restricted here."""
+"""The JVM options of Kafka's own scripts. The compiler of a JVM is never restricted here."""
 
 JAVA_VARIABLES: Final = ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")
 """Variables that add flags to every JVM; no JVM of the benchmark gets them."""
@@ -41,7 +41,7 @@ REPORT_MS: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much each program works off. `filled`: records of the topic that is read; times in seconds."""
+    """The amount of work of each program. `filled`: records of the topic that is read; times in seconds."""
 
     filled: int = 8_000_000
     seconds: float = 10.0

@@ -25,7 +25,7 @@ _DIGITS: Final = {"records/s": 0, "ms": 2, "%": 1, "us": 2, "MB": 0}
 
 @dataclass(frozen=True, slots=True)
 class Remarks:
-    """What stands below the table: versions and flags, programs that were not steady, failures."""
+    """Text below the table: versions and flags, programs that were not steady, failures."""
 
     about: Sequence[str] = ()
     notes: Sequence[str] = ()

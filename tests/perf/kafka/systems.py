@@ -38,7 +38,7 @@ KAFKA_FLAGS: Final = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-"""What Kafka's start script gives its JVM. Nothing restricts the compiler."""
+"""The JVM options of Kafka's start script. Nothing restricts the compiler."""
 
 _SLOWER: Final = ("-XX:TieredStopAtLevel", "-Xint", "-XX:-TieredCompilation")
 
@@ -72,7 +72,7 @@ class _TlsKafka(KafkaCluster):
 
 @contextlib.contextmanager
 def kafka(folder: Path, tls: bool) -> Iterator[Target]:
-    """Apache Kafka. Raises BenchFailed when it does not come up, or with a restricted compiler."""
+    """Apache Kafka. Raises BenchFailed when it does not start, or with a restricted compiler."""
     config = None
     if tls:
         authority = Authority.make(folder / "tls")
@@ -124,7 +124,7 @@ SYSTEMS: Final[dict[str, Start]] = {
 
 
 def jvm_flags(words: Sequence[str]) -> list[str]:
-    """The flags on a JVM's command line: what stands before the main class."""
+    """The flags on a JVM's command line: the options before the main class."""
     flags = []
     for word in words[1:]:
         if not word.startswith("-"):
@@ -165,7 +165,7 @@ def describe_clients() -> str:
 
 
 def _options(words: Sequence[str]) -> list[str]:
-    """The options of `serve` that bear on speed; addresses and folders are left out."""
+    """The options of `serve` that affect speed, without addresses and folders."""
     shown = []
     for option, value in pairwise(words):
         if option == "--fsync":

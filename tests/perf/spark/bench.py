@@ -110,7 +110,7 @@ def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
             own = statistics.median(each["triggerExecution"] - each["addBatch"] for each in whole)
             source = statistics.median(each["latestOffset"] + each["getBatch"] for each in whole)
             typer.echo(
-                f"triggers of {size:,} records: the driver takes {own:.0f} ms, the source {source:.0f} of it"
+                f"triggers of {size:,} records: the driver needs {own:.0f} ms, the source {source:.0f} of it"
             )
 
 

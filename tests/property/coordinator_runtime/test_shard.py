@@ -22,9 +22,9 @@ from tests.unit.coordinator_runtime.harness import Get, Harness, Put
 class Event(Enum):
     HOLD = "appends wait"
     RELEASE = "appends go on"
-    AWAY = "the store goes away"
-    BACK = "the store comes back"
-    TURN = "the loop gets a turn"
+    AWAY = "the store becomes unavailable"
+    BACK = "the store becomes available again"
+    TURN = "the loop runs one iteration"
     TAKEOVER = "another process claims the shard"
     CLOSE = "the shard is handed over"
 

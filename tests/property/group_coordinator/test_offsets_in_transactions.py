@@ -68,12 +68,12 @@ class Offsets(RuleBasedStateMachine):
 
     def write(self, group: str, partitions: set[TopicIdPartition], producer: int | None) -> None:
         self.number += 1
-        who = MemberIdentity(group, -1, "")
+        identity = MemberIdentity(group, -1, "")
         offsets = dict.fromkeys(sorted(partitions), Committed(self.number))
         if producer is None:
-            self.shard.send(CommitOffsets(who, offsets))
+            self.shard.send(CommitOffsets(identity, offsets))
         else:
-            self.shard.send(CommitInTransaction(who, producer, 0, offsets, 1))
+            self.shard.send(CommitInTransaction(identity, producer, 0, offsets, 1))
         counts = True if producer is None else None
         self.written += [Written(producer, Place(group, one), self.number, counts) for one in offsets]
 

@@ -112,10 +112,10 @@ class Group:
 
     def commit(self, producer: Producer, tag: Tag, coordinator_epoch: int | None) -> None:
         offsets = {_of(tag): Committed(1)}
-        who = MemberIdentity("g", -1, "")
+        identity = MemberIdentity("g", -1, "")
         self.shard.send(
             CommitInTransaction(
-                who, producer.producer_id, producer.producer_epoch, offsets, coordinator_epoch
+                identity, producer.producer_id, producer.producer_epoch, offsets, coordinator_epoch
             )
         )
         self.tags.add(tag)
@@ -326,7 +326,7 @@ class Cluster(RuleBasedStateMachine):
         self.shard.pass_time(seconds)
 
     @invariant()
-    def what_was_answered_is_so_already(self) -> None:
+    def confirmed_outcomes_are_in_effect(self) -> None:
         for transaction in self.shard.machine.transactions.values():
             assert transaction.producer_epoch <= model.LAST_EPOCH + 1
         for partition in self.partitions.values():
@@ -365,7 +365,7 @@ class Cluster(RuleBasedStateMachine):
             assert self.outcomes.get(tag, fate == {True}) == (fate == {True})
 
     def client(self, data: st.DataObject) -> Client:
-        """Returns a current client, seldom a replaced one."""
+        """Returns mostly a current client, sometimes a replaced one."""
         latest = list({client.name: client for client in self.clients}.values())
         return data.draw(st.sampled_from(latest * 4 + self.clients))
 

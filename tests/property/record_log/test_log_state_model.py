@@ -54,7 +54,7 @@ def expected(batches: list[StoredBatch], offset: int, max_bytes: int) -> list[St
 
 
 @given(logs(), limits, st.integers(0, 70), st.integers(0, 70), st.integers(0, 500))
-def test_hot_reads(
+def test_cached_reads_equal_the_model(
     batches: list[StoredBatch], bounds: Limits, start: int, offset: int, max_bytes: int
 ) -> None:
     view = view_of(batches, bounds)
@@ -71,7 +71,7 @@ def test_hot_reads(
 
 
 @given(logs(), limits, retentions, st.none() | st.integers(0, 80), st.integers(0, 70))
-def test_retention(
+def test_retention_equals_the_model(
     batches: list[StoredBatch], bounds: Limits, retention: Retention, consumed: int | None, start: int
 ) -> None:
     view = view_of(batches, bounds)
@@ -108,7 +108,7 @@ def test_retention_removes_every_expired_batch_at_the_start(
 
 
 @given(logs(), limits, st.integers(0, 70))
-def test_the_index_counts_everything_once(batches: list[StoredBatch], bounds: Limits, start: int) -> None:
+def test_index_counts_every_batch_once(batches: list[StoredBatch], bounds: Limits, start: int) -> None:
     view = view_of(batches, bounds)
     rows = view.index.segments()
     assert sum(row.size for row in rows) == sum(len(b.data) for b in batches)
@@ -122,10 +122,10 @@ def test_look_up_by_time_starts_at_or_before_the_result(
     batches: list[StoredBatch], bounds: Limits, timestamp: int
 ) -> None:
     found = view_of(batches, bounds).index.first_since(timestamp)
-    answer = next((b.base_offset for b in batches if b.max_timestamp >= timestamp), None)
-    if answer is not None:
+    response = next((b.base_offset for b in batches if b.max_timestamp >= timestamp), None)
+    if response is not None:
         assert found is not None
-        assert found <= answer
+        assert found <= response
 
 
 @given(logs(), limits, st.integers(0, 12))

@@ -37,7 +37,7 @@ batches = st.builds(
 
 commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Initialize, keys, epochs, st.just(-1) | offsets, st.booleans(), st.booleans(), epochs),
-    st.builds(Read, keys, epochs),
+    st.builds(Read, keys, epochs, st.sampled_from([None, -1, 0, 2, 3, 3])),
     *[
         st.builds(
             Write,

@@ -11,6 +11,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Delete,
     DeleteTopic,
     Initialize,
+    LeaseRequired,
     ListTopics,
     Read,
     ReadReply,
@@ -94,12 +95,17 @@ class Model:
                 raise Rejected(ErrorCode.FENCED_STATE_EPOCH)
         self.partitions.pop(key, None)
 
-    def read(self, command: Read) -> ReadReply:
+    def read(self, command: Read) -> ReadReply | LeaseRequired:
         there = self.partitions.get(command.key)
         if command.leader_epoch < 0 or there is None:
             raise Rejected(ErrorCode.INVALID_REQUEST)
         if there.leader_epoch > command.leader_epoch:
             raise Rejected(ErrorCode.FENCED_LEADER_EPOCH)
+        if there.leader_epoch < command.leader_epoch:
+            if command.lease_epoch is None:
+                return LeaseRequired()
+            if command.lease_epoch < command.leader_epoch:
+                raise Rejected(ErrorCode.UNKNOWN_LEADER_EPOCH)
         there.leader_epoch = command.leader_epoch
         return ReadReply(there.state_epoch, there.start_offset, tuple(there.offsets.runs()))
 

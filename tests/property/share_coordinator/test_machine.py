@@ -14,14 +14,13 @@ from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
     Initialize,
-    Read,
     Summarize,
     Write,
 )
 from sharebroker_server.share_coordinator.core.state import DeltaTombstone
 from tests.property.share_coordinator.commands import KEYS, batches, commands
 from tests.property.share_coordinator.model import Model, Rejected
-from tests.unit.share_coordinator.harness import KEY, Shard, batch, same, write
+from tests.unit.share_coordinator.harness import KEY, Shard, batch, read, same, write
 
 rules = st.builds(CheckpointRules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
 pauses = st.sampled_from([0.0, 0.0, 1.0, 299.0, 301.0])
@@ -164,6 +163,6 @@ def test_prefix_of_the_log_is_a_past_state(
     for key in KEYS:
         state = owner.state(key)
         if state is not None:
-            reply = owner.run(Read(key, 9))
-            assert owner.run(Read(key, 9)) == reply
+            reply = owner.run(read(9, key))
+            assert owner.run(read(9, key)) == reply
     assert same(owner, owner.replayed(), KEYS)

@@ -58,7 +58,7 @@ async def rejection(call: Any) -> KafkaError:
     return from_rpc_error(failure.value)
 
 
-async def test_publish_acquire_acknowledge(connection: Connection) -> None:
+async def test_published_records_are_acquired_and_acknowledged(connection: Connection) -> None:
     topic = await connection.topic(partitions=3)
     group_id = await connection.group(topic)
     for partition in range(3):
@@ -91,8 +91,8 @@ async def test_deleted_group_restarts_at_the_next_call(connection: Connection) -
     assert await decide(topic, group_id, "one", (ACCEPT, got.records[0])) == [0]
 
     async def deleted() -> bool:  # the member that initialised the state may not have left yet
-        answer = await connection.admin.DeleteGroups(group.DeleteGroupsRequest(group_ids=[group_id]))
-        return bool(answer.results[0].error_code == 0)
+        response = await connection.admin.DeleteGroups(group.DeleteGroupsRequest(group_ids=[group_id]))
+        return bool(response.results[0].error_code == 0)
 
     await eventually(deleted)
     again = await acquire(topic, group_id, member_id="two")

@@ -72,9 +72,9 @@ class Connection:
 
     async def _initialise(self, group_id: str, topic: Topic) -> None:
         async def initialised() -> bool:
-            answer = await self.heartbeat(group_id, "initialiser", 0, topic.name)
+            response = await self.heartbeat(group_id, "initialiser", 0, topic.name)
             return (
-                sum(len(part.partitions) for part in answer.assignment.topic_partitions) == topic.partitions
+                sum(len(part.partitions) for part in response.assignment.topic_partitions) == topic.partitions
             )
 
         await eventually(initialised)

@@ -98,8 +98,8 @@ class Process:
 
     async def init(self, name: str | None = "x", **known: int) -> tuple[int, int]:
         request = pb.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000, **known)
-        answer = await self.until(lambda: self.coordinator.InitProducerId(request, CONTEXT))
-        return answer.producer_id, answer.producer_epoch
+        response = await self.until(lambda: self.coordinator.InitProducerId(request, CONTEXT))
+        return response.producer_id, response.producer_epoch
 
     async def add(
         self, producer: tuple[int, int], *partitions: int, name: str = "x", verify: bool = False
@@ -108,9 +108,9 @@ class Process:
             transactional_id=name, producer_id=producer[0], producer_epoch=producer[1], verify_only=verify
         )
         request.partitions.extend(delivery.TopicPartition(topic_id="t", partition=n) for n in partitions)
-        answer = await self.until(lambda: self.coordinator.AddPartitionsToTxn(request, CONTEXT))
-        assert [part.partition for part in answer.partitions] == list(partitions)
-        return [ErrorCode(part.error_code) for part in answer.partitions]
+        response = await self.until(lambda: self.coordinator.AddPartitionsToTxn(request, CONTEXT))
+        assert [part.partition for part in response.partitions] == list(partitions)
+        return [ErrorCode(part.error_code) for part in response.partitions]
 
     async def end(
         self, producer: tuple[int, int], *, commit: bool = True, name: str = "x", version: int = 2
@@ -122,13 +122,15 @@ class Process:
             committed=commit,
             transaction_version=version,
         )
-        answer = await self.until(lambda: self.coordinator.EndTxn(request, CONTEXT))
-        return answer.producer_id, answer.producer_epoch
+        response = await self.until(lambda: self.coordinator.EndTxn(request, CONTEXT))
+        return response.producer_id, response.producer_epoch
 
     async def states(self, *names: str) -> list[str]:
         request = pb.DescribeTransactionsRequest(transactional_ids=names or ("x",))
-        answer = await self.until(lambda: self.coordinator.DescribeTransactions(request, CONTEXT))
-        return [one.transaction_state or ErrorCode(one.error_code).name for one in answer.transaction_states]
+        response = await self.until(lambda: self.coordinator.DescribeTransactions(request, CONTEXT))
+        return [
+            one.transaction_state or ErrorCode(one.error_code).name for one in response.transaction_states
+        ]
 
 
 @asynccontextmanager

@@ -16,9 +16,9 @@ KEY = SharePartitionKey(GROUP, TOPIC, 0)
 
 async def acquired(harness: Harness, member: str, **options: Any) -> list[int]:
     """Returns the offsets that a member acquires by one call."""
-    [answer] = await harness.acquire(member=member, **options)
-    assert not answer.error_code, answer
-    return [offset for run in answer.acquired for offset in range(run.first_offset, run.last_offset + 1)]
+    [response] = await harness.acquire(member=member, **options)
+    assert not response.error_code, response
+    return [offset for run in response.acquired for offset in range(run.first_offset, run.last_offset + 1)]
 
 
 async def fails_without(

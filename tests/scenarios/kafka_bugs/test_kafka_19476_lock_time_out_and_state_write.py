@@ -16,36 +16,36 @@ from tests.unit.share_partition_leader.virtual_time import settle
 LONGER_THAN_A_LOCK = 31.0
 
 
-async def accepts_while_nothing_can_be_written(harness: Harness) -> asyncio.Task[Any]:
+async def start_accept_that_outlives_its_lock(harness: Harness) -> asyncio.Task[Any]:
     """Starts an acceptance of 0 to 4, out of 10 records, that is in flight for longer than their lock."""
     await harness.publish(10)
     assert await acquired(harness, "m1") == list(range(10))
     harness.persister.open.clear()
-    asked = asyncio.create_task(harness.acknowledge((0, 4, ACCEPT), member="m1"))
+    accepting = asyncio.create_task(harness.acknowledge((0, 4, ACCEPT), member="m1"))
     await settle()
     await asyncio.sleep(LONGER_THAN_A_LOCK)
-    return asked
+    return accepting
 
 
-async def what_is_being_accepted_does_not_come_again(harness: Harness) -> None:
-    asked = await accepts_while_nothing_can_be_written(harness)
+async def assert_pending_records_are_not_redelivered(harness: Harness) -> None:
+    accepting = await start_accept_that_outlives_its_lock(harness)
     assert await acquired(harness, "m2") == [5, 6, 7, 8, 9]
     harness.persister.open.set()
-    assert code(await asked) is ErrorCode.NONE
+    assert code(await accepting) is ErrorCode.NONE
     assert await acquired(harness, "m3") == []
 
 
 async def failed_acceptances_are_redelivered(harness: Harness) -> None:
-    asked = await accepts_while_nothing_can_be_written(harness)
+    accepting = await start_accept_that_outlives_its_lock(harness)
     harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     harness.persister.open.set()
-    assert code(await asked) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert code(await accepting) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await settle()
     assert await acquired(harness, "m2", max_wait_ms=5_000) == list(range(10))
 
 
 async def test_pending_records_are_not_redelivered(harness: Harness) -> None:
-    await what_is_being_accepted_does_not_come_again(harness)
+    await assert_pending_records_are_not_redelivered(harness)
 
 
 async def test_records_of_a_failed_acknowledgement_are_redelivered(harness: Harness) -> None:
@@ -62,7 +62,7 @@ def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list
 
 
 async def test_without_waiting_for_the_write_accepted_records_return(harness: Harness) -> None:
-    await fails_without((Locks, "expire", every_lock), what_is_being_accepted_does_not_come_again, harness)
+    await fails_without((Locks, "expire", every_lock), assert_pending_records_are_not_redelivered, harness)
 
 
 async def test_without_a_roll_back_records_are_never_redelivered(harness: Harness) -> None:

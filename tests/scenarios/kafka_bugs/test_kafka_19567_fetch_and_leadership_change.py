@@ -16,8 +16,8 @@ async def a_waiting_fetch_is_sent_to_the_new_leader(harness: Harness) -> None:
     await settle()
     async with asyncio.timeout(10.0):
         await harness.hand_over()
-        [answer] = await waiting
-    assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        [response] = await waiting
+    assert code(response) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_waiting_fetch_is_redirected_to_the_new_leader(harness: Harness) -> None:

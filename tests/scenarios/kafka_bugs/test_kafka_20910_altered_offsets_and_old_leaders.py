@@ -10,7 +10,7 @@ from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
 from tests.unit.share_partition_leader.harness import ACCEPT, Harness, code
 
 
-async def what_was_held_before_the_alteration_is_not_accepted(harness: Harness) -> None:
+async def assert_old_acquisitions_are_rejected(harness: Harness) -> None:
     await harness.publish(10)
     assert await acquired(harness, "m1") == list(range(10))
     await harness.initialize(state_epoch=2, start=3)
@@ -20,7 +20,7 @@ async def what_was_held_before_the_alteration_is_not_accepted(harness: Harness) 
 
 
 async def test_records_acquired_before_an_alteration_are_not_accepted(harness: Harness) -> None:
-    await what_was_held_before_the_alteration_is_not_accepted(harness)
+    await assert_old_acquisitions_are_rejected(harness)
 
 
 def under_any_epoch(command: Write, state: ShareState | None) -> ShareState:
@@ -30,4 +30,4 @@ def under_any_epoch(command: Write, state: ShareState | None) -> ShareState:
 
 async def test_without_the_state_epoch_records_are_accepted(harness: Harness) -> None:
     unchecked = (machine, "check_write", under_any_epoch)
-    await fails_without(unchecked, what_was_held_before_the_alteration_is_not_accepted, harness)
+    await fails_without(unchecked, assert_old_acquisitions_are_rejected, harness)

@@ -23,14 +23,14 @@ async def led(harness: Harness) -> int:
     return epoch
 
 
-async def the_count_of_finished_records_does_not_go_back(harness: Harness) -> None:
+async def assert_completion_count_does_not_decrease(harness: Harness) -> None:
     epoch = await led(harness)
     await harness.persister.write(KEY, StateWrite(1, epoch, 0, 3, (accepted(1, 3),)))
     await harness.persister.write(KEY, StateWrite(1, epoch, 0, 1, (accepted(1, 1),)))
     assert (await harness.persister.read_summary(KEY)).delivery_complete_count == 3
 
 
-async def a_higher_start_offset_stays_and_takes_states_with_it(harness: Harness) -> None:
+async def assert_higher_start_offset_drops_lower_states(harness: Harness) -> None:
     epoch = await led(harness)
     await harness.persister.write(KEY, StateWrite(1, epoch, 0, 3, (accepted(2, 3), accepted(8, 8))))
     await harness.persister.write(KEY, StateWrite(1, epoch, 5, 1, ()))
@@ -45,18 +45,18 @@ def as_it_came(state: ShareState, write: Write) -> tuple[int, int]:
 
 
 async def test_count_of_finished_records_does_not_decrease(harness: Harness) -> None:
-    await the_count_of_finished_records_does_not_go_back(harness)
+    await assert_completion_count_does_not_decrease(harness)
 
 
 async def test_without_the_check_the_count_decreases(harness: Harness) -> None:
     taken = (checkpointing, "_advance", as_it_came)
-    await fails_without(taken, the_count_of_finished_records_does_not_go_back, harness)
+    await fails_without(taken, assert_completion_count_does_not_decrease, harness)
 
 
 async def test_higher_start_offset_stays_and_drops_states(harness: Harness) -> None:
-    await a_higher_start_offset_stays_and_takes_states_with_it(harness)
+    await assert_higher_start_offset_drops_lower_states(harness)
 
 
 async def test_without_the_check_the_start_offset_decreases(harness: Harness) -> None:
     taken = (checkpointing, "_advance", as_it_came)
-    await fails_without(taken, a_higher_start_offset_stays_and_takes_states_with_it, harness)
+    await fails_without(taken, assert_higher_start_offset_drops_lower_states, harness)

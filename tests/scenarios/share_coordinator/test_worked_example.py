@@ -7,9 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from sharebroker_protocol.model import StateBatch
-from sharebroker_server.share_coordinator.core.commands import Initialize, Read, ReadReply, Write
+from sharebroker_server.share_coordinator.core.commands import Initialize, ReadReply, Write
 from sharebroker_server.share_coordinator.core.state import ShareCheckpoint, ShareDelta, ShareRecord
-from tests.unit.share_coordinator.harness import KEY, NOW, Shard
+from tests.unit.share_coordinator.harness import KEY, NOW, Shard, read
 
 A, K = 0, 2  # available, acknowledged
 
@@ -140,7 +140,7 @@ OLD_ROWS = [
 def play(rows: list[Row], start_offset: int) -> Shard:
     shard = Shard()
     shard.run(Initialize(KEY, 1, start_offset))
-    shard.run(Read(KEY, 1))
+    shard.run(read(1))
     for row in rows:
         if row.request is not None:
             start, runs = row.request
@@ -149,12 +149,12 @@ def play(rows: list[Row], start_offset: int) -> Shard:
 
 
 @pytest.mark.parametrize("number", range(len(ROWS)), ids=[row.operation for row in ROWS])
-def test_row_of_the_request_table(number: int) -> None:
+def test_request_leads_to_the_row_of_the_request_table(number: int) -> None:
     check(ROWS, number, -1)
 
 
 @pytest.mark.parametrize("number", range(len(OLD_ROWS)), ids=[row.operation for row in OLD_ROWS])
-def test_row_of_the_record_table(number: int) -> None:
+def test_request_writes_the_row_of_the_record_table(number: int) -> None:
     rows = [row._replace(record=_with_count(row.record, 0)) for row in OLD_ROWS]
     check(rows, number, 100)
 
@@ -165,7 +165,7 @@ def check(rows: list[Row], number: int, start_offset: int) -> None:
     assert shard.records()[len(before.log) :] == ([] if row.record is None else [row.record])
     expected = ReadReply(1, row.start_offset, tuple(StateBatch(*run) for run in row.runs))
     for owner in (shard, shard.replayed()):
-        assert owner.run(Read(KEY, 1)) == expected
+        assert owner.run(read(1)) == expected
 
 
 def _with_count(record: ShareRecord | None, count: int) -> ShareRecord | None:
@@ -174,7 +174,7 @@ def _with_count(record: ShareRecord | None, count: int) -> ShareRecord | None:
     return record._replace(delivery_complete_count=count) if isinstance(record, ShareDelta) else record
 
 
-def test_checkpoint_instead_of_a_delta() -> None:
+def test_checkpoint_replays_like_the_delta_it_replaces() -> None:
     """Any delta may be a checkpoint instead: the replayed state is the same."""
     for number in range(len(ROWS)):
         shard = play(ROWS[: number + 1], -1)
@@ -188,4 +188,4 @@ def test_checkpoint_instead_of_a_delta() -> None:
             ]
         )
         expected = ReadReply(1, ROWS[number].start_offset, tuple(StateBatch(*r) for r in ROWS[number].runs))
-        assert shard.replayed().run(Read(KEY, 1)) == expected
+        assert shard.replayed().run(read(1)) == expected

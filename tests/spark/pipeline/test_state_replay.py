@@ -51,7 +51,7 @@ def test_order_of_the_rows_does_not_matter(replayed: dict[str, dict[str, Any]]) 
     assert whole["history"] == other["history"] != []
 
 
-def test_times_are_those_of_the_log(replayed: dict[str, dict[str, Any]]) -> None:
+def test_times_are_taken_from_the_log(replayed: dict[str, dict[str, Any]]) -> None:
     ended = [item["finished_at"] for item in replayed["whole"]["history"] if item["finished_at"]]
     assert ended == ["2026-01-01 08:00:10+00:00", "2026-01-01 08:00:20+00:00"]
     (item,) = replayed["no time"]["history"]

@@ -62,7 +62,7 @@ def parent(process: int) -> int:
 
 
 def die_once(rows: Iterator[Any]) -> Iterator[Any]:
-    """Kills the executor of this task: the parent of Python's daemon, which is our parent."""
+    """Kills the executor of this task: the parent of Python's daemon process."""
     marker = Path(FOLDER, "killed")
     for some in rows:
         if not marker.exists():

@@ -24,6 +24,7 @@ class Checker:
         self._shares: dict[e.Share, ShareModel] = {}
         self._values: dict[tuple[str, int], dict[int, str]] = {}
         self._published: dict[tuple[str, int], dict[int, float]] = {}
+        self._written: set[tuple[str, int, str]] = set()
         self._requests: dict[int, tuple[e.Requested, bool]] = {}
         self._logs: dict[str, tuple[int, int]] = {}
         self._calls: dict[int, e.CallBegan] = {}
@@ -68,6 +69,17 @@ class Checker:
         log = (event.topic, event.partition)
         self._check_value(log, event.offset, event.value)
         self._published.setdefault(log, {}).setdefault(event.offset, event.at)
+
+    def _on_written(self, event: e.Written) -> None:
+        record = (event.topic, event.partition, event.value)
+        if record in self._written:
+            broken(Invariant.STORED_ONCE, f"{record} was written twice")
+        self._written.add(record)
+
+    def _on_confirmed(self, event: e.Confirmed) -> None:
+        record = (event.topic, event.partition, event.value)
+        if record not in self._written:
+            broken(Invariant.NEVER_LOST, f"{record} is confirmed and was never written")
 
     def _on_delivered(self, event: e.Delivered) -> None:
         self._check_value(event.share.log, event.offset, event.value)
@@ -177,6 +189,8 @@ class Checker:
 
 _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Published: Checker._on_published,
+    e.Written: Checker._on_written,
+    e.Confirmed: Checker._on_confirmed,
     e.Delivered: Checker._on_delivered,
     e.Requested: Checker._on_requested,
     e.Applied: Checker._on_applied,

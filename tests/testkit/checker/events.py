@@ -76,6 +76,24 @@ class Published(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class Written(Event):
+    """A record of an idempotent producer was written to a log."""
+
+    topic: str
+    partition: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed(Event):
+    """An idempotent producer counts its record as stored; it may not know the offset."""
+
+    topic: str
+    partition: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Delivered(Event):
     """A member received a record with a lock; `deadline` is on the leader's clock.
 

@@ -10,11 +10,12 @@ class Invariant(Enum):
     """A guarantee of the system."""
 
     NEVER_LOST = "a published record is stored unchanged until it is finished"
+    STORED_ONCE = "a record of an idempotent producer is stored once"
     ONE_STATE = "an offset has one state"
     ONE_HOLDER = "a record has at most one holder"
     FORMER_HOLDER_REFUSED = "an acknowledgement of a former holder is not applied"
     FINISHED_STAYS = "an accepted or archived record is not redelivered"
-    DURABLE_BEFORE_ANSWERED = "an acknowledgement is durable before it is answered"
+    DURABLE_BEFORE_ANSWERED = "an acknowledgement is durable before its response is sent"
     COUNT_RISES = "the delivery count rises by one with each acquisition"
     COUNT_LIMIT = "no record is delivered more often than the delivery limit"
     START_NEVER_BACK = "the start offset decreases only by an administrator's request"

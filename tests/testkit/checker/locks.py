@@ -9,7 +9,7 @@ from tests.testkit.checker.events import Delivered, Requested, Verdict
 from tests.testkit.checker.invariants import Invariant, broken
 
 _ANY: Final = 2**63
-"""Stands for an acquisition that no client observed; only times order it."""
+"""A placeholder for an acquisition that no client observed; it is ordered by time alone."""
 
 
 @dataclass(frozen=True, slots=True)

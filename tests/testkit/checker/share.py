@@ -82,7 +82,7 @@ class ShareModel:
         if request.verdict is not Verdict.RENEW:
             self._give_up(request.offset, request.token, unseen=request.verdict is Verdict.UNSEEN)
 
-    def applied(self, request: Requested, answer: Applied, *, outdated: bool) -> None:
+    def applied(self, request: Requested, response: Applied, *, outdated: bool) -> None:
         """Adds an applied decision; `outdated`: another member had acquired the record before the request."""
         name = f"{self.share} {request.offset}"
         if outdated:
@@ -90,11 +90,11 @@ class ShareModel:
                 Invariant.FORMER_HOLDER_REFUSED, f"{name}: {request.verdict.value} by token {request.token}"
             )
         history = self._histories[request.offset]
-        history.apply(answer.at, request, name, self._limits)
+        history.apply(response.at, request, name, self._limits)
         lock = history.locks.get(request.token)
         if request.verdict is Verdict.RENEW and lock is not None:
-            lock.deadline = max(lock.deadline, answer.deadline - self._limits.skew)
-            history.free_since = max(history.free_since, answer.deadline)
+            lock.deadline = max(lock.deadline, response.deadline - self._limits.skew)
+            history.free_since = max(history.free_since, response.deadline)
         if request.verdict.final and self.stored.known and not self.stored.finished(request.offset):
             broken(Invariant.DURABLE_BEFORE_ANSWERED, f"{name} is not durable")
 

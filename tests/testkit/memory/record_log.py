@@ -39,8 +39,10 @@ class MemoryRecordStore(FencedMemory, RecordStore):
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
         snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
+        *,
+        beyond_limit: bool = False,
     ) -> None:
-        async with self.appending(partition, epoch):
+        async with self.appending(partition, epoch, beyond_limit=beyond_limit):
             self._append(partition, batches, segments)
             self._partition(partition).snapshots |= snapshots
 

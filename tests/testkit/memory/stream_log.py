@@ -14,10 +14,10 @@ from typing_extensions import override
 from sharebroker_server.stream_log.port import (
     Entry,
     LogFenced,
+    LogFull,
     LogNotWritten,
     LogOutcomeUnknown,
     LogOutOfOrder,
-    LogRefused,
     LogUnavailable,
     StreamLog,
 )
@@ -66,7 +66,9 @@ class FencedMemory:
         self._fences[resource] = max(epoch, self._fences.get(resource, 0))
 
     @asynccontextmanager
-    async def appending(self, resource: str, epoch: int) -> AsyncIterator[None]:
+    async def appending(
+        self, resource: str, epoch: int, *, beyond_limit: bool = False
+    ) -> AsyncIterator[None]:
         """Wraps the write of one append: permits it, rejects it, or applies a queued fault."""
         await self._open.wait()
         fault = self._faults.popleft() if self._faults else None
@@ -78,8 +80,8 @@ class FencedMemory:
         if fault is Fault.LOST_UNKNOWN:
             raise LogOutcomeUnknown("fault on demand")
         self.check_writable(resource, epoch)
-        if self.full:
-            raise LogRefused("full on demand")
+        if self.full and not beyond_limit:
+            raise LogFull("full on demand")
         yield
         if fault is Fault.DONE_UNKNOWN:
             raise LogOutcomeUnknown("fault on demand")

@@ -1,4 +1,4 @@
-"""Replaces the environment of a process: time, randomness and connections to other processes."""
+"""Replaces the environment of a process: time, randomness and connections to peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store from a node's point of view: in-memory stores behind a connection with faults."""
+"""A node's connection to the store: in-memory stores behind a connection with faults."""
 
 from __future__ import annotations
 
@@ -69,34 +69,34 @@ class Connection:
         fate = self._faults.of_command(self._node)
         if self.closed:
             fate = CommandOutcome.REFUSED
-        answer: asyncio.Future[T] = self._loop.create_future()
+        response: asyncio.Future[T] = self._loop.create_future()
         delay = self._faults.delay()
         if fate is not CommandOutcome.DONE:
             self.witness.command_fails(self._node, command, fate)
         if fate is CommandOutcome.REFUSED:
-            self._later(delay, _fail, answer, refused)
-            return await answer
+            self._later(delay, _fail, response, refused)
+            return await response
         if fate is not CommandOutcome.DONE:
-            self._later(delay, _fail, answer, unknown)
+            self._later(delay, _fail, response, unknown)
         if fate is CommandOutcome.LATE:
             self._later(delay + 4 * self._faults.delay() + 1.0, self._execute, work, None)
         elif fate is not CommandOutcome.LOST:
             arrives = self._arrived = max(self._arrived + 1e-9, self._loop.now + delay)
-            reply = answer if fate is CommandOutcome.DONE else None
+            reply = response if fate is CommandOutcome.DONE else None
             self._loop.call_outside(arrives, self._execute, work, reply)
-        return await answer
+        return await response
 
     def _later(self, delay: float, callback: Callable[..., object], *args: object) -> None:
         self._loop.call_outside(self._loop.now + delay, callback, *args)
 
-    def _execute(self, work: Work[Any], answer: asyncio.Future[Any] | None) -> None:
+    def _execute(self, work: Work[Any], response: asyncio.Future[Any] | None) -> None:
         """Executes one atomic step of the store."""
         resolve: Callable[[], object]
         try:
-            resolve = partial(_resolve, answer, run_step(work()))
+            resolve = partial(_resolve, response, run_step(work()))
         except Exception as failure:
-            resolve = partial(_fail, answer, failure)
-        if answer is not None:
+            resolve = partial(_fail, response, failure)
+        if response is not None:
             self._answered = max(self._answered + 1e-9, self._loop.now + self._faults.delay())
             self._loop.call_outside(self._answered, resolve)
 
@@ -112,15 +112,15 @@ def run_step(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("the store must not wait within a step")
 
 
-def _resolve(answer: asyncio.Future[Any] | None, result: object) -> None:
-    if answer is not None and not answer.done():
-        answer.set_result(result)
+def _resolve(response: asyncio.Future[Any] | None, result: object) -> None:
+    if response is not None and not response.done():
+        response.set_result(result)
 
 
-def _fail(answer: asyncio.Future[Any] | None, failure: Exception) -> None:
-    if answer is not None and not answer.done():
-        answer.set_exception(failure)
-        answer.exception()  # marks it as retrieved: the caller may be dead
+def _fail(response: asyncio.Future[Any] | None, failure: Exception) -> None:
+    if response is not None and not response.done():
+        response.set_exception(failure)
+        response.exception()  # marks it as retrieved: the caller may be dead
 
 
 class SimulatedStreamLog(StreamLog):
@@ -172,11 +172,13 @@ class SimulatedRecordStore(RecordStore):
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
         snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
+        *,
+        beyond_limit: bool = False,
     ) -> None:
         copies = list(batches)
 
         async def work() -> None:
-            await self._store.append(partition, epoch, copies, segments, snapshots)
+            await self._store.append(partition, epoch, copies, segments, snapshots, beyond_limit=beyond_limit)
             self._connection.witness.batches_written(partition, epoch, copies)
 
         await _write(self._connection, f"append to {partition}", work)

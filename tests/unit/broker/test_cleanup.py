@@ -71,7 +71,7 @@ class Owners:
         return pb.DeleteTopicStateResponse(shards=[0])
 
 
-async def test_a_leader_that_is_silent_delays_no_other() -> None:
+async def test_unresponsive_leader_does_not_delay_others() -> None:
     owners = Owners(ME)
     departed = Cleanup(cast("Router", owners))
     departed.member_left("g", "m")
@@ -106,7 +106,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "PAUSE", 0.001)
 
 
-async def test_state_of_a_deleted_topic_goes_though_the_catalog_has_no_owner_yet() -> None:
+async def test_state_of_a_deleted_topic_is_removed_before_the_catalog_has_an_owner() -> None:
     owners = Owners(None, None, ME)
     departed = Cleanup(cast("Router", owners))
     departed.metadata_changed(TopicRecord(Topic("T0", "a", 1)))
@@ -115,7 +115,7 @@ async def test_state_of_a_deleted_topic_goes_though_the_catalog_has_no_owner_yet
     await departed.stop()
 
 
-async def test_it_is_left_to_the_owner_of_the_catalog() -> None:
+async def test_only_the_catalog_owner_removes_state_of_deleted_topics() -> None:
     owners = Owners(OTHER)
     departed = Cleanup(cast("Router", owners))
     departed.metadata_changed(TopicDeletedRecord("T1"))

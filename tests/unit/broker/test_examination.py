@@ -1,4 +1,4 @@
-"""What `doctor` reads from a cluster's Redis, and its report."""
+"""The facts that `doctor` reads from a cluster's Redis, and its report."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def tracer() -> Iterator[Tracer]:
     tracing.turn(None)
 
 
-def test_a_line_within_a_span_names_it(tracer: Tracer) -> None:
+def test_log_line_inside_a_span_has_its_trace_id(tracer: Tracer) -> None:
     span = tracer.start("call", None, SpanKind.SERVER, {})
     assert span is not None
     context = context_of(span)
@@ -38,5 +38,5 @@ def test_a_line_within_a_span_names_it(tracer: Tracer) -> None:
     assert add_trace(None, "info", {"event": "x"}) == {"event": "x"}
 
 
-def test_nothing_is_added_where_nothing_is_traced() -> None:
+def test_log_line_outside_a_span_is_unchanged() -> None:
     assert add_trace(None, "info", {"event": "x"}) == {"event": "x"}

@@ -70,7 +70,7 @@ async def test_address_in_use_is_an_invalid_config(observability: Observability)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
-def test_unknown_variables_are_logged_unless_they_are_of_other_tools() -> None:
+def test_unknown_telemetry_variables_are_logged() -> None:
     others = (
         "OTEL_RESOURCE_ATTRIBUTES_POD_NAME",
         "OTEL_SERVICE_NAME",

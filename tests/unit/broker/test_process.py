@@ -63,7 +63,7 @@ def test_brokers_at_one_address_have_one_node_id() -> None:
     assert node_identity(settings, "here:1").node_id != node_identity(settings, "here:2").node_id
 
 
-def test_the_data_folder_keeps_the_identity(tmp_path: Path) -> None:
+def test_identity_is_stored_in_the_data_folder(tmp_path: Path) -> None:
     settings = ServeSettings(data=tmp_path, config=BrokerConfig.parse(()))
     first, second = node_identity(settings, "here:1"), node_identity(settings, "here:2")
     assert first.node_id == second.node_id

@@ -1,4 +1,4 @@
-"""The roles of a broker on stores in memory: their services, and what they leave to the process."""
+"""The roles of a broker on stores in memory: their services, and the resources that the process closes."""
 
 from __future__ import annotations
 

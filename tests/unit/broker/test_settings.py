@@ -14,6 +14,8 @@ from sharebroker_server.broker.settings import (
     describe,
     parse_address,
     parse_first_user,
+    parse_max_memory,
+    parse_principals,
     parse_roles,
     parse_tls,
     unauthenticated,
@@ -24,7 +26,7 @@ from sharebroker_server.rpc.tls import TlsFiles
 from sharebroker_server.security.scram import ScramMechanism, matches
 
 
-def test_roles() -> None:
+def test_roles_are_parsed_and_unknown_ones_rejected() -> None:
     assert parse_roles("all") == frozenset(ROLES)
     assert parse_roles("gateway, share-coordinator") == {"gateway", "share-coordinator"}
     for text in ("", "gateway,nothing"):
@@ -36,6 +38,33 @@ def test_roles() -> None:
 def test_invalid_addresses_are_rejected(text: str) -> None:
     with pytest.raises(KafkaError, match="--grpc takes HOST:PORT"):
         parse_address(text, "--grpc", lowest=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        (None, None),
+        ("0", 0),
+        ("134217728", 1 << 27),
+        ("512MiB", 1 << 29),
+        ("4 gib", 1 << 32),
+        ("65536KiB", 1 << 26),
+        ("1TiB", 1 << 40),
+    ],
+)
+def test_memory_limits(text: str | None, limit: int | None) -> None:
+    assert parse_max_memory(text) == limit
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5GiB", "512MB", "512M", "MiB", "１GiB", "1" * 16])
+def test_memory_limits_of_another_form_are_rejected(text: str) -> None:
+    with pytest.raises(KafkaError, match="--max-memory takes bytes, for example 512MiB"):
+        parse_max_memory(text)
+
+
+def test_too_small_memory_limits_are_rejected() -> None:
+    with pytest.raises(KafkaError, match="--max-memory must be 0 or at least 32MiB; not '31MiB'"):
+        parse_max_memory("31MiB")
 
 
 def test_tls_needs_a_certificate_and_a_key() -> None:
@@ -119,3 +148,18 @@ def test_only_gateways_serve_clients() -> None:
     assert not unauthenticated(
         ServeSettings(grpc="0.0.0.0:1", roles=parse_roles("share-coordinator"), config=config)
     )
+
+
+def test_principals_are_subjects_separated_by_semicolons() -> None:
+    def parsed(text: str) -> frozenset[str]:
+        return parse_principals(BrokerConfig.parse([f"broker.principals={text}", "ssl.client.auth=required"]))
+
+    assert parsed("") == parsed(" ; ") == frozenset()
+    assert parsed("User:CN=a,O=b; CN=c") == {"CN=a,O=b", "CN=c"}
+    assert parsed("CN=a\\;b;CN=c") == {"CN=a\\;b", "CN=c"}
+
+
+def test_principals_need_client_certificates() -> None:
+    with pytest.raises(KafkaError, match=r"needs ssl\.client\.auth=required"):
+        parse_principals(BrokerConfig.parse(["broker.principals=CN=a"]))
+    assert parse_principals(BrokerConfig.parse(())) == frozenset()

@@ -71,7 +71,7 @@ def test_broker_configs_override_cluster_over_static_values() -> None:
     assert (effective.num_partitions, effective.message_max_bytes, effective.log_retention_ms) == (5, 100, 77)
 
 
-def test_cluster_settings_that_contradict_this_process_are_left_out() -> None:
+def test_cluster_configs_that_contradict_the_node_are_ignored() -> None:
     state = folded(
         ConfigRecord(BROKERS, "group.share.max.size", "900"), ConfigRecord(BROKER, "num.partitions", "5")
     )
@@ -80,6 +80,6 @@ def test_cluster_settings_that_contradict_this_process_are_left_out() -> None:
     assert effective_broker(state, static).num_partitions == 5
 
 
-def test_unknown_record_is_an_error_of_the_program() -> None:
+def test_unknown_record_raises_an_error() -> None:
     with pytest.raises(NotImplementedError):
         TopicCatalog().apply("nonsense", 1)  # type: ignore[arg-type]  # that is the point

@@ -94,14 +94,14 @@ def test_describe_lists_fallback_values() -> None:
     assert [one.source.name for one in entries["segment.ms"].origins] == ["TOPIC", "DEFAULT"]
 
 
-def test_describe_leaves_out_settings_that_contradict_the_node() -> None:
+def test_describe_omits_configs_that_contradict_the_node() -> None:
     state = folded(ConfigRecord(BROKERS, "group.share.max.size", "900"))
     static = BrokerConfig.parse(["node.id=1", "group.share.max.share.sessions=200"])
     (entry,) = (one for one in describe(state, static, BROKER) if one.name == "group.share.max.size")
     assert (entry.value, entry.source) == ("200", ConfigSource.DEFAULT)
 
 
-def test_describe_settings_of_a_topic_that_is_not_there_yet() -> None:
+def test_describe_a_topic_missing_from_the_cache() -> None:
     entries = describe_settings(TopicCatalog(), STATIC, ResourceType.TOPIC, {"retention.ms": "5"})
     assert {entry.name: entry.value for entry in entries if not entry.is_default} == {"retention.ms": "5"}
 

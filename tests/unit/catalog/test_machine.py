@@ -6,6 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.machine import (
+    MAX_PARTITIONS,
     AlterConfigs,
     CatalogCommand,
     CatalogMachine,
@@ -14,6 +15,7 @@ from sharebroker_server.catalog.machine import (
     DeleteTopic,
     ListEdit,
     NameCluster,
+    check_request,
 )
 from sharebroker_server.catalog.records import (
     CatalogRecord,
@@ -60,7 +62,7 @@ def catalog() -> Catalog:
     return catalog
 
 
-def test_created_topic_is_known_by_name_and_id() -> None:
+def test_created_topic_is_found_by_name_and_id() -> None:
     catalog = Catalog()
     topic = Topic("T9", "flights", 8, {"retention.ms": "1000"}, created_ms=1500)
     assert catalog(CreateTopic("flights", "T9", 8, {"retention.ms": "1000"})) == (
@@ -71,13 +73,13 @@ def test_created_topic_is_known_by_name_and_id() -> None:
 
 
 @pytest.mark.parametrize("partitions", [0, -1])
-def test_topic_without_a_number_of_partitions_takes_the_default(partitions: int) -> None:
+def test_topic_without_a_partition_count_gets_the_default(partitions: int) -> None:
     _, topic = Catalog("num.partitions=7")(CreateTopic("a", "T1", partitions))
     assert isinstance(topic, Topic)
     assert topic.partitions == 7
 
 
-def test_default_number_of_partitions_can_be_changed_for_the_cluster() -> None:
+def test_cluster_config_changes_the_default_partition_count() -> None:
     catalog = Catalog("num.partitions=7")
     catalog(AlterConfigs(BROKERS, {"num.partitions": "9"}))
     _, topic = catalog(CreateTopic("a", "T1"))
@@ -86,12 +88,12 @@ def test_default_number_of_partitions_can_be_changed_for_the_cluster() -> None:
 
 
 @pytest.mark.parametrize("partitions", [1, 10_000])
-def test_legal_number_of_partitions(partitions: int) -> None:
+def test_valid_partition_count_is_accepted(partitions: int) -> None:
     assert Catalog()(CreateTopic("a", "T1", partitions))[0]
 
 
 @pytest.mark.parametrize("partitions", [-2, 10_001])
-def test_illegal_number_of_partitions(partitions: int) -> None:
+def test_invalid_partition_count_is_rejected(partitions: int) -> None:
     assert Catalog().refuses(CreateTopic("a", "T1", partitions)).code is ErrorCode.INVALID_PARTITIONS
 
 
@@ -123,12 +125,12 @@ def test_number_of_groups_with_configs_is_limited(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("name", ["a", "A.b", "a_b", "a-b", "0", "...", "x" * 249])
-def test_legal_name(name: str) -> None:
+def test_valid_topic_name_is_accepted(name: str) -> None:
     assert Catalog()(CreateTopic(name, "T1"))[0]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n", "a:b"])
-def test_illegal_name(name: str) -> None:
+def test_invalid_topic_name_is_rejected(name: str) -> None:
     error = Catalog().refuses(CreateTopic(name, "T1"))
     assert error.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     assert error.violations[0].field == "name"
@@ -149,7 +151,7 @@ def test_names_equal_in_metrics_collide() -> None:
     assert catalog(CreateTopic("a_b.c", "T2"))[0]
 
 
-def test_bad_setting_refuses_the_topic() -> None:
+def test_invalid_config_rejects_the_topic() -> None:
     error = Catalog().refuses(CreateTopic("a", "T1", 1, {"cleanup.policy": "compact"}))
     assert error.code is ErrorCode.INVALID_CONFIG
 
@@ -203,7 +205,7 @@ def test_deleted_topic_is_listed_as_deleted(catalog: Catalog, command: DeleteTop
         (AlterConfigs(BROKERS, {"nope": "3"}), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_refusals(catalog: Catalog, command: CatalogCommand, code: ErrorCode) -> None:
+def test_invalid_command_is_rejected(catalog: Catalog, command: CatalogCommand, code: ErrorCode) -> None:
     assert catalog.refuses(command).code is code
 
 
@@ -220,7 +222,7 @@ def test_partitions_are_added(catalog: Catalog) -> None:
     assert topic.partitions == 6
 
 
-def test_fingerprint_covers_what_assignments_depend_on() -> None:
+def test_fingerprint_covers_name_id_and_partitions() -> None:
     prints = {
         Topic("T1", "a", 1).fingerprint,
         Topic("T2", "a", 1).fingerprint,
@@ -240,7 +242,7 @@ def test_fingerprint_covers_what_assignments_depend_on() -> None:
         (ConfigResource(ResourceType.BROKER, "1"), "num.partitions", "4"),
     ],
 )
-def test_settings_are_set_kept_and_put_back(
+def test_configs_are_set_kept_and_reset(
     catalog: Catalog, resource: ConfigResource, key: str, value: str
 ) -> None:
     state = catalog.machine.catalog
@@ -279,7 +281,7 @@ def test_configured_resources_are_listed_by_kind(catalog: Catalog) -> None:
     assert catalog.machine.catalog.configured(ResourceType.BROKER) == [""]
 
 
-def test_settings_of_a_group_are_checked_together(catalog: Catalog) -> None:
+def test_group_configs_are_validated_together(catalog: Catalog) -> None:
     catalog(AlterConfigs(BROKERS, {"group.share.max.size": "100"}))
     catalog(AlterConfigs(GROUP, {"share.session.timeout.ms": "45000"}))
     assert catalog.refuses(AlterConfigs(GROUP, {"share.heartbeat.interval.ms": "20000"})).code is (
@@ -287,7 +289,7 @@ def test_settings_of_a_group_are_checked_together(catalog: Catalog) -> None:
     )
 
 
-def test_settings_go_with_their_topic(catalog: Catalog) -> None:
+def test_configs_are_deleted_with_their_topic(catalog: Catalog) -> None:
     catalog(AlterConfigs(TOPIC, {"retention.ms": "1000"}))
     catalog(DeleteTopic("orders"))
     assert catalog.machine.catalog.configs(TOPIC) == {}
@@ -306,6 +308,23 @@ def test_topics_are_listed_by_name(catalog: Catalog) -> None:
     assert [topic.name for topic in catalog.machine.catalog.topics()] == ["a", "orders"]
 
 
-def test_nothing_happens_by_time(catalog: Catalog) -> None:
+def test_catalog_has_no_deadlines(catalog: Catalog) -> None:
     assert catalog.machine.next_deadline() is None
     assert catalog.machine.on_deadline(10.0) == ((), None, (), ())
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [[], [MAX_PARTITIONS], [MAX_PARTITIONS - 6, -1, 0], [1] * MAX_PARTITIONS, [MAX_PARTITIONS + 1, 1]],
+)
+def test_a_request_may_create_as_many_partitions_as_one_topic_has(counts: list[int]) -> None:
+    check_request(counts, 3)
+
+
+@pytest.mark.parametrize(
+    "counts", [[MAX_PARTITIONS, 1], [MAX_PARTITIONS - 5, -1, 0], [1] * (MAX_PARTITIONS + 1)]
+)
+def test_a_request_with_too_many_partitions_is_rejected(counts: list[int]) -> None:
+    with pytest.raises(KafkaError) as caught:
+        check_request(counts, 3)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION

@@ -1,4 +1,4 @@
-"""Metadata cache: changes are applied, listeners are called once per change, gaps and outages survived."""
+"""Metadata cache: changes are applied, listeners are called once per change, gaps and outages are handled."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_partition_exists_within_its_topic(
     assert cache.partition_exists(topic_id, partition) is exists
 
 
-async def test_observers_get_each_change_once(cache: MetadataCache, writer: Writer) -> None:
+async def test_observers_are_notified_once_of_each_change(cache: MetadataCache, writer: Writer) -> None:
     observed: list[CatalogRecord] = []
     cache.add_observer(observed.append)
     changes: list[CatalogRecord] = [TopicRecord(Topic("T2", "b", 2)), TopicDeletedRecord("T1")]
@@ -80,7 +80,7 @@ async def test_observers_get_each_change_once(cache: MetadataCache, writer: Writ
     assert observed == changes
 
 
-async def test_nudge_makes_it_look_at_once(writer: Writer) -> None:
+async def test_nudge_polls_at_once(writer: Writer) -> None:
     cache = MetadataCache(writer.log, BrokerConfig(), poll=3600)
     await cache.start()
     await writer.write(TopicRecord(Topic("T2", "b", 2)))
@@ -88,13 +88,13 @@ async def test_nudge_makes_it_look_at_once(writer: Writer) -> None:
     await cache.stop()
 
 
-async def test_waiting_has_an_end(cache: MetadataCache) -> None:
+async def test_wait_for_a_topic_times_out(cache: MetadataCache) -> None:
     with pytest.raises(KafkaError) as caught:
         await cache.wait_for(lambda catalog: catalog.topic("never") is not None, 0.01)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_settings_are_in_force_when_their_record_came_in(cache: MetadataCache, writer: Writer) -> None:
+async def test_config_is_effective_once_its_record_is_applied(cache: MetadataCache, writer: Writer) -> None:
     assert cache.group_config("g").share_auto_offset_reset == "latest"
     assert cache.group_config("g") is cache.group_config("other")
     await writer.write(
@@ -110,7 +110,7 @@ async def test_settings_are_in_force_when_their_record_came_in(cache: MetadataCa
     assert cache.topic_config(topic).retention_ms == 5
 
 
-async def test_log_that_was_trimmed_past_us_is_read_from_its_start(
+async def test_log_trimmed_past_our_position_is_read_from_its_start(
     cache: MetadataCache, writer: Writer
 ) -> None:
     await writer.write(
@@ -153,7 +153,7 @@ async def test_configs_removed_in_a_trimmed_log_are_published(cache: MetadataCac
     }
 
 
-async def test_unreadable_log_is_tried_again_and_reported_once(cache: MetadataCache, writer: Writer) -> None:
+async def test_unreadable_log_is_retried_and_reported_once(cache: MetadataCache, writer: Writer) -> None:
     tries = asyncio.Semaphore(0)
     read = writer.log.read
 
@@ -161,7 +161,7 @@ async def test_unreadable_log_is_tried_again_and_reported_once(cache: MetadataCa
         tries.release()
         return await read(shard, after, limit)
 
-    writer.log.read = counted  # type: ignore[method-assign]  # to know that it tries again
+    writer.log.read = counted  # type: ignore[method-assign]  # detects the retry
     with capture_logs() as logs:
         writer.log.away = True
         async with asyncio.timeout(5):
@@ -183,7 +183,7 @@ async def test_records_before_a_failed_read_are_published(cache: MetadataCache, 
         writer.log.away = bool(entries)
         return entries
 
-    writer.log.read = once  # type: ignore[method-assign]  # gone right after the first page
+    writer.log.read = once  # type: ignore[method-assign]  # unavailable after the first page
     change = ConfigRecord(GROUP, "share.auto.offset.reset", "earliest")
     await writer.write(change)
     await cache.wait_for(lambda catalog: bool(catalog.configs(GROUP)), 5)
@@ -203,13 +203,11 @@ async def test_failing_observer_does_not_stop_polling(cache: MetadataCache, writ
     assert [entry["event"] for entry in logs] == ["catalog poll failed"] * 2
 
 
-async def test_stop_before_start_is_nothing() -> None:
+async def test_stop_before_start_does_not_raise() -> None:
     await MetadataCache(MemoryStreamLog(), BrokerConfig()).stop()
 
 
-async def test_a_log_that_lost_its_end_and_went_on_is_read_from_its_start(
-    cache: MetadataCache, writer: Writer
-) -> None:
+async def test_truncated_and_continued_log_is_reloaded(cache: MetadataCache, writer: Writer) -> None:
     await writer.write(ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"))
     await writer.write(TopicRecord(Topic("T2", "lost", 1)))
     await cache.wait_for(lambda catalog: catalog.topic("lost") is not None, 5)

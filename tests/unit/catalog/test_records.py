@@ -46,12 +46,12 @@ RECORDS: list[CatalogRecord] = [
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_round_trip(record: CatalogRecord) -> None:
+def test_record_round_trip(record: CatalogRecord) -> None:
     codec = CatalogCodec()
     assert codec.decode(codec.encode(record)) == record
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xff\xff\xff"])
-def test_other_bytes_are_refused(payload: bytes) -> None:
+def test_invalid_bytes_are_rejected(payload: bytes) -> None:
     with pytest.raises(ValueError, match="catalog record"):
         CatalogCodec().decode(payload)

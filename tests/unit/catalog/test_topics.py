@@ -93,7 +93,7 @@ def test_internal_topics_cannot_be_changed(command: CatalogCommand, code: ErrorC
     assert refused.value.code is code
 
 
-def test_its_id_is_one_and_no_drawn_one() -> None:
+def test_internal_topic_ids_are_fixed_version_5_uuids() -> None:
     assert {id_bytes(topic_id)[6] >> 4 for topic_id in INTERNAL_TOPIC_IDS.values()} == {5}
     assert [internal_topic(name, BrokerConfig()).topic_id for name in INTERNAL_TOPIC_IDS] == [
         *INTERNAL_TOPIC_IDS.values()
@@ -110,7 +110,7 @@ def test_its_id_is_one_and_no_drawn_one() -> None:
         ),
     ],
 )
-def test_its_settings_are_kafkas(name: str, settings: dict[str, str]) -> None:
+def test_internal_topic_configs_are_kafkas(name: str, settings: dict[str, str]) -> None:
     resource = ConfigResource(ResourceType.TOPIC, name)
     set_ = {
         entry.name: entry.value
@@ -121,7 +121,7 @@ def test_its_settings_are_kafkas(name: str, settings: dict[str, str]) -> None:
     assert internal_topic(name, BrokerConfig()).configs == settings
 
 
-def test_it_has_a_partition_for_each_shard() -> None:
+def test_internal_topic_has_a_partition_for_each_shard() -> None:
     config = BrokerConfig.parse(
         ["offsets.topic.num.partitions=3", "share.coordinator.state.topic.num.partitions=4"]
     )

@@ -13,7 +13,7 @@ from sharebroker_protocol.records.record import Acquisition
 
 
 def batch(base: int, values: list[bytes | None], *, compression: str = "none") -> bytes:
-    """A batch whose first record has offset `base`; a None leaves a hole, as compaction does."""
+    """A batch whose first record has offset `base`; a None leaves a gap, as compaction does."""
     builder = DefaultRecordBatchBuilder(2, CODECS[compression].number, 0, -1, -1, -1, 1 << 20)
     for delta, value in enumerate(values):
         if value is not None:
@@ -24,7 +24,7 @@ def batch(base: int, values: list[bytes | None], *, compression: str = "none") -
 
 
 def sealed(data: bytearray, base: int) -> bytes:
-    """`data` with its base offset set and its CRC made right again."""
+    """Returns `data` with its base offset set and its CRC corrected."""
     struct.pack_into(">q", data, 0, base)
     struct.pack_into(">I", data, 17, calc_crc32c(bytes(data[21:])))
     return bytes(data)

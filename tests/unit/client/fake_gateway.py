@@ -35,14 +35,14 @@ FAR = 4_000_000_000.0
 
 
 class Stream:
-    """One Consume stream as the gateway sees it."""
+    """The gateway's side of one Consume stream."""
 
     def __init__(self) -> None:
         self.first = ConsumeRequest()
         self.credit = 0
         self.assignment: list[int] = []
         self.acknowledgements: list[Any] = []
-        """Not answered yet."""
+        """Acknowledgements without a result yet."""
         self.all_acknowledgements: list[Any] = []
         self.messages = 0
         self.rest_unseen = False
@@ -85,7 +85,7 @@ class Stream:
         self.out.put_nowait(ConsumeResponse(results=results))
 
     def end(self, status: grpc.StatusCode | None = None) -> None:
-        """End the stream, in peace or with a status."""
+        """Ends the stream, without an error or with a status."""
         self.out.put_nowait(status)
 
 
@@ -239,7 +239,7 @@ class FakeGateway:
 
 
 class _Servicer:
-    """What the test's gateway does not have is not served."""
+    """Topics and groups that a test did not set are unknown."""
 
     def __init__(self, gateway: FakeGateway) -> None:
         self._gateway = gateway

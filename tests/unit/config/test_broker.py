@@ -123,7 +123,7 @@ def test_unknown_property_names_the_nearest_one() -> None:
 
 
 @pytest.mark.parametrize(("name", "low", "high"), BOUNDED)
-def test_value_stays_between_its_least_and_most(name: str, low: str, high: str) -> None:
+def test_value_stays_between_minimum_and_maximum(name: str, low: str, high: str) -> None:
     config = BrokerConfig()
     key = BROKER_KEYS[name]
     below, above = int(config.get(low)) - 1, int(config.get(high)) + 1
@@ -144,7 +144,7 @@ def test_heartbeat_interval_is_less_than_the_session_timeout() -> None:
     assert "<" in refused(bounds | {"group.share.session.timeout.ms": "5000"}).message
 
 
-def test_sessions_are_enough_for_one_group() -> None:
+def test_session_cache_holds_at_least_one_group() -> None:
     assert BrokerConfig.of({"group.share.max.share.sessions": "200"}).group_share_max_share_sessions == 200
     assert "group.share.max.size=200 <=" in refused({"group.share.max.share.sessions": "199"}).message
 

@@ -30,7 +30,7 @@ def refused(settings: dict[str, str], broker: BrokerConfig = BROKER) -> str:
     return caught.value.message
 
 
-def test_group_without_settings_has_the_brokers() -> None:
+def test_group_without_configs_uses_the_brokers_values() -> None:
     assert resolve_group({}, BROKER) == GroupConfig()
     broker = BrokerConfig.parse(
         ["group.share.record.lock.duration.ms=20000", "group.share.delivery.count.limit=7"]
@@ -39,7 +39,7 @@ def test_group_without_settings_has_the_brokers() -> None:
     assert (config.share_record_lock_duration_ms, config.share_delivery_count_limit) == (20000, 7)
 
 
-def test_one_setting_leaves_the_others_with_the_broker() -> None:
+def test_unset_group_configs_use_the_brokers_values() -> None:
     broker = BrokerConfig.parse(["group.share.delivery.count.limit=7"])
     config = resolve_group({"share.auto.offset.reset": "earliest"}, broker)
     assert config.share_delivery_count_limit == 7
@@ -60,7 +60,7 @@ def test_one_setting_leaves_the_others_with_the_broker() -> None:
         {"share.assignment.interval.ms": "1000"},
     ],
 )
-def test_legal_settings_pass_and_resolve(settings: dict[str, str]) -> None:
+def test_valid_group_configs_are_resolved(settings: dict[str, str]) -> None:
     check_group(settings, BROKER)
     resolved = resolve_group(settings, BROKER)
     for name, value in settings.items():
@@ -107,7 +107,7 @@ def test_value_outside_bounds_that_changed_later_is_clamped(name: str) -> None:
 
 
 @given(st.sampled_from(BOUNDED), st.integers(-10, 10**6))
-def test_what_check_accepts_resolve_keeps(bounded: tuple[str, str, str], value: int) -> None:
+def test_checked_values_resolve_unchanged(bounded: tuple[str, str, str], value: int) -> None:
     name = next(key.name for key in GROUP_KEYS.values() if key.broker == bounded[0])
     try:
         check_group({name: str(value)}, BROKER)
@@ -116,7 +116,7 @@ def test_what_check_accepts_resolve_keeps(bounded: tuple[str, str, str], value: 
     assert getattr(resolve_group({name: str(value)}, BROKER), name.replace(".", "_")) == value
 
 
-def test_free_text_accepts_any_text() -> None:
+def test_text_property_accepts_any_value() -> None:
     assert GROUP_KEYS["share.auto.offset.reset"].allowed() == "any text"
 
 
@@ -149,7 +149,7 @@ def test_duration_accepts_java_syntax(text: str, millis: int) -> None:
     "text",
     ["", "P", "PT", "P1DT", "1H", "PT1", "P1Y", "P1W", "P1M", "PT1H ", "PT1.5H", "PT1M1H", "PT1.0123456789S"],
 )
-def test_duration_rejects_what_java_rejects(text: str) -> None:
+def test_duration_rejects_invalid_java_syntax(text: str) -> None:
     assert duration_ms(text) is None
 
 
@@ -157,11 +157,11 @@ def test_duration_rejects_what_java_rejects(text: str) -> None:
     "value",
     ["Latest", "by_duration", "by_duration:", "by_duration:PT", "by_duration:-PT1H", "by_duration:1h", ""],
 )
-def test_reset_policy_rejects(value: str) -> None:
+def test_invalid_reset_policy_is_rejected(value: str) -> None:
     with pytest.raises(KafkaError, match="an ISO-8601 duration"):
         OffsetReset.parse(value)
 
 
-def test_reset_policy_accepts() -> None:
+def test_valid_reset_policy_is_accepted() -> None:
     assert OffsetReset.parse("latest") == OffsetReset("latest")
     assert OffsetReset.parse("by_duration:P1DT1S") == OffsetReset("by_duration", 86_401_000)

@@ -101,7 +101,7 @@ def test_parts_are_subtracted() -> None:
 
 
 @pytest.mark.parametrize("change", [appended, subtracted])
-def test_only_lists_are_changed_so(change: object) -> None:
+def test_only_lists_support_append_and_subtract(change: object) -> None:
     with pytest.raises(KafkaError, match=r"retention\.ms: it is not a list") as caught:
         change(TOPIC_KEYS["retention.ms"], "1", "2")  # type: ignore[operator]  # both are functions
     assert caught.value.code is ErrorCode.INVALID_CONFIG

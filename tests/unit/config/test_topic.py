@@ -1,4 +1,4 @@
-"""Topic properties: Kafka's names are accepted, those without effect are marked, the rest is the broker's."""
+"""Topic properties: Kafka's names are accepted, ineffective ones are marked, unset ones use the broker's."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sharebroker_server.config.topic import TOPIC_KEYS, TopicConfig, check_topic
 BROKER = BrokerConfig.parse(["log.retention.ms=1000", "log.retention.bytes=2000", "message.max.bytes=3000"])
 
 
-def test_topic_without_settings_has_the_brokers() -> None:
+def test_topic_without_configs_uses_the_brokers_values() -> None:
     assert resolve_topic({}, BrokerConfig()) == TopicConfig()
     config = resolve_topic({}, BROKER)
     assert (config.retention_ms, config.retention_bytes, config.max_message_bytes) == (1000, 2000, 3000)
 
 
-def test_topics_own_settings_win() -> None:
+def test_topic_configs_override_the_brokers_values() -> None:
     config = resolve_topic({"retention.ms": "-1", "retention.policy": "consumed"}, BROKER)
     assert (config.retention_ms, config.retention_policy, config.retention_bytes) == (-1, "consumed", 2000)
 

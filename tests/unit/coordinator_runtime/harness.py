@@ -35,7 +35,7 @@ Command = Put | Get
 
 
 class Ledger(WithoutSoftState):
-    """Records are "key=value". "poison" cannot be applied; "at" sets a deadline that writes "rung"."""
+    """Records are "key=value". "poison" raises an error; "at" sets a deadline that writes "rung"."""
 
     def __init__(self) -> None:
         self.values: dict[str, str] = {}
@@ -162,7 +162,7 @@ class Harness:
 
 
 async def outcome(waited: Awaitable[str]) -> ErrorCode | str:
-    """The error code or the answer of a write."""
+    """Returns the error code or the reply of a write."""
     try:
         return await waited
     except KafkaError as error:

@@ -84,7 +84,7 @@ async def test_a_single_shard_has_no_number(cluster: Cluster) -> None:
     assert [shard.shard for shard in host.held()] == ["catalog"]
 
 
-async def test_stopping_closes_all(cluster: Cluster) -> None:
+async def test_stop_closes_all_shards(cluster: Cluster) -> None:
     host = await cluster.process(1)
     shards = list(host.held())
     await host.stop()
@@ -143,11 +143,11 @@ def test_hash_equals_javas(text: str, hashed: int) -> None:
     ("text", "shards", "shard"),
     [("", 50, 0), ("polygenelubricants", 50, 0), ("hello", 50, 22), ("hello", 1, 0)],
 )
-def test_shards(text: str, shards: int, shard: int) -> None:
+def test_key_maps_to_kafkas_shard(text: str, shards: int, shard: int) -> None:
     assert shard_of(text, shards) == shard
 
 
-def test_the_absolute_value_of_the_least_hash_is_0() -> None:
+def test_absolute_value_of_the_smallest_hash_is_0() -> None:
     assert shard_of("polygenelubricants", 7) == 0  # 2**31 % 7 would be 2
 
 

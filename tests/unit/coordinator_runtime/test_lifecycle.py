@@ -32,7 +32,7 @@ ARROWS = {
 
 
 @pytest.mark.parametrize(("current", "to"), list(product(STATES, STATES)))
-def test_every_pair(current: ShardState, to: ShardState) -> None:
+def test_every_pair_of_states_is_legal_or_raises(current: ShardState, to: ShardState) -> None:
     if to.name in ARROWS[current.name].split():
         assert transition(current, to) is to
     else:
@@ -59,7 +59,7 @@ def test_only_a_closed_shard_is_not_coordinator() -> None:
 @pytest.mark.parametrize(
     ("failures", "delay"), [(0, 0), (1, 0), (2, 0.05), (3, 0.1), (4, 0.2), (6, 0.8), (7, 1.0), (10_000, 1.0)]
 )
-def test_backoff(failures: int, delay: float) -> None:
+def test_backoff_doubles_up_to_its_maximum(failures: int, delay: float) -> None:
     assert RuntimeSettings().backoff(failures) == pytest.approx(delay)
 
 
@@ -80,7 +80,7 @@ def test_same_failure_is_logged_once_a_minute_with_one_traceback(logs: Logs) -> 
     assert logs[-1]["exc_info"]
 
 
-def test_callers_receive_the_failure_until_it_is_cleared() -> None:
+def test_commands_raise_the_load_failure_until_a_load_succeeds() -> None:
     failures = LoadFailureReporter("share-coordinator:6")
     failures.record(DAMAGED, 0.0)
     rejected = failures.rejection(ShardState.FAILED)

@@ -103,7 +103,7 @@ async def test_effects_are_returned_once_their_position_is_durable() -> None:
     assert pending.commit(1) == [second]
 
 
-async def test_reply_that_is_an_error_is_raised() -> None:
+async def test_error_reply_is_raised() -> None:
     pending = Pending(0)
     pending.add([b"a"])
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -27,13 +27,13 @@ async def test_acknowledged_write_is_in_the_log() -> None:
     await harness.shard.close()
 
 
-async def test_a_refused_command_writes_nothing() -> None:
+async def test_rejected_command_writes_nothing() -> None:
     harness = await Harness().opened()
     assert await outcome(harness.put("", "1")) is ErrorCode.INVALID_REQUEST
     assert await harness.contents() == []
 
 
-async def test_commands_of_one_turn_go_out_in_one_append() -> None:
+async def test_commands_of_one_loop_iteration_share_an_append() -> None:
     harness = await Harness().opened()
     await asyncio.gather(*(harness.put(str(n)) for n in range(10)))
     assert harness.memory.appends == [(SHARD, 1, 10)]
@@ -100,7 +100,7 @@ async def test_rejection_needs_a_valid_lease() -> None:
     assert await outcome(harness.put("")) is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_large_decision_is_split_and_answered_at_its_end() -> None:
+async def test_large_decision_is_split_and_replies_after_its_last_record() -> None:
     harness = await Harness(group_records=3).opened()
     values = tuple(str(n) for n in range(8))
     assert await harness.put("a", *values) == "7"
@@ -131,7 +131,7 @@ async def test_completely_trimmed_log_continues_at_its_end() -> None:
     assert harness.memory.appends[-1] == (SHARD, 3, 1)
 
 
-async def test_rejection_of_commands_by_state() -> None:
+async def test_commands_are_rejected_by_state() -> None:
     harness = Harness()
     assert await outcome(harness.put("a")) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     harness.shard.open(1)
@@ -220,7 +220,9 @@ async def test_record_that_cannot_be_applied_during_an_append() -> None:
     assert await outcome(under_way) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     harness.memory.release()
     await harness.active()
-    assert await harness.get("a") == "1"  # it was under way: retriable, and it came
+    assert (
+        await harness.get("a") == "1"
+    )  # the append was in flight: the error is retriable, and the record is stored
 
 
 async def test_timers_make_records() -> None:
@@ -269,7 +271,7 @@ async def test_an_earlier_deadline_moves_the_timer() -> None:
     await harness.shard.close()
 
 
-async def test_new_owner_meets_overdue_deadlines() -> None:
+async def test_new_owner_fires_overdue_deadlines() -> None:
     harness = await Harness(clock=lambda: 1.0).opened()
     await harness.put("at", "50")
     await harness.shard.close()
@@ -306,7 +308,7 @@ async def test_no_timer_fires_on_a_closing_shard() -> None:
     assert await harness.contents() == ["at=0.001"]
 
 
-async def test_replaced_records_are_trimmed_after_so_many() -> None:
+async def test_replaced_records_are_trimmed_by_count() -> None:
     harness = await Harness(trim_records=4).opened()
     for n in range(9):
         await harness.put("a", str(n))
@@ -315,7 +317,7 @@ async def test_replaced_records_are_trimmed_after_so_many() -> None:
     assert await other.get("a") == "8"
 
 
-async def test_replaced_records_are_trimmed_after_so_long() -> None:
+async def test_replaced_records_are_trimmed_by_age() -> None:
     harness = await Harness(trim_interval=0.0).opened()
     for n in range(3):
         await harness.put("a", str(n))
@@ -354,7 +356,7 @@ async def test_trim_waits_until_replacing_records_are_durable() -> None:
     await eventually(lambda: trimmed == [2])
 
 
-async def test_a_failed_trim_is_no_failure(logs: Logs) -> None:
+async def test_failed_trim_keeps_the_shard_active(logs: Logs) -> None:
     harness = await Harness(trim_records=1).opened()
 
     async def refuse(shard: str, epoch: int, before: int) -> None:
@@ -379,7 +381,7 @@ async def test_a_fenced_trim_closes_the_shard() -> None:
     await eventually(lambda: harness.shard.state is ShardState.CLOSED)
 
 
-async def test_a_timer_that_comes_too_early_is_set_again() -> None:
+async def test_early_timer_is_rearmed() -> None:
     now = [100.0]
     harness = await Harness(clock=lambda: now[0]).opened()
     await harness.put("at", "100.01")
@@ -449,7 +451,7 @@ def test_trim_is_due_after_records_or_time() -> None:
     assert trimming().due(machine(6), Pending(6), 110.0) == 6
 
 
-def test_trim_waits_for_the_records_that_were_applied_when_it_was_planned() -> None:
+def test_trim_waits_until_the_planned_records_are_durable() -> None:
     pending, plan = Pending(7), trimming()
     pending.add([b"x"])
     assert plan.due(machine(8), pending, 101.0) is None
@@ -458,7 +460,7 @@ def test_trim_waits_for_the_records_that_were_applied_when_it_was_planned() -> N
     assert plan.due(machine(9), pending, 101.0) == 8
 
 
-def test_forgotten_plan_is_made_again() -> None:
+def test_dropped_deadline_plan_is_rebuilt() -> None:
     pending, plan = Pending(7), trimming()
     pending.add([b"x"])
     assert plan.due(machine(8), pending, 101.0) is None

@@ -93,7 +93,7 @@ async def test_discarded_decision_leaves_no_soft_state_and_no_effect() -> None:
 async def test_deadline_is_repeated_until_the_store_accepts_writes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    harness = await Harness(refusal_pause=0.001, clock=lambda: 5.0).opened()
+    harness = await Harness(refusal_pause=0.001, deadline_pause=0.001, clock=lambda: 5.0).opened()
     appended: list[bytes] = []
     append = harness.memory.append
 
@@ -108,6 +108,22 @@ async def test_deadline_is_repeated_until_the_store_accepts_writes(
     harness.memory.full = False
     await eventually(lambda: harness.memory.full)
     assert await harness.contents() == ["at=4", "rung=5.0"]
+
+
+async def test_deadline_waits_longer_than_commands_after_a_rejection() -> None:
+    """A deadline that is rejected again and again would cost the soft state of the shard each time."""
+    harness = await Harness(refusal_pause=0.001, deadline_pause=60.0, clock=lambda: 5.0).opened()
+    harness.memory.full = True
+    assert await outcome(harness.put("a")) is ErrorCode.KAFKA_STORAGE_ERROR
+    await harness.active()
+    harness.memory.full = False
+
+    async def written() -> bool:
+        return await outcome(harness.put("at", "4")) == "4"
+
+    await eventually(written)
+    await asyncio.sleep(0.05)  # far longer than a deadline in the past needs
+    assert await harness.contents() == ["at=4"]
 
 
 async def test_after_an_unknown_outcome_the_late_append_is_fenced() -> None:
@@ -247,7 +263,7 @@ async def test_failed_append_during_close_returns_not_coordinator(fault: Fault) 
     assert harness.lease.reclaims == 0
 
 
-async def test_a_shard_may_be_closed_while_it_loads_or_before() -> None:
+async def test_shard_can_be_closed_before_and_during_its_load() -> None:
     harness = Harness()
     await harness.shard.close()
     assert harness.shard.state is ShardState.CLOSED

@@ -41,7 +41,7 @@ def test_number_of_flights_is_limited(installed: Path, limit: int | None, count:
     assert len(list(dataset.flights(dataset.install(installed), limit))) == count
 
 
-def test_airlines_by_code(installed: Path) -> None:
+def test_airlines_are_found_by_code(installed: Path) -> None:
     names = dataset.airlines(dataset.install(installed))
     assert names == {"UA": "United Air Lines Inc.", "B6": "JetBlue Airways"}
 

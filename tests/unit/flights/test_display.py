@@ -63,7 +63,7 @@ def test_empty_summary_prints_no_table(console: Console) -> None:
     assert written(console) == ""
 
 
-def test_good_verdict(console: Console) -> None:
+def test_good_verdict_is_printed(console: Console) -> None:
     print_verdict(console, Verdict(10, 4, 5, 1, (), (), ()))
     shown = written(console)
     assert "published 10 = finished by an earlier run 4 + accepted 5 + rejected 1" in shown

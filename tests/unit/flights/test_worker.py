@@ -1,4 +1,4 @@
-"""A worker acknowledges each record and reports what it did."""
+"""A worker acknowledges each record and reports its acknowledgements."""
 
 from __future__ import annotations
 

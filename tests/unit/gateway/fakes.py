@@ -93,12 +93,12 @@ class Leader:
         return self._play(request)
 
     async def Produce(self, request: leader.ProduceRequest, context: Any) -> Any:
-        answer = self._play(request)
-        return await answer if isinstance(answer, Awaitable) else answer
+        response = self._play(request)
+        return await response if isinstance(response, Awaitable) else response
 
     async def Fetch(self, request: leader.FetchRequest, context: Any) -> Any:
-        answer = self._play(request)
-        return await answer if isinstance(answer, Awaitable) else answer
+        response = self._play(request)
+        return await response if isinstance(response, Awaitable) else response
 
     async def DescribeProducers(self, request: leader.DescribeProducersRequest, context: Any) -> Any:
         return self._play(request)
@@ -178,10 +178,10 @@ class Coordinator:
         """The group epoch of each requested change; each change increases it."""
 
     async def ShareGroupDescribe(self, request: group.ShareGroupDescribeRequest, context: Any) -> Any:
-        answer = group.ShareGroupDescribeResponse()
+        response = group.ShareGroupDescribeResponse()
         for one in request.group_ids:
-            answer.groups.add(group_id=one, group_epoch=len(self.changes) + 1)
-        return answer
+            response.groups.add(group_id=one, group_epoch=len(self.changes) + 1)
+        return response
 
     async def AlterShareGroupOffsets(self, request: group.AlterShareGroupOffsetsRequest, context: Any) -> Any:
         self._change(request.group_epoch)
@@ -195,10 +195,10 @@ class Coordinator:
 
     async def DeleteGroups(self, request: group.DeleteGroupsRequest, context: Any) -> Any:
         self._change(*request.group_epochs.values())
-        answer = group.DeleteGroupsResponse()
+        response = group.DeleteGroupsResponse()
         for one in request.group_ids:
-            answer.results.add(group_id=one)
-        return answer
+            response.results.add(group_id=one)
+        return response
 
     def _change(self, epoch: int) -> None:
         self.changes.append(epoch)

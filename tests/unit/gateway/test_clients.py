@@ -32,8 +32,8 @@ async def test_heartbeat_is_retried_at_the_new_coordinator(harness: Harness, in_
     else:
         harness.coordinator.refusals = [KafkaError(ErrorCode.NOT_COORDINATOR)]
     request = group.ShareGroupHeartbeatRequest(group_id="group", member_id="me")
-    answer = await harness.share.ShareGroupHeartbeat(request)
-    assert (answer.member_epoch, len(harness.coordinator.heartbeats)) == (1, 2)
+    response = await harness.share.ShareGroupHeartbeat(request)
+    assert (response.member_epoch, len(harness.coordinator.heartbeats)) == (1, 2)
     assert harness.coordinator.heartbeats[0].client_host.startswith("ipv4:")
 
 
@@ -81,8 +81,8 @@ async def test_fetch_continues_without_an_unreachable_leader(harness: Harness) -
     part = share_pb2.ShareFetchRequest.FetchPartition(partition_index=1)
     topic = share_pb2.ShareFetchRequest.FetchTopic(topic_id=TOPIC.topic_id, partitions=[part])
     request = share_pb2.ShareFetchRequest(group_id="g", member_id="m", max_records=1, topics=[topic])
-    (answer,) = (await harness.share.ShareFetch(request)).responses[0].partitions
-    assert answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    (response,) = (await harness.share.ShareFetch(request)).responses[0].partitions
+    assert response.error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     assert any(TOPIC.topic_id in resource for resource in harness.ownership.forgotten)
 
 

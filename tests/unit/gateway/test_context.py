@@ -31,7 +31,9 @@ async def test_unknown_topic_is_an_error_that_names_it(harness: Harness) -> None
         ("absent", 0, ErrorCode.UNKNOWN_TOPIC_ID),
     ],
 )
-async def test_partition_error(harness: Harness, topic_id: str, partition: int, code: ErrorCode) -> None:
+async def test_missing_partition_error_names_topic_and_number(
+    harness: Harness, topic_id: str, partition: int, code: ErrorCode
+) -> None:
     assert harness.gateway.partition_error(topic_id, partition) is code
 
 

@@ -1,4 +1,4 @@
-"""Consume and Deliver messages are handed on without looking into them: their shared fields are the same."""
+"""Consume and Deliver messages are forwarded undecoded, so their shared fields must be equal."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def fields(message: Descriptor) -> dict[int, tuple[object, ...]]:
     return {field.number: shape(field) for field in message.fields}
 
 
-def test_fields_that_a_client_sends() -> None:
+def test_consume_and_deliver_requests_share_their_fields() -> None:
     ours, theirs = fields(ConsumeRequest.DESCRIPTOR), fields(DeliverRequest.DESCRIPTOR)
     assert {number: ours[number] for number in (3, 4)} == {number: theirs[number] for number in (3, 4)}
 
 
-def test_fields_that_a_leader_sends() -> None:
+def test_consume_and_deliver_responses_share_their_fields() -> None:
     ours, theirs = fields(ConsumeResponse.DESCRIPTOR), fields(DeliverResponse.DESCRIPTOR)
     assert {number: ours[number] for number in theirs} == theirs

@@ -84,8 +84,8 @@ async def test_single_leader_does_the_long_poll(harness: Harness) -> None:
 async def test_several_leaders_are_called_without_a_wait_first(harness: Harness) -> None:
     other = harness.local_leader(2, partition=1)
     harness.leader.answer, other.answer = having(b""), having(b"batch")
-    answers = await fetch_log(harness.gateway, parts(0, 0), LogFetchLimits(max_wait=60.0))
-    assert [answer.records for answer in answers] == [b"", b"batch"]
+    responses = await fetch_log(harness.gateway, parts(0, 0), LogFetchLimits(max_wait=60.0))
+    assert [response.records for response in responses] == [b"", b"batch"]
     assert [len(one.of(leader.FetchRequest)) for one in (harness.leader, other)] == [1, 1]
 
 
@@ -114,8 +114,8 @@ async def test_fetch_is_retried_at_the_new_leader(harness: Harness) -> None:
         harness.leader.answer = having(b"batch")
 
     harness.ownership.on_forget = settle
-    (answer,) = await fetch_log(harness.gateway, parts(0), LogFetchLimits())
-    assert (answer.error_code, answer.records) == (0, b"batch")
+    (response,) = await fetch_log(harness.gateway, parts(0), LogFetchLimits())
+    assert (response.error_code, response.records) == (0, b"batch")
 
 
 async def test_missing_leader_is_reported_at_the_end_of_the_wait(
@@ -123,8 +123,8 @@ async def test_missing_leader_is_reported_at_the_end_of_the_wait(
 ) -> None:
     monkeypatch.setattr("sharebroker_server.gateway.log_fetch.MOVED_PATIENCE", 0.02)
     harness.ownership.no_owner = True
-    (answer,) = await fetch_log(harness.gateway, parts(0), LogFetchLimits())
-    assert ErrorCode(answer.error_code) is ErrorCode.LEADER_NOT_AVAILABLE
+    (response,) = await fetch_log(harness.gateway, parts(0), LogFetchLimits())
+    assert ErrorCode(response.error_code) is ErrorCode.LEADER_NOT_AVAILABLE
 
 
 async def test_other_errors_are_returned_at_once(harness: Harness) -> None:

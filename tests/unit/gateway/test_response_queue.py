@@ -9,7 +9,7 @@ import pytest
 from sharebroker_server.gateway.response_queue import ResponseQueue
 
 
-async def test_queue_ends_behind_its_messages() -> None:
+async def test_queue_ends_after_its_messages() -> None:
     queue: ResponseQueue[int] = ResponseQueue(3)
     await queue.put(1)
     await queue.put(2)

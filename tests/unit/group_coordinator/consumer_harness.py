@@ -61,8 +61,8 @@ class ConsumerHarness(Harness):
         """Returns the ticket; a leader sends the assignment of every member."""
         ticket = next(self._tickets)
         given = {name: part.encode() for name, part in parts.items()}
-        who = MemberIdentity("g", generation, member, instance)
-        return self._under(ticket, self.request(Sync(who, given, ticket), object))  # type: ignore[type-var]
+        identity = MemberIdentity("g", generation, member, instance)
+        return self._under(ticket, self.request(Sync(identity, given, ticket), object))  # type: ignore[type-var]
 
     def stay(self, member: str, generation: int, instance: str | None = None) -> None:  # type: ignore[override]
         self.send(ConsumerHeartbeat(MemberIdentity("g", generation, member, instance)))
@@ -83,19 +83,19 @@ class ConsumerHarness(Harness):
         return self.request(DescribeConsumers("g"), ConsumersDescription)
 
     def joined(self, ticket: int) -> Joined:
-        answer = self.replies.pop(ticket)
-        assert isinstance(answer, Joined), answer
-        return answer
+        response = self.replies.pop(ticket)
+        assert isinstance(response, Joined), response
+        return response
 
     def synced(self, ticket: int) -> str:
-        answer = self.replies.pop(ticket)
-        assert isinstance(answer, Synced), answer
-        return answer.assignment.decode()
+        response = self.replies.pop(ticket)
+        assert isinstance(response, Synced), response
+        return response.assignment.decode()
 
     def refused(self, ticket: int) -> ErrorCode:
-        answer = self.replies.pop(ticket)
-        assert isinstance(answer, KafkaError), answer
-        return answer.code
+        response = self.replies.pop(ticket)
+        assert isinstance(response, KafkaError), response
+        return response.code
 
     def waits(self, ticket: int) -> bool:
         return ticket not in self.replies
@@ -116,6 +116,6 @@ class ConsumerHarness(Harness):
     def _under(self, ticket: int, reply: object) -> int:
         if not isinstance(reply, Deferred):
             assert isinstance(reply, Joined | Synced)
-            answer: DeferredResult = reply
-            self.replies[ticket] = answer
+            response: DeferredResult = reply
+            self.replies[ticket] = response
         return ticket

@@ -1,4 +1,4 @@
-"""A group coordinator's shard without a runtime; after every command its log folds to the live state."""
+"""A group coordinator's shard without a runtime; every command compares replayed and live state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ R = TypeVar("R", bound=Reply)
 
 
 class FakeView:
-    """The cluster as the rules see it."""
+    """The topics and configs that a decision reads."""
 
     def __init__(self, *settings: str) -> None:
         self.broker = BrokerConfig.parse(settings)
@@ -185,7 +185,7 @@ class Harness:
         return decision.reply
 
     def accept(self, decision: Decision[Record, Any]) -> None:
-        """What the runtime does with a decision."""
+        """Applies a decision as the runtime does."""
         for record in decision.records:
             self.log.append(GroupCodec().encode(record))
             self.machine.apply(record, len(self.log))

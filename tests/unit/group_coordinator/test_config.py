@@ -6,7 +6,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 
 
-def test_settings_follow_the_brokers_properties() -> None:
+def test_settings_have_the_values_of_broker_properties() -> None:
     broker = BrokerConfig.parse(
         [
             "offsets.topic.num.partitions=3",

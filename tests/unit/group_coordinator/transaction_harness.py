@@ -58,7 +58,7 @@ class TransactionHarness:
         assert facts(self.machine) == before
         return caught.value.code
 
-    # What producers do
+    # Steps of producers
 
     def initialize(
         self, name: str = "x", *, timeout_ms: int = MINUTE, had: Producer | None = None
@@ -79,7 +79,7 @@ class TransactionHarness:
         self.add(producer, *(partitions or (P0,)), version=version)
         return producer
 
-    # What the service does
+    # Steps of the service
 
     def finish(self, name: str = "x") -> Transaction:
         """Writes the markers and returns the ended transaction."""
@@ -112,7 +112,7 @@ class TransactionHarness:
         return decision.reply
 
     def accept(self, decision: Decision[Record, Any]) -> None:
-        """What the runtime does with a decision."""
+        """Applies a decision as the runtime does."""
         for record in decision.records:
             self.log.append(TransactionCodec().encode(record))
             self.machine.apply(record, len(self.log))

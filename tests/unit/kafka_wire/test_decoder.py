@@ -1,4 +1,4 @@
-"""Bytes to messages: plain and compact forms, and every way in which bytes may lie."""
+"""Bytes to messages: plain and compact forms, and every kind of invalid bytes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def read(key: int, version: int, data: bytes) -> Any:
     return read_message(codec_of(key, version).read_request, data, 0)
 
 
-def answer(key: int, version: int, data: bytes) -> Any:
-    """An answer."""
+def decoded(key: int, version: int, data: bytes) -> Any:
+    """A response."""
     return read_message(response_reader(codec_of(key, version)), data, 0)
 
 
@@ -49,7 +49,7 @@ def compact(text: str | bytes) -> bytes:
         (b"\xff\xff\xff\xff\x7f", (1 << 35) - 1),
     ],
 )
-def test_uvarint(data: bytes, value: int) -> None:
+def test_uvarint_is_decoded(data: bytes, value: int) -> None:
     assert uvarint(b"?" + data + b"!", 1) == (value, 1 + len(data))
 
 
@@ -59,7 +59,7 @@ def test_a_uvarint_has_at_most_five_bytes() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff\xff\xff\xff"])
-def test_a_uvarint_ends(data: bytes) -> None:
+def test_unterminated_uvarint_is_rejected(data: bytes) -> None:
     with pytest.raises(IndexError):
         uvarint(data, 0)
 
@@ -84,12 +84,12 @@ def test_invalid_tags_are_rejected(data: bytes, reason: str) -> None:
         skip_tags(data, 0)
 
 
-def test_plain_strings_and_arrays() -> None:
+def test_plain_strings_and_arrays_are_decoded() -> None:
     request = read(METADATA, 1, b"\0\0\0\2\0\1a\0\2\xc3\xa9")
     assert [topic.name for topic in request.topics] == ["a", "é"]
 
 
-def test_compact_strings_and_arrays() -> None:
+def test_compact_strings_and_arrays_are_decoded() -> None:
     request = read(
         METADATA, 9, b"\x03" + compact("a") + b"\0" + compact("x" * 120) + b"\0" + b"\1\0\1" + b"\0"
     )
@@ -127,8 +127,8 @@ def test_bytes_after_a_message_are_ignored() -> None:
     assert read(METADATA, 0, b"\0\0\0\0more").topics == []
 
 
-def test_a_nullable_struct() -> None:
-    rest = b"\0\0\0\x0a"  # most partitions of an answer
+def test_nullable_struct_is_decoded() -> None:
+    rest = b"\0\0\0\x0a"  # the largest number of partitions in a response
     assert read(DESCRIBE_TOPIC_PARTITIONS, 0, b"\1" + rest + b"\xff" + b"\0").cursor is None
     cursor = b"\1" + compact("topic") + b"\0\0\0\7" + b"\0"
     request = read(DESCRIBE_TOPIC_PARTITIONS, 0, b"\1" + rest + cursor + b"\0")
@@ -139,7 +139,7 @@ def test_known_tagged_fields_are_read_and_unknown_ones_skipped() -> None:
     plain = b"\0\0" + b"\1" + b"\0\0\0\0"  # no error, no APIs, not throttled
     epoch = b"\1\x08" + struct.pack(">q", 42)
     unknown = b"\x63\2xy"
-    response = answer(API_VERSIONS, 3, plain + b"\2" + epoch + unknown)
+    response = decoded(API_VERSIONS, 3, plain + b"\2" + epoch + unknown)
     assert response.finalized_features_epoch == 42
     assert response.supported_features == ()
     assert not response.zk_migration_ready
@@ -148,7 +148,7 @@ def test_known_tagged_fields_are_read_and_unknown_ones_skipped() -> None:
 def test_a_tagged_field_has_its_declared_length() -> None:
     plain = b"\0\0" + b"\1" + b"\0\0\0\0"
     with pytest.raises(BadMessage, match="finalized_features_epoch has another length than it declares"):
-        answer(API_VERSIONS, 3, plain + b"\1" + b"\1\x09" + bytes(9))
+        decoded(API_VERSIONS, 3, plain + b"\1" + b"\1\x09" + bytes(9))
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_invalid_bytes_are_rejected(version: int, data: bytes, reason: str) -> N
         read(METADATA, version, data)
 
 
-def test_arrays_of_numbers() -> None:
+def test_arrays_of_numbers_are_decoded() -> None:
     topic = b"\0\1t" + b"\0\0\0\3" + struct.pack(">3i", 1, -1, 7)
     head = struct.pack(">iiii", -1, 500, 1, 1) + b"\0" + struct.pack(">ii", 0, -1)
     request = read(FETCH, 7, head + b"\0\0\0\0" + b"\0\0\0\1" + topic)

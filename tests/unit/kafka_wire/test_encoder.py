@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from sharebroker_server.kafka_wire.encoder import put_uvarint
+from sharebroker_server.kafka_wire.encoder import EncodedArray, put_uvarint
 from sharebroker_server.kafka_wire.frames import codec_of
 from sharebroker_server.kafka_wire.messages import (
     ApiVersionsResponse,
     DescribeTopicPartitionsRequest,
     FetchRequest,
     MetadataRequest,
+    MetadataResponse,
     ProduceRequest,
     ProduceResponse,
 )
@@ -32,7 +33,7 @@ def written(key: int, version: int, message: Any, *, answer: bool = False) -> by
 @pytest.mark.parametrize(
     ("value", "data"), [(0, b"\0"), (127, b"\x7f"), (128, b"\x80\x01"), (1 << 31, b"\x80\x80\x80\x80\x08")]
 )
-def test_uvarint(value: int, data: bytes) -> None:
+def test_uvarint_is_encoded(value: int, data: bytes) -> None:
     out = bytearray()
     put_uvarint(out, value)
     assert out == data
@@ -65,7 +66,7 @@ def test_long_strings_have_longer_lengths() -> None:
     assert written(METADATA, 1, request)[4:9] == b"\x01\x2c" + b"nnn"
 
 
-def test_a_nullable_struct() -> None:
+def test_nullable_struct_is_encoded() -> None:
     request: Any = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10)
     assert written(DESCRIBE_TOPIC_PARTITIONS, 0, request) == b"\1" + b"\0\0\0\x0a" + b"\xff" + b"\0"
     request.cursor = DescribeTopicPartitionsRequest.Cursor(topic_name="t", partition_index=7)
@@ -124,3 +125,11 @@ def test_an_invalid_id_is_rejected() -> None:
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(topic_id="nonsense")])
     with pytest.raises(ValueError, match="nonsense"):
         written(METADATA, 12, request)
+
+
+@pytest.mark.parametrize("version", [1, 9, 13])
+def test_encoded_structs_are_copied(version: int) -> None:
+    topics = [MetadataResponse.MetadataResponseTopic(name=name) for name in ("one", "two")]
+    encoded = EncodedArray(map(codec_of(METADATA, version).encoded, topics))
+    whole, copied = MetadataResponse(topics=topics), MetadataResponse(topics=encoded)  # type: ignore[arg-type]
+    assert written(METADATA, version, copied, answer=True) == written(METADATA, version, whole, answer=True)

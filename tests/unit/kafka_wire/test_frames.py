@@ -152,7 +152,7 @@ def test_the_largest_frame_is_accepted() -> None:
     assert frames == [bytes(100)]
 
 
-def test_a_frame_byte_by_byte_costs_little_more_than_its_bytes() -> None:
+def test_splitting_a_frame_byte_by_byte_takes_linear_memory() -> None:
     size = 50_000
     cutter, frames = FrameSplitter(size), list[bytes]()
     data = framed(bytes(range(250)) * (size // 250))
@@ -197,16 +197,16 @@ def test_correlation_id_and_epoch_may_differ(
     assert int.from_bytes(data[CORRELATION], signed=True) == number
 
 
-def test_without_a_field_only_the_correlation_id_may_differ() -> None:
+def test_without_an_epoch_field_only_the_correlation_id_may_differ() -> None:
     known = RequestTemplate(codec_of(78, 2), "client", request(7))
     assert known.matches(frame(1, 7))
     assert known.matches(frame(2, 7))
     assert not known.matches(frame(1, 8))
 
 
-def test_the_correlation_id_of_a_response() -> None:
-    answer = response_frame(0x01020304, codec_of(78, 2), ShareFetchResponse())
-    assert answer[RESPONSE_CORRELATION] == bytes([1, 2, 3, 4])
+def test_correlation_id_of_a_response_is_replaced() -> None:
+    response = response_frame(0x01020304, codec_of(78, 2), ShareFetchResponse())
+    assert response[RESPONSE_CORRELATION] == bytes([1, 2, 3, 4])
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_nullability_depends_on_the_version() -> None:
     assert name.is_nullable(1)
 
 
-def test_structs_by_message_name() -> None:
+def test_structs_are_found_by_message_name() -> None:
     assert message_struct("ShareFetchRequest") is api_schema(78).request
     assert message_struct("ShareFetchResponse") is api_schema(78).response
     with pytest.raises(KeyError):

@@ -140,7 +140,7 @@ async def test_stream_opens_with_its_first_message() -> None:
     await outputs.aclose()
 
 
-async def test_unanswered_acknowledgements_are_those_without_result() -> None:
+async def test_acknowledgements_without_result_are_unconfirmed() -> None:
     stub = Stub()
     stream = RemoteLeader(cast("Any", stub)).deliver(DeliverOpen("g", "m"))
     acks = [delivery.Acknowledgement(id=number) for number in (3, 1, 2)]

@@ -174,7 +174,7 @@ async def test_acquire_after_expiry_runs_on_lost_before_on_acquired(cluster: Clu
     await node.holder.acquire(SHARDS[0])
     cluster.now += TTL
     await cluster.store.announce(node.member, TTL)
-    await cluster.store.renew({SHARDS[0]: 1}, "1/1", TTL)  # the store may think otherwise
+    await cluster.store.renew({SHARDS[0]: 1}, "1/1", TTL)  # the store may have another owner
     lease = await node.holder.acquire(SHARDS[0])
     assert (lease.owner, lease.epoch) == ("1/1", 2)
     assert [event for event, _ in node.events] == ["acquired", "lost", "acquired"]
@@ -285,7 +285,7 @@ async def test_renewal_keeps_the_epoch_of_a_concurrent_reclaim(cluster: Cluster)
     assert node.holder.holds(SHARDS[0]) == 2
 
 
-async def test_late_claim_of_ours_does_not_fence_us_indefinitely(cluster: Cluster) -> None:
+async def test_own_late_claim_is_repaired_by_a_reclaim(cluster: Cluster) -> None:
     """Redis freezes, we reconnect and claim again; then Redis reads the command of the first connection."""
     node = cluster.node(1, resources=SHARDS[:1])
     await node.round()

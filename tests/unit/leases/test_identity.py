@@ -17,20 +17,20 @@ def test_a_restart_is_a_later_incarnation_of_the_same_node(tmp_path: Path) -> No
     assert succeeds(second.owner, first.owner)
 
 
-def test_a_given_node_id_wins(tmp_path: Path) -> None:
+def test_configured_node_id_overrides_the_stored_one(tmp_path: Path) -> None:
     assert persistent(tmp_path / "node.json", 7).node_id == 7
     assert persistent(tmp_path / "node.json").node_id == 7
     assert persistent(tmp_path / "node.json", 0).node_id == 0
 
 
-def test_incarnations_rise_though_the_clock_was_set_back(tmp_path: Path) -> None:
+def test_incarnation_increases_after_the_clock_was_set_back(tmp_path: Path) -> None:
     far = 9_999_999_999_999
     (tmp_path / "node.json").write_text(f'{{"node_id": 3, "incarnation": {far}}}')
     assert persistent(tmp_path / "node.json") == Identity(3, far + 1)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"node_id": "x", "incarnation": 1}'])
-def test_a_file_without_an_identity_is_refused(tmp_path: Path, content: str) -> None:
+def test_identity_file_without_an_id_is_rejected(tmp_path: Path, content: str) -> None:
     (tmp_path / "node.json").write_text(content)
     with pytest.raises(ValueError, match="holds no node identity"):
         persistent(tmp_path / "node.json")
@@ -49,7 +49,7 @@ def test_an_address_has_one_node_id(monkeypatch: pytest.MonkeyPatch) -> None:
     assert succeeds(second.owner, first.owner)
 
 
-def test_nodes_at_other_addresses_are_others() -> None:
+def test_different_addresses_have_different_node_ids() -> None:
     nodes = {at_address(f"10.0.0.{host}:{port}").node_id for host in range(9) for port in (9090, 9091)}
     assert len(nodes) == 18
     assert all(1 <= node <= HIGHEST_NODE_ID for node in nodes)

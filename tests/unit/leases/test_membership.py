@@ -27,7 +27,7 @@ async def test_address_without_a_listener_is_refused(host: str) -> None:
 
 
 async def test_frozen_process_is_not_refused() -> None:
-    """Its machine accepts connections for it."""
+    """The kernel accepts connections for it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not await PortProbe().is_refused(f"127.0.0.1:{server.getsockname()[1]}")
 
@@ -67,7 +67,7 @@ async def test_leases_of_a_dead_broker_are_claimed_before_expiry(cluster: Cluste
     assert second.holder.members == (second.member,)
 
 
-async def test_silent_broker_that_listens_keeps_its_leases(cluster: Cluster) -> None:
+async def test_broker_without_heartbeats_keeps_its_leases_while_it_listens(cluster: Cluster) -> None:
     first, second = cluster.node(1), cluster.node(2)
     await cluster.pass_time(3, first, second)
     kept = first.held()
@@ -96,7 +96,9 @@ async def test_broker_marked_dead_loses_and_reclaims_its_leases(cluster: Cluster
     cluster.refusing.clear()
     await cluster.pass_time(3, first, second)
     assert {shard for event, shard in first.events if event == "lost"} == set(kept)
-    assert first.owned == {shard: epoch + 2 for shard, epoch in kept.items()}, "another had them meanwhile"
+    assert first.owned == {shard: epoch + 2 for shard, epoch in kept.items()}, (
+        "another broker owned them in between"
+    )
 
 
 async def test_owner_of_a_dead_brokers_lease_is_the_successor(cluster: Cluster) -> None:

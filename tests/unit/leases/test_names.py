@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharebroker_server.leases import names
 
 
-def test_resources_of_shards_and_partitions() -> None:
+def test_shards_and_partitions_have_resource_names() -> None:
     assert names.shards("share-coordinator", 2) == ["share-coordinator:0", "share-coordinator:1"]
     assert names.partitions("t", 2) == ["partition:t:0", "partition:t:1"]
     assert names.topic_partition(names.partition("t", 7)) == ("t", 7)

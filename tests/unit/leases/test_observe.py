@@ -1,4 +1,4 @@
-"""What a process reports about its peers and its leases."""
+"""Log lines about peers and leases."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def test_present_members_are_not_logged_and_handed_over_leases_are(
     ]
 
 
-async def test_stop_without_start(harness: Harness) -> None:
+async def test_stop_before_start_does_not_raise(harness: Harness) -> None:
     with capture_logs() as lines:
         await harness.log.stop()
     assert not lines

@@ -25,7 +25,7 @@ from tests.unit.leases.harness import TTL, Cluster
         ("11/2", "1/1", False),
     ],
 )
-def test_succession_of_incarnations(owner: str, earlier: str, expected: bool) -> None:
+def test_later_incarnation_replaces_an_earlier_one(owner: str, earlier: str, expected: bool) -> None:
     assert succeeds(owner, earlier) is expected
 
 
@@ -36,7 +36,7 @@ def test_no_member_is_preferred_without_the_role() -> None:
     assert preferred("catalog", "gateway", [gateway]) == gateway
 
 
-def test_names() -> None:
+def test_resource_names_contain_their_kind() -> None:
     assert shard("share-coordinator", 7) == "share-coordinator:7"
     assert partition("topic-id", 3) == "partition:topic-id:3"
     assert [kind_of(name) for name in (CATALOG, shard("group-coordinator", 1), partition("t", 0))] == [

@@ -1,4 +1,4 @@
-"""Comparing two checkouts: ratios of pairs, and which row counts as slower."""
+"""Comparison of two checkouts: ratios of pairs, and the definition of a slower row."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_a_pair_without_a_figure_before_has_no_ratio() -> None:
         ("p99", 200.0, False),
     ],
 )
-def test_a_row_is_slower_beyond_five_percent(figure: str, after: float, slower: bool) -> None:
+def test_row_is_slower_beyond_five_percent(figure: str, after: float, slower: bool) -> None:
     assert Comparison.of("commit", figure, [Pair(100.0, after)]).slower is slower
 
 
-def test_times_are_judged_only_where_one_request_is_in_flight() -> None:
+def test_times_are_compared_only_with_one_request_in_flight() -> None:
     assert not Comparison.of("publish", "p50", [Pair(100.0, 200.0)]).slower
 
 
@@ -62,7 +62,7 @@ def test_only_figures_of_both_sides_make_a_pair() -> None:
     assert found == {("each", "rate"): [Pair(1, 3), Pair(5, 6)]}
 
 
-def test_the_table_has_a_row_a_figure() -> None:
+def test_table_has_one_row_per_figure() -> None:
     found: Found = {("producer", "rate"): [Pair(500_000, 400_000)], ("commit", "p50"): [Pair(0.5, 0.4)]}
     lines = table(comparisons(found)).splitlines()
     assert lines[2:] == [
@@ -71,7 +71,7 @@ def test_the_table_has_a_row_a_figure() -> None:
     ]
 
 
-def test_what_is_consumed_has_to_be_published() -> None:
+def test_consuming_cases_require_the_publish_case() -> None:
     assert chosen(["each"], with_kafka=True) == ["publish", "each"]
     assert chosen(["publish", "single1"], with_kafka=True) == ["publish", "single1"]
     assert chosen(["single1"], with_kafka=True) == ["single1"]
@@ -85,7 +85,7 @@ def test_what_is_consumed_has_to_be_published() -> None:
     ("key", "name"),
     [("each.ack_p50", "p50"), ("each.rate", "rate"), ("partitions.1000", "rate"), ("logic.write", "write")],
 )
-def test_figures_lose_the_name_of_their_case(key: str, name: str) -> None:
+def test_figure_names_omit_their_case(key: str, name: str) -> None:
     assert short(key) == name
 
 

@@ -57,7 +57,7 @@ def test_reports_of_the_producer_add_up() -> None:
     assert read(line.format(500, "250.0"), used) == Sample(1500, 2.5, 2.5, 1000)
 
 
-def test_a_program_runs_until_enough_is_measured_and_ends_with_its_input() -> None:
+def test_program_runs_until_measured_and_ends_when_its_input_closes() -> None:
     source = (
         "import sys, threading, itertools, time\n"
         "print('pass', flush=True)\n"
@@ -84,7 +84,7 @@ def test_a_program_that_hangs_is_ended() -> None:
         drive([sys.executable, "-c", source], {}, used, Meter(Rule(1), 1), limit=0.2)
 
 
-def test_figures_of_a_program() -> None:
+def test_figures_of_a_program_are_named_and_scaled() -> None:
     measured = Measured(1000, 2.0, 0.004, 3_000_000, [1.0, 2.0, 3.0], 7.0, steady=True)
     assert figures_of(measured) == {
         "rate": 500,
@@ -102,7 +102,7 @@ def test_flags_end_at_the_main_class() -> None:
 
 
 @pytest.mark.parametrize("flag", ["-XX:TieredStopAtLevel=1", "-Xint", "-XX:-TieredCompilation"])
-def test_a_restricted_compiler_is_refused(flag: str) -> None:
+def test_restricted_compiler_is_rejected(flag: str) -> None:
     with pytest.raises(BenchFailed):
         require_full_compiler(["java", "-Xmx1G", flag, "kafka.Kafka"])
 
@@ -115,7 +115,9 @@ def test_the_broker_of_the_benchmark_has_its_full_compiler() -> None:
     ("ours", "kafka", "expected"),
     [(500.0, 250.0, 2.0), (None, 250.0, None), (500.0, None, None), (500.0, 0.0, None)],
 )
-def test_ratios(ours: float | None, kafka: float | None, expected: float | None) -> None:
+def test_ratio_divides_our_figure_by_kafkas(
+    ours: float | None, kafka: float | None, expected: float | None
+) -> None:
     found: dict[str, Mapping[str, float]] = {
         LIKE_FOR_LIKE: {} if ours is None else {RATE.key: ours},
         KAFKA: {} if kafka is None else {RATE.key: kafka},
@@ -140,7 +142,7 @@ def results() -> dict[str, list[Mapping[str, float]]]:
     }
 
 
-def test_the_table_has_medians_ratios_cpu_versions_and_what_is_not_served() -> None:
+def test_table_has_medians_ratios_cpu_versions_and_unsupported_cases() -> None:
     console = Console(width=220, record=True, file=None, quiet=False)
     with console.capture() as captured:
         show(results(), Remarks(["Kafka: flags"], ["run 1: not steady"], ["x: failed"]), console)

@@ -19,7 +19,7 @@ CALLS = [
 ]
 
 
-def test_a_route_counts_files_calls_functions_and_the_deepest_stack() -> None:
+def test_path_counts_files_calls_functions_and_stack_depth() -> None:
     assert Route.of(CALLS) == Route(files=2, calls=4, functions=3, changes_of_file=2, deepest=3)
     assert Route.of([]) == Route(0, 0, 0, 0, 0)
 
@@ -29,16 +29,16 @@ def test_the_most_frequent_number_of_calls_is_typical() -> None:
     assert typical(noisy) == CALLS
 
 
-def test_of_equally_frequent_recordings_the_shortest_is_typical() -> None:
+def test_shortest_of_equally_frequent_recordings_is_typical() -> None:
     assert typical([CALLS * 3, CALLS, CALLS * 2]) == CALLS
 
 
-def test_without_a_recording_nothing_is_typical() -> None:
+def test_no_recording_raises_an_error() -> None:
     with pytest.raises(ValueError, match="empty"):
         typical([])
 
 
-def test_the_table_has_a_row_a_request() -> None:
+def test_table_has_one_row_per_request() -> None:
     assert table({"ShareFetch": Route(54, 265, 212, 168, 25)}).splitlines() == [
         "| request | files | calls | functions | changes of file | deepest stack |",
         "|---|---:|---:|---:|---:|---:|",
@@ -73,7 +73,7 @@ def test_the_recorder_keeps_functions_of_its_folder_only(tmp_path: Path) -> None
     assert found == [("module.py", "outer", 1, False), ("module.py", "inner", 2, False)]
 
 
-def test_the_recorder_marks_generators_that_go_on(tmp_path: Path) -> None:
+def test_recorder_marks_resumed_generators(tmp_path: Path) -> None:
     functions: dict[str, object] = {}
     exec(compile("def f():\n yield 1\n yield 2\n", str(tmp_path / "module.py"), "exec"), functions)
     recorder = Recorder(str(tmp_path))

@@ -11,7 +11,7 @@ from tests.perf.processes import interruptible
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_block_and_what_comes_after_it_runs(number: int) -> None:
+def test_signal_ends_the_block_and_the_code_after_it_runs(number: int) -> None:
     before = signal.getsignal(number)
     done = []
     with interruptible():

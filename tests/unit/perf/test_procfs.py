@@ -20,7 +20,7 @@ def test_a_stat_line_is_read() -> None:
     assert Stat.parse(line(7, 1, 250, 30, 12)) == Stat(7, 1, 250, 30, 12)
 
 
-def test_a_name_may_hold_blanks_and_parentheses() -> None:
+def test_process_name_may_contain_blanks_and_parentheses() -> None:
     assert Stat.parse(line(7, 3, 5, name="a) b (c")) == Stat(7, 3, 5, 0, 1)
 
 
@@ -35,7 +35,7 @@ def test_a_tree_has_all_descendants_and_no_others() -> None:
     assert [stat.pid for stat in tree(5, stats)] == [5, 6, 7]
 
 
-def test_a_process_that_is_gone_has_no_tree() -> None:
+def test_ended_process_has_no_tree() -> None:
     assert tree(5, {1: Stat(1, 0, 0, 0, 0)}) == []
 
 

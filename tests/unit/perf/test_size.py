@@ -1,4 +1,4 @@
-"""Product size: which lines, classes and imports count."""
+"""Product size: the counted lines, classes and imports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_module_counts_classes_functions_and_imports_of_its_top_level() -> Non
     assert (module.classes, module.functions, module.imports) == (1, 1, 1)
 
 
-def test_generated_code_and_tests_are_left_out(tmp_path: Path) -> None:
+def test_generated_code_and_tests_are_excluded(tmp_path: Path) -> None:
     for path in ("services/a.py", "libs/b.py", "libs/v1/c_pb2.py", "tests/d.py"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x = 1\n")
@@ -54,13 +54,13 @@ def test_modules_with_many_imports_are_listed(tmp_path: Path) -> None:
     assert measure(tmp_path).importing_much == ("services/m16.py",)
 
 
-def test_a_folder_without_product_code_is_refused(tmp_path: Path) -> None:
+def test_folder_without_product_code_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         measure(tmp_path)
     assert main([str(tmp_path)]) == 2
 
 
-def test_two_checkouts_stand_side_by_side_with_the_difference() -> None:
+def test_two_checkouts_are_printed_with_their_difference() -> None:
     before, after = Size(5000, 20, 8, 90, ("a", "b")), Size(1900, 21, 8, 80, ())
     assert table({"before": before, "after": after}).splitlines() == [
         "|  | before | after | difference |",

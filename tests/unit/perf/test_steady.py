@@ -35,7 +35,7 @@ def fed(
         ([0, 0, 0], False),
     ],
 )
-def test_the_last_windows_decide(rates: list[float], steady: bool) -> None:
+def test_last_windows_determine_the_steady_state(rates: list[float], steady: bool) -> None:
     assert RULE.is_steady(rates) is steady
 
 
@@ -48,14 +48,14 @@ def test_a_rising_rate_warms_up_until_it_is_flat() -> None:
     assert meter.measured.warm_seconds == 7  # 900 is within a tenth
 
 
-def test_too_few_records_are_never_warm() -> None:
+def test_rate_is_not_steady_before_the_least_records() -> None:
     meter = Meter(RULE, seconds=1, settle=1)
     fed(meter, [100] * 9)
     assert not meter.done
     assert not meter.measured.steady
 
 
-def test_after_the_time_bound_an_unsteady_rate_is_measured_and_marked() -> None:
+def test_unsteady_rate_is_measured_after_the_time_limit_and_marked() -> None:
     meter = Meter(Rule(1000, most_seconds=10, windows=3), seconds=4, settle=1)
     fed(meter, [100, 1000] * 10)
     assert meter.done
@@ -77,7 +77,7 @@ def test_the_time_until_the_first_record_does_not_count() -> None:
     assert meter.measured.rate == 1000
 
 
-def test_each_pass_settles_before_it_counts() -> None:
+def test_first_second_of_each_pass_is_not_measured() -> None:
     meter = Meter(RULE, seconds=4, settle=2)
     last = fed(meter, [1000] * 7)  # two to settle, three to be steady, two measured
     assert (meter.measured.steady, meter.measured.seconds) == (True, 2)
@@ -87,7 +87,7 @@ def test_each_pass_settles_before_it_counts() -> None:
     assert meter.done
 
 
-def test_passes_are_not_bridged_while_warming_up() -> None:
+def test_warm_up_windows_do_not_span_two_passes() -> None:
     meter = Meter(RULE, seconds=4, settle=1)
     last = fed(meter, [1000] * 3)
     meter.begin_pass()
@@ -96,7 +96,7 @@ def test_passes_are_not_bridged_while_warming_up() -> None:
     assert meter.measured.seconds == 0
 
 
-def test_latencies_and_memory() -> None:
+def test_latencies_and_memory_are_measured() -> None:
     meter = Meter(Rule(1, windows=1), seconds=1, settle=0)
     rates = [(0, ()), (10, (9.0,)), (20, (8.0,)), (30, (7.0,)), (40, (1.0, 2.0)), (50, (5.0,))]
     for at, (count, latencies) in enumerate(rates):
@@ -105,6 +105,6 @@ def test_latencies_and_memory() -> None:
     assert meter.measured.rss == 4
 
 
-def test_nothing_measured_has_no_rate() -> None:
+def test_rate_without_measurements_is_0() -> None:
     measured = Meter(RULE, seconds=1).measured
     assert (measured.rate, measured.cpu_per_record) == (0, 0)

@@ -1,4 +1,4 @@
-"""State writes of one turn go out together; what fails at once is repeated alone."""
+"""State writes of one loop iteration share a request; a write that fails at once is repeated alone."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class Harness:
             self.batcher.add(source)
 
 
-async def test_writes_of_one_turn_share_a_request_per_shard() -> None:
+async def test_writes_of_one_loop_iteration_share_a_request_per_shard() -> None:
     harness = Harness()
     sources = [FakeSource(1), FakeSource(2), FakeSource(3, shard=8)]
     harness.add(*sources)
-    assert not harness.persister.begun  # at the end of the turn
+    assert not harness.persister.begun  # at the end of the loop iteration
     await turns()
     assert [(shard, starts) for shard, starts, _ in harness.persister.begun] == [(7, [1, 2]), (8, [3])]
     for _, starts, begun in harness.persister.begun:
@@ -86,7 +86,7 @@ async def test_writes_of_one_turn_share_a_request_per_shard() -> None:
     assert [source.outcomes for source in sources] == [[None], [None], [None]]
 
 
-async def test_a_write_that_was_rejected_meanwhile_is_not_sent() -> None:
+async def test_write_rejected_before_sending_is_dropped() -> None:
     harness = Harness()
     rejected, other = FakeSource(1), FakeSource(2)
     harness.add(rejected, other)
@@ -138,7 +138,7 @@ async def test_the_source_receives_the_final_error(failure: Exception, code: Err
     assert source.outcomes == [code]
 
 
-async def test_a_source_that_raises_keeps_the_outcome_from_no_other() -> None:
+async def test_exception_of_one_source_does_not_affect_other_outcomes() -> None:
     harness, failing, other = Harness(), FakeSource(1), FakeSource(2)
     failing.written = None  # type: ignore[assignment, method-assign]
     harness.add(failing, other)

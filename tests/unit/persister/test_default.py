@@ -72,7 +72,7 @@ async def refusal(call: Any) -> KafkaError:
     return caught.value
 
 
-async def test_each_call_carries_its_fields() -> None:
+async def test_each_call_sends_its_fields() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister: Persister = DefaultPersister(coordinators, QUICK)
     await persister.initialize(KEY, 7, -1)
@@ -116,7 +116,7 @@ class Local:
         return asyncio.gather(*begun)
 
 
-async def test_writes_of_one_process_need_no_request() -> None:
+async def test_local_writes_need_no_request() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
     coordinators.local = local
@@ -126,14 +126,14 @@ async def test_writes_of_one_process_need_no_request() -> None:
     assert [rpc for rpc, _ in coordinators.requests] == ["InitializeShareGroupState"]
 
 
-async def test_writes_to_another_process_are_requests() -> None:
+async def test_remote_writes_are_requests() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
     await persister.write(KEY, CHANGE)
     assert (local.written, [rpc for rpc, _ in coordinators.requests]) == ([], ["WriteShareGroupState"])
 
 
-async def test_writes_of_one_process_are_tried_again_too() -> None:
+async def test_local_writes_are_retried() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     local = Local(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
     persister = DefaultPersister(coordinators, QUICK)
@@ -144,7 +144,7 @@ async def test_writes_of_one_process_are_tried_again_too() -> None:
     assert (await refusal(persister.write(KEY, CHANGE))).code is ErrorCode.FENCED_STATE_EPOCH
 
 
-async def test_a_write_begins_at_once_where_the_state_is_of_this_process() -> None:
+async def test_local_write_starts_at_once() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
     assert persister.shard(KEY) == 1
@@ -173,7 +173,7 @@ async def test_read_returns_the_stored_state() -> None:
     assert await persister.read_summary(KEY) == StateSummary(3, 9, 5, 1)
 
 
-async def test_calls_gather_while_one_is_under_way() -> None:
+async def test_calls_during_a_request_are_coalesced_into_the_next() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
     coordinators.busy.clear()
@@ -204,7 +204,7 @@ async def test_groups_do_not_share_a_request() -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ],
 )
-async def test_passing_refusal_is_tried_again_at_the_owner_of_then(code: ErrorCode) -> None:
+async def test_retriable_error_is_retried_at_the_current_owner(code: ErrorCode) -> None:
     refusals = iter([int(code), int(code), 0])
     coordinators = Coordinators(lambda _, request: results(request, error_code=next(refusals)))
     await DefaultPersister(coordinators, QUICK).write(KEY, CHANGE)
@@ -214,7 +214,7 @@ async def test_passing_refusal_is_tried_again_at_the_owner_of_then(code: ErrorCo
 @pytest.mark.parametrize(
     "code", [ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST]
 )
-async def test_final_refusal_is_not_tried_again(code: ErrorCode) -> None:
+async def test_fatal_error_is_not_retried(code: ErrorCode) -> None:
     coordinators = Coordinators(lambda _, request: results(request, error_code=int(code), error_message="no"))
     error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, CHANGE))
     assert (error.code, error.message) == (code, "no")
@@ -233,7 +233,7 @@ async def test_the_last_error_is_raised_after_the_call_timeout() -> None:
     assert len(coordinators.requests) > 2
 
 
-async def test_one_refused_partition_does_not_harm_the_others() -> None:
+async def test_rejected_partition_does_not_affect_others() -> None:
     def answer(rpc: str, request: Any) -> Any:
         response = results(request)
         for topic in response.results:
@@ -251,13 +251,13 @@ async def test_one_refused_partition_does_not_harm_the_others() -> None:
     assert fine is None
 
 
-async def test_partition_left_out_of_the_answer_is_an_error() -> None:
+async def test_partition_missing_from_the_response_is_an_error() -> None:
     coordinators = Coordinators(lambda *_: pb.WriteShareGroupStateResponse())
     error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, CHANGE))
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_second_question_about_a_partition_follows_the_first() -> None:
+async def test_second_write_of_a_partition_follows_the_first() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
     await asyncio.gather(persister.write(KEY, CHANGE), persister.write(KEY, CHANGE._replace(start_offset=11)))
@@ -265,7 +265,7 @@ async def test_second_question_about_a_partition_follows_the_first() -> None:
     assert starts == [10, 11]
 
 
-async def test_caller_that_gives_up_does_not_disturb_the_others() -> None:
+async def test_cancelled_caller_does_not_affect_others() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
     impatient = asyncio.create_task(persister.write(KEY, CHANGE))
@@ -275,7 +275,7 @@ async def test_caller_that_gives_up_does_not_disturb_the_others() -> None:
     await patient
 
 
-async def test_question_whose_caller_gave_up_makes_room_for_the_next() -> None:
+async def test_cancelled_request_is_replaced_by_the_next() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
     coordinators.busy.clear()
@@ -292,7 +292,7 @@ async def test_question_whose_caller_gave_up_makes_room_for_the_next() -> None:
     assert starts == [10, 12]
 
 
-async def test_an_unexpected_failure_of_a_call_is_logged_and_an_error() -> None:
+async def test_unexpected_exception_is_logged_and_returned_as_an_error() -> None:
     def fail(rpc: str, request: Any) -> Any:
         raise RuntimeError
 
@@ -302,7 +302,7 @@ async def test_an_unexpected_failure_of_a_call_is_logged_and_an_error() -> None:
     assert [line["event"] for line in lines] == ["request to the share coordinator failed unexpectedly"]
 
 
-async def test_a_topic_that_stays_unknown_is_given_up_long_before_the_call_is() -> None:
+async def test_unknown_topic_fails_long_before_the_call_timeout() -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     coordinators = Coordinators(lambda _, request: results(request, error_code=int(unknown)))
     persister = DefaultPersister(coordinators, replace(QUICK, call_timeout=3600.0, metadata_lag=0.05))

@@ -11,7 +11,7 @@ from sharebroker_server.pipeline.command import _groups_of
 
 
 class Groups:
-    """A server's groups, and where they work."""
+    """A server's groups and their topics."""
 
     def list_groups(self) -> list[GroupListing]:
         return [GroupListing(name, "Empty") for name in ("billing", "idle", "others")]
@@ -21,5 +21,5 @@ class Groups:
         return {TopicPartition(topic, 0): None for topic in topics}
 
 
-def test_groups_of_other_topics_are_left_alone() -> None:
+def test_groups_of_other_topics_are_ignored() -> None:
     assert _groups_of(cast("Admin", Groups()), "flights") == ["billing"]

@@ -21,7 +21,7 @@ FACTS = {"topic": "flights", "group": "g"}
 SETTINGS = Settings("h:1", "flights", "g", "", {}, "9")
 
 
-def test_staged_code_is_this_service_alone(tmp_path: Path) -> None:
+def test_staged_code_contains_only_this_service(tmp_path: Path) -> None:
     project = Project(tmp_path / "a folder")
     with project.locked(FACTS):
         project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
@@ -48,7 +48,7 @@ def test_temporary_files_are_removed(tmp_path: Path) -> None:
         assert list(project.temporary.iterdir()) == []
 
 
-def test_a_folder_is_of_one_topic_and_group(tmp_path: Path) -> None:
+def test_folder_belongs_to_one_topic_and_group(tmp_path: Path) -> None:
     project = Project(tmp_path)
     for _ in range(2):
         with project.locked(FACTS):
@@ -94,7 +94,7 @@ class Session:
         self.conf = values
 
 
-def test_the_specification_takes_the_settings() -> None:
+def test_specification_contains_the_settings() -> None:
     settings = Settings("h:1", 'top"ic', "g", "a,b", {"a": 3}, "7")
     document = yaml.safe_load(filled(SPEC, "file:///a b", settings.to_configuration()))
     assert document["storage"] == "file:///a b"
@@ -104,7 +104,7 @@ def test_the_specification_takes_the_settings() -> None:
     assert document["configuration"].keys() == before["configuration"].keys()
 
 
-def test_nothing_looks_like_a_secret_to_spark() -> None:
+def test_spark_redacts_no_setting() -> None:
     names = ("password-changes", "tokens", "a-Secret", "access.key", "größe")
     for name in names:
         settings = Settings(f"{name}:1", name, name, name, {name: 3}, "7")
@@ -113,7 +113,7 @@ def test_nothing_looks_like_a_secret_to_spark() -> None:
         assert Settings.of(Session(configuration)) == settings
 
 
-def test_the_specification_as_it_stands_has_settings() -> None:
+def test_specification_template_has_default_settings() -> None:
     settings = Settings.of(Session(yaml.safe_load(SPEC)["configuration"]))
     assert settings == Settings("127.0.0.1:9090", "flights", "pipeline", "", {}, "100000")
 
@@ -137,6 +137,6 @@ def test_tables_of_the_pipeline_are_read_in_sql(file: Path) -> None:
     assert read == []  # `dp.table` is a decorator, of a name
 
 
-def test_names_are_no_sql() -> None:
+def test_names_are_escaped_in_sql() -> None:
     assert lookup({}, "x", 5) == "5"
     assert lookup({"b": 3, "a'\\": 2}, "x", 5) == "CASE x WHEN 'a\\'\\\\' THEN 2 WHEN 'b' THEN 3 ELSE 5 END"

@@ -63,7 +63,7 @@ OUTPUT = """\
 """.splitlines()
 
 
-def test_a_run_goes_through_its_stages() -> None:
+def test_run_reports_its_stages_in_order() -> None:
     run, stages = Run(), []
     for line in OUTPUT:
         run.parse_line(line)
@@ -82,13 +82,13 @@ def test_a_run_goes_through_its_stages() -> None:
     assert (run.stage, run.error) == ("done", "")
 
 
-def test_an_error_is_kept() -> None:
+def test_error_is_stored() -> None:
     run = Run()
     run.parse_line("pyspark.errors.exceptions.connect.AnalysisException: [NO_SUCH] There is none.")
     assert run.error == "AnalysisException: [NO_SUCH] There is none."
 
 
-def test_the_last_cause_of_a_log() -> None:
+def test_last_cause_in_the_log_is_returned() -> None:
     log = "java.lang.Exception: first\n  at x\nsharebroker_spark.driver.LeaseLostError: Lost 8 records.\n"
     assert cause(log) == "Lost 8 records."
     assert cause("all is well") == ""

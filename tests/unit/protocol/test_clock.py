@@ -9,7 +9,7 @@ import pytest
 from sharebroker_protocol import clock
 
 
-def test_clock_is_the_wall_clock_and_never_goes_back() -> None:
+def test_clock_is_the_wall_clock_and_never_decreases() -> None:
     first = clock.now()
     assert abs(first - time.time()) < 60.0
     assert clock.now() >= first

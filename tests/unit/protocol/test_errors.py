@@ -24,13 +24,13 @@ def test_every_code_has_a_grpc_status_and_a_sentence(code: ErrorCode) -> None:
 @pytest.mark.parametrize(
     "status", ["INVALID_ARGUMENT", "PERMISSION_DENIED", "UNIMPLEMENTED", "ALREADY_EXISTS"]
 )
-def test_a_retry_does_not_help_after_a_permanent_status(status: str) -> None:
+def test_permanent_status_is_not_retriable(status: str) -> None:
     codes = [code for code in ErrorCode if code.status == status]
     assert codes
     assert not any(code.retriable for code in codes)
 
 
-def test_an_unavailable_server_is_worth_a_retry() -> None:
+def test_unavailable_server_is_retriable() -> None:
     assert all(code.retriable for code in ErrorCode if code.status == "UNAVAILABLE")
 
 

@@ -1,4 +1,4 @@
-"""Every arrow of the state diagram of seed 003, by what causes it."""
+"""Every arrow of the member's state diagram (Kafka: `MemberState`), with the event that causes it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ FATAL = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 AWAY = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-def answer(epoch: int, assignment: frozenset[TopicIdPartition] | None = None) -> HeartbeatResponse:
+def heartbeat_response(
+    epoch: int, assignment: frozenset[TopicIdPartition] | None = None
+) -> HeartbeatResponse:
     return HeartbeatResponse(epoch, 5.0, assignment)
 
 
@@ -46,13 +48,13 @@ def exchange(member: Membership, response: HeartbeatResponse, now: float) -> Non
 
 def stable(listener: bool = True) -> Membership:
     member = unjoined(listener)
-    exchange(member, answer(1), 0.0)
+    exchange(member, heartbeat_response(1), 0.0)
     return member
 
 
 def reconciling() -> Membership:
     member = stable()
-    exchange(member, answer(2, A), 5.0)
+    exchange(member, heartbeat_response(2, A), 5.0)
     return member
 
 
@@ -126,7 +128,7 @@ def retry_join(member: Membership) -> None:
 
 
 def join(member: Membership) -> None:
-    exchange(member, answer(1), 0.0)
+    exchange(member, heartbeat_response(1), 0.0)
     assert member.member_epoch == 1
 
 
@@ -137,7 +139,7 @@ def refuse(member: Membership) -> None:
 
 
 def assign(member: Membership) -> None:
-    exchange(member, answer(2, A), 100.0)
+    exchange(member, heartbeat_response(2, A), 100.0)
     callback = member.next_callback()
     assert callback is not None
     assert callback.partitions == A
@@ -150,7 +152,7 @@ def fence(member: Membership) -> None:
 
 
 def beat(member: Membership) -> None:
-    exchange(member, answer(member.member_epoch), 100.0)
+    exchange(member, heartbeat_response(member.member_epoch), 100.0)
 
 
 def beat_then_fence(member: Membership) -> None:
@@ -169,7 +171,7 @@ def acknowledge_assignment(member: Membership) -> None:
     assert member.heartbeat(5.0) is not None  # not only at 10.0, when the interval ends
     assert member.assigned == A
     assert member.next_deadline() is None
-    member.answered(answer(2), 5.5)
+    member.answered(heartbeat_response(2), 5.5)
     assert member.next_deadline() == 10.5  # the interval timer was reset
 
 
@@ -236,7 +238,9 @@ ARROWS: list[Arrow] = [
 
 
 @pytest.mark.parametrize(("start", "cause", "end"), [pytest.param(*a[1:], id=a[0]) for a in ARROWS])
-def test_transition(start: MemberState, cause: Callable[[Membership], None], end: MemberState) -> None:
+def test_event_leads_to_the_state_of_the_diagram(
+    start: MemberState, cause: Callable[[Membership], None], end: MemberState
+) -> None:
     member = MAKERS[start]()
     cause(member)
     assert member.state is end
@@ -384,7 +388,7 @@ def test_leave_response_does_not_complete_a_rejoin() -> None:
     member.heartbeat(1.0)
     member.subscribe(TOPICS)
     assert member.state is MemberState.UNJOINED
-    assert member.heartbeat(1.0) is None  # in order: first out, then in
+    assert member.heartbeat(1.0) is None  # in order: first revoked, then assigned
     member.answered(HeartbeatResponse(-1, 5.0), 1.0)
     assert member.state is MemberState.UNJOINED
     assert member.heartbeat(1.0) == HeartbeatRequest(0, "rack", TOPICS)
@@ -424,5 +428,5 @@ def test_error_of_leave_is_ignored() -> None:
         (ErrorCode.UNKNOWN_SERVER_ERROR, Reaction.GIVE_UP),
     ],
 )
-def test_reactions(code: ErrorCode, reaction: Reaction) -> None:
+def test_error_code_determines_the_reaction(code: ErrorCode, reaction: Reaction) -> None:
     assert reaction_to(code) is reaction

@@ -91,7 +91,7 @@ def step(row: str, thread: str, start: str, end: str) -> str:
 
 class TestSteps:
     @pytest.mark.parametrize("_row", [step("1", "Background", "Stable", "Stable")])
-    def test_response_without_new_assignment(self, _row: str) -> None:
+    def test_response_without_new_assignment_keeps_the_state(self, _row: str) -> None:
         consumer = holding(P0)
         consumer.background()
         assert consumer.member.phase is Phase.STABLE
@@ -164,7 +164,7 @@ class TestSteps:
 
     @pytest.mark.parametrize("_row", [step("9b", "Background", "Awaiting", "Updating")])
     @pytest.mark.parametrize("newer", [None, partitions(P3)], ids=["same target", "newer target"])
-    def test_confirmation_leads_back_to_step_2(self, _row: str, newer: Partitions | None) -> None:
+    def test_confirmation_repeats_from_step_2(self, _row: str, newer: Partitions | None) -> None:
         consumer = awaiting_confirmation()
         consumer.background(newer)
         assert consumer.member.phase is (Phase.ASSIGNING if newer is None else Phase.REVOKING)

@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.model import AckType, AcquireMode, RecordState, SharePartitionKey
 
 
-def test_key_text_is_that_of_kafka() -> None:
+def test_key_text_equals_kafkas() -> None:
     """The text is hashed to find a shard, so a change would lose every stored state."""
     assert str(SharePartitionKey("g:1", "AAAA", 3)) == "g:1:AAAA:3"
 
@@ -20,13 +20,13 @@ def test_key_text_is_that_of_kafka() -> None:
         (AcquireMode, {"BATCH_OPTIMIZED": 0, "RECORD_LIMIT": 1}),
     ],
 )
-def test_numbers_are_those_of_kafka(
+def test_numbers_equal_kafkas(
     kind: type[RecordState | AckType | AcquireMode], numbers: dict[str, int]
 ) -> None:
     assert {member.name: int(member) for member in kind} == numbers
 
 
-def test_terminal_states_are_those_from_acknowledged_on() -> None:
+def test_acknowledged_and_archived_are_terminal() -> None:
     terminal = {state for state in RecordState if state >= RecordState.ACKNOWLEDGED}
     assert terminal == {RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}
 

@@ -21,7 +21,7 @@ def test_waiters_are_called_once() -> None:
     assert (outcome.done, calls) == (True, ["before", "after"])
 
 
-def test_error_is_raised() -> None:
+def test_failed_outcome_raises_its_error() -> None:
     outcome = Outcome()
     outcome.complete(FAILED)
     outcome.wait_blocking(None)

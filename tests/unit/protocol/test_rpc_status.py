@@ -34,13 +34,13 @@ def received(error: KafkaError) -> KafkaError:
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
-def test_every_code_survives_the_way_to_the_caller(code: ErrorCode) -> None:
+def test_every_code_round_trips_through_grpc_status(code: ErrorCode) -> None:
     error = received(KafkaError(code))
     assert (error.code, error.message, error.metadata) == (code, KafkaError(code).message, {})
     assert (error.violations, error.retry_after) == ((), None)
 
 
-def test_details_survive_the_way_to_the_caller() -> None:
+def test_details_round_trip_through_grpc_status() -> None:
     error = received(FULL)
     assert (error.code, error.message, error.metadata) == (FULL.code, FULL.message, FULL.metadata)
     assert (error.violations, error.retry_after) == (FULL.violations, FULL.retry_after)
@@ -86,7 +86,7 @@ def test_an_unreachable_server_is_named(details: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("domain", ["sharebroker", "elsewhere00"])
-def test_details_of_another_domain_are_not_ours(domain: str) -> None:
+def test_details_of_another_domain_are_ignored(domain: str) -> None:
     ((key, value),) = trailing_metadata(FULL)
     changed = value.replace(b"sharebroker", domain.encode())
     error = from_rpc_error(failure(grpc.StatusCode.UNAVAILABLE, "x", ((key, changed),)))

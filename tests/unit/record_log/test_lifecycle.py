@@ -81,7 +81,7 @@ async def test_rewritten_record_may_or_may_not_be_durable(harness: Harness) -> N
     await log.recheck()
     await until_open(log)
     assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(0, 2)]
-    assert harness.lease.reclaims == 3  # before each write that an earlier one may still overtake
+    assert harness.lease.reclaims == 3  # before each write that a delayed one may overtake
 
 
 async def test_restore_includes_producer_snapshots(harness: Harness) -> None:

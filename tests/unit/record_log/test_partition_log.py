@@ -13,6 +13,7 @@ from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import StoredBatch, TimedOffset, header_of
 from sharebroker_server.record_log.core.log_state import Limits, Retention
 from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.sequence_gaps import GAP_TIMEOUT_MS
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_validation import LogSettings, TimestampBounds
@@ -33,7 +34,7 @@ from tests.unit.record_log.harness import (
 )
 
 
-async def test_append_answers_with_offsets_and_makes_records_readable(harness: Harness) -> None:
+async def test_append_returns_offsets_and_makes_records_readable(harness: Harness) -> None:
     log = await harness.open()
     assert await log.append(batch(3)) == Appended(0, 2, -1)
     assert await log.append(batch(2) + batch(5)) == Appended(3, 9, -1)
@@ -67,7 +68,7 @@ async def test_batches_carry_no_lease_epoch_as_leader_epoch(harness: Harness) ->
     assert [header_of(b.data).leader_epoch for b in await log.read(0, 1)] == [0]
 
 
-async def test_log_append_time_is_the_clocks(harness: Harness) -> None:
+async def test_log_append_time_is_the_brokers_clock(harness: Harness) -> None:
     log = await harness.open(LogSettings(log_append_time=True))
     assert (await log.append(batch())).log_append_time == int(NOW * 1000)
     (stored,) = await log.read(0, 1)
@@ -103,7 +104,7 @@ async def test_callbacks_run_after_the_log_end_moved(harness: Harness) -> None:
     assert ends == [2, 4]
 
 
-async def test_not_written_gives_the_offsets_back(harness: Harness) -> None:
+async def test_failed_write_frees_its_offsets(harness: Harness) -> None:
     log = await harness.open()
     harness.store.fail_next_append(Fault.NOT_WRITTEN)
     error = await error_of(log.append(batch()))
@@ -143,7 +144,7 @@ async def test_unknown_outcome_is_resolved_with_a_new_epoch(harness: Harness, fa
     assert [b.last_offset + 1 for b in await log.read(0, 10**6)][-1] == end + 1
 
 
-async def test_failure_that_no_store_promises_is_answered_and_found_out(
+async def test_unexpected_store_failure_is_resolved_like_an_unknown_outcome(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = await harness.open()
@@ -255,7 +256,7 @@ async def test_cold_reads_stop_at_the_high_watermark(harness: Harness) -> None:
     assert offsets(await log.read(0, 10**6)) == [(0, 2), (3, 5), (6, 8)]
 
 
-async def test_reading_outside_the_log(harness: Harness) -> None:
+async def test_reading_outside_the_log_is_rejected(harness: Harness) -> None:
     log = await harness.open()
     await log.append(batch())
     assert await code_of(log.read(4, 1)) is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -356,7 +357,7 @@ def verified(log: PartitionLog) -> Verified:
     return Verified(log.log_end_offset, renews_epoch=False)
 
 
-async def test_a_batch_sent_again_is_answered_with_its_first_offsets(harness: Harness) -> None:
+async def test_duplicate_batch_returns_its_original_offsets(harness: Harness) -> None:
     log = await harness.open()
     for n in range(3):
         await log.append(sent(3 * n))
@@ -364,17 +365,54 @@ async def test_a_batch_sent_again_is_answered_with_its_first_offsets(harness: Ha
     assert (log.log_end_offset, len(harness.store.appends)) == (9, 3)
 
 
-async def test_sequences_count_over_what_is_on_its_way(harness: Harness) -> None:
+async def test_sequences_include_appends_in_flight(harness: Harness) -> None:
     log = await harness.open()
     harness.store.hold()
     appends = [sent(0), sent(3), sent(6), sent(3), sent(12), batch(1)]
-    answers = [asyncio.ensure_future(log.append(data)) for data in appends]
+    responses = [asyncio.ensure_future(log.append(data)) for data in appends]
     await settled()
     harness.store.release()
-    results = await asyncio.gather(*answers, return_exceptions=True)
+    results = await asyncio.gather(*responses, return_exceptions=True)
     assert [r.base_offset for r in results if isinstance(r, Appended)] == [0, 3, 6, 3, 9]
     assert isinstance(results[4], KafkaError)
-    assert results[4].code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert results[4].code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_batches_behind_a_failed_one_wait_for_it(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
+    assert await code_of(log.append(sent(0))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert await code_of(log.append(sent(3))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [(await log.append(sent(3 * n))).base_offset for n in range(3)] == [0, 3, 6]
+    assert await code_of(log.append(sent(12))) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.now += GAP_TIMEOUT_MS / 1000
+    assert await code_of(log.append(sent(12))) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_a_failed_write_gives_gaps_the_whole_time_again(harness: Harness) -> None:
+    log = await harness.open()
+    await log.append(sent(0))
+    assert await code_of(log.append(sent(6))) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.now += GAP_TIMEOUT_MS / 1000
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
+    assert await code_of(log.append(sent(3))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert await code_of(log.append(sent(6))) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_full_queue_gives_gaps_the_whole_time_again(harness: Harness) -> None:
+    log = await harness.open(LogSettings(max_pending_bytes=0))
+    await log.append(sent(0))
+    assert await code_of(log.append(sent(6))) is ErrorCode.KAFKA_STORAGE_ERROR
+    harness.now += GAP_TIMEOUT_MS / 1000
+    harness.store.hold()
+    waiting = []
+    for _ in range(2):  # one is being written, the other one fills the queue
+        waiting.append(asyncio.ensure_future(log.append(batch())))
+        await settled()
+    assert await code_of(log.append(sent(3))) is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    harness.store.release()
+    await asyncio.gather(*waiting)
+    assert await code_of(log.append(sent(6))) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @pytest.mark.parametrize(("fault", "end"), [(Fault.DONE_UNKNOWN, 3), (Fault.LOST_UNKNOWN, 3)])

@@ -14,12 +14,16 @@ from sharebroker_server.config.topic import resolve_topic
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of, seal
 from sharebroker_server.record_log.core.log_state import Retention
 from sharebroker_server.record_log.record_validation import (
+    MAX_BATCHES,
+    MAX_HEADERS,
     MAX_RECORDS,
     MAX_UNPACKED_BYTES,
     LogSettings,
     TimestampBounds,
+    check_counts,
     check_records,
 )
+from tests.hostile.payloads import one_record
 from tests.unit.record_log.batches import batch
 
 NOW = 1_000_000
@@ -42,7 +46,7 @@ def test_a_topic_without_settings_has_the_defaults_of_the_log() -> None:
     assert LogSettings.of_topic(resolve_topic({}, BrokerConfig())) == LogSettings()
 
 
-def test_a_topic_s_settings_reach_its_log() -> None:
+def test_topic_configs_apply_to_its_log() -> None:
     topic = resolve_topic(
         {
             "max.message.bytes": "2000",
@@ -112,12 +116,12 @@ def test_non_text_header_name_is_rejected() -> None:
 
 
 def snappy(*blocks: bytes) -> bytes:
-    """As Java's library frames it."""
+    """Frames the data as Java's library does."""
     framed = (struct.pack(">I", len(block)) + block for block in blocks)
     return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(framed)
 
 
-def test_snappy_with_and_without_block_framing() -> None:
+def test_snappy_is_read_with_and_without_block_framing() -> None:
     plain = batch(3)
     records = plain[HEADER_SIZE:]
     one, two = (bytes(cramjam.snappy.compress_raw(part)) for part in (records[:20], records[20:]))
@@ -144,8 +148,32 @@ def test_batch_that_unpacks_too_large_is_rejected() -> None:
 
 def test_batch_record_count_is_limited() -> None:
     good = batch()
-    header = header_of(good)._replace(record_count=MAX_RECORDS + 1, last_offset_delta=MAX_RECORDS)
-    assert refusal(seal(header, good[HEADER_SIZE:])) is ErrorCode.MESSAGE_TOO_LARGE
+    header = header_of(good)._replace(
+        attributes=4, record_count=MAX_RECORDS + 1, last_offset_delta=MAX_RECORDS
+    )
+    with pytest.raises(KafkaError, match="more than 250000 records"):
+        LogSettings().headers(seal(header, good[HEADER_SIZE:]), NOW)
+
+
+def test_batch_too_small_for_its_record_count_is_rejected() -> None:
+    good = batch()
+    header = header_of(good)._replace(attributes=4, record_count=100, last_offset_delta=99)
+    assert refusal(seal(header, bytes(cramjam.zstd.compress(good[HEADER_SIZE:])))) is ErrorCode.INVALID_RECORD
+
+
+def test_records_and_batches_of_one_append_are_limited() -> None:
+    many = [header_of(batch(1))] * MAX_BATCHES
+    check_counts(many)
+    check_counts([header_of(batch(1))._replace(record_count=MAX_RECORDS)])
+    for headers in ([*many, many[0]], [many[0]._replace(record_count=MAX_RECORDS), many[0]]):
+        with pytest.raises(KafkaError) as refused:
+            check_counts(headers)
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_headers_of_a_large_record_are_limited() -> None:
+    check_records(header_of(one_record(MAX_HEADERS)), one_record(MAX_HEADERS))
+    assert refusal(one_record(MAX_HEADERS * 6)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)

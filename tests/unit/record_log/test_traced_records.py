@@ -72,25 +72,25 @@ def finder(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_traced_records_are_found_by_their_place(codec: str) -> None:
+def test_traced_records_are_found_by_partition_and_offset(codec: str) -> None:
     data = batch([[], [("other", b"x"), header(KEPT)], [], [header(DROPPED)]], codec)
     more = batch([[header(KEPT), ("tracestate", b"a=b")]], codec)
     assert finder().find(data + more) == [(1, KEPT), (4, KEPT._replace(state="a=b"))]
     assert finder().find(memoryview(data)) == [(1, KEPT)]
 
 
-def test_without_a_parent_that_counts_the_ratio_does() -> None:
+def test_ratio_applies_when_the_parent_is_ignored() -> None:
     data = batch([[header(DROPPED)]])
     assert finder(Sampling(1.0, parent_based=False)).find(data) == [(0, DROPPED)]
     assert finder(Sampling(0.0, parent_based=False)).find(data) == []
 
 
-def test_a_value_that_looks_like_a_header_is_none() -> None:
+def test_header_text_in_a_value_is_not_a_trace_header() -> None:
     value = b"\x16traceparent\x6e" + KEPT.parent.encode()
     assert finder().find(batch([[]], value=value)) == []
 
 
-def test_nothing_is_looked_for_without_room_for_a_story() -> None:
+def test_headers_are_not_read_when_the_span_limit_is_reached() -> None:
     data = batch([[header(KEPT)]])
     few = finder(spans=8)
     assert few.find(data) == [(0, KEPT)]
@@ -106,7 +106,19 @@ def test_decoded_bytes_are_limited() -> None:
     assert slow.find(batch([[]])) == []
 
 
-def test_bytes_that_cannot_be_read_are_left_to_consumers() -> None:
+def test_a_compressed_batch_counts_by_its_records() -> None:
+    data = batch([[header(KEPT)], *[[]] * 9_999], "zstd")
+    assert len(data) < 10_000
+    slow = finder(looked_into=300_000)
+    assert slow.find(data)
+    assert slow.find(batch([[header(KEPT)]], "zstd")) == []
+
+
+def test_traces_of_a_batch_that_unpacks_too_large_are_not_found() -> None:
+    assert finder().find(batch([[header(KEPT)]], "zstd", value=bytes(1 << 20))) == []
+
+
+def test_undecodable_records_are_not_traced() -> None:
     data = batch([[header(KEPT)]])
     damaged = data[:61] + b"\xff" * 4 + data[65:]
     assert finder().find(damaged) == []

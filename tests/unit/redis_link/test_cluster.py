@@ -26,7 +26,7 @@ HERE = Target.parse("redis://:secret@here:7000")
         ("", 0),
     ],
 )
-def test_slots(key: str | bytes, slot: int) -> None:
+def test_slot_of_a_key_equals_redis(key: str | bytes, slot: int) -> None:
     assert slot_of(key) == slot
 
 
@@ -51,7 +51,7 @@ def test_slot_ranges_are_read() -> None:
     assert HERE.at("there", 1).password == "secret"
 
 
-def test_a_url_with_several_hosts() -> None:
+def test_url_may_have_several_hosts() -> None:
     several = Target.parse_nodes("rediss://me:pw@one:7000,two,three:7002")
     assert [str(target) for target in several] == ["one:7000", "two:6379", "three:7002"]
     assert all(target.tls and target.user == "me" and target.password == "pw" for target in several)
@@ -60,6 +60,6 @@ def test_a_url_with_several_hosts() -> None:
 
 
 @pytest.mark.parametrize("url", ["redis://one,two/3", "redis://one:x,two", "http://one,two"])
-def test_a_url_that_leads_nowhere(url: str) -> None:
+def test_invalid_url_is_rejected(url: str) -> None:
     with pytest.raises(RedisUrlInvalid):
         Target.parse_nodes(url)

@@ -83,11 +83,11 @@ async def test_a_link_is_reachable_if_every_server_responds() -> None:
 
 
 @pytest.mark.parametrize("error", [RedisUnavailable("connection lost"), RedisOutcomeUnknown("no reply")])
-async def test_one_silent_server_makes_the_link_unreachable(error: RedisError) -> None:
+async def test_one_unresponsive_server_makes_the_link_unreachable(error: RedisError) -> None:
     assert await unreachable(cluster(FakeLink(VALKEY), FakeLink(REDIS, error))) == str(error)
 
 
-async def test_a_disconnected_link_gets_a_moment_to_reconnect() -> None:
+async def test_disconnected_link_may_reconnect_before_it_counts_as_unreachable() -> None:
     link = FakeLink(REDIS)
     link.connected = False
     assert await unreachable(link) == "not connected"

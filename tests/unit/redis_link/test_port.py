@@ -23,7 +23,7 @@ def test_error_lines_have_a_code_and_a_text(line: str, code: str, text: str) -> 
     assert (error.code, error.text, str(error)) == (code, text, line)
 
 
-async def test_a_reply_in_time_is_returned() -> None:
+async def test_reply_before_the_deadline_is_returned() -> None:
     reply: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     reply.set_result(7)
     assert await within(1.0, reply) == 7
@@ -34,7 +34,7 @@ async def test_a_late_reply_has_an_unknown_outcome() -> None:
         await within(0.0, asyncio.get_running_loop().create_future())
 
 
-def test_files_are_joined_in_order_below_the_flags(tmp_path: Path) -> None:
+def test_script_files_are_concatenated_below_the_flags(tmp_path: Path) -> None:
     (tmp_path / "a.lua").write_text("local a = 1\n")
     (tmp_path / "b.lua").write_text("return a\n")
     assert lua(tmp_path, "a", "b") == "#!lua\nlocal a = 1\nreturn a\n"

@@ -19,12 +19,12 @@ from sharebroker_server.redis_link.sentinel import SentinelUrl, addresses, is_se
         ("redis+sentinel://[::1]:5,a/m", "redis+sentinel://::1:5,a:26379/m"),
     ],
 )
-def test_urls(url: str, shown: str) -> None:
+def test_sentinel_url_is_parsed(url: str, shown: str) -> None:
     assert is_sentinel_url(url)
     assert addresses(url) == [shown]
 
 
-def test_logins_of_sentinels_and_primary() -> None:
+def test_sentinels_and_primary_have_their_own_logins() -> None:
     named = SentinelUrl.parse("rediss+sentinel://me:p%40ss@a,b/m/3")
     assert named.name == "m"
     assert named.primary.greeting() == [("AUTH", "me", "p@ss"), ("SELECT", 3)]
@@ -48,12 +48,12 @@ def test_logins_of_sentinels_and_primary() -> None:
         ("redis+sentinel://:hush@a..b/m", "HOST or HOST:PORT"),
     ],
 )
-def test_urls_that_lead_nowhere(url: str, message: str) -> None:
+def test_invalid_urls_are_rejected(url: str, message: str) -> None:
     with pytest.raises(RedisUrlInvalid, match=message) as refused:
         addresses(url)
     assert "hu" not in str(refused.value)
 
 
-def test_others_are_none() -> None:
+def test_other_urls_are_not_sentinel_urls() -> None:
     assert not is_sentinel_url("redis://a/m")
     assert addresses("redis://:hush@a:1,b:2") == ["a:1", "b:2"]

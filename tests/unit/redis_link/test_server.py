@@ -30,7 +30,7 @@ def test_labels_are_neither_empty_nor_too_long(host: str, resolvable: bool) -> N
         ("unix:///run/a%20b.sock?db=3", "unix:///run/a b.sock", 3, [("SELECT", 3)]),
     ],
 )
-def test_urls(url: str, shown: str, db: int, greeting: list[tuple[str | int, ...]]) -> None:
+def test_url_is_parsed(url: str, shown: str, db: int, greeting: list[tuple[str | int, ...]]) -> None:
     target = Target.parse(url)
     assert (str(target), target.db, target.greeting()) == (shown, db, greeting)
     assert target.tls is url.startswith("rediss")
@@ -55,7 +55,7 @@ def test_invalid_urls_are_rejected(url: str) -> None:
         (b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.2.5\r\n", False),
     ],
 )
-def test_releases(info: bytes, supported: bool) -> None:
+def test_old_releases_are_rejected(info: bytes, supported: bool) -> None:
     server = Server.from_info(info)
     if supported:
         server.require_supported()

@@ -69,14 +69,14 @@ async def test_service_without_calls_is_called_by_messages(owners: Owners, route
     assert isinstance((await router.leader("t", 0)).calls, RemoteLeader)
 
 
-async def test_partition_without_leader(router: Router) -> None:
+async def test_partition_without_leader_raises_an_error(router: Router) -> None:
     assert router.known_leader("t", 0) is None
     with pytest.raises(KafkaError) as failure:
         await router.leader("t", 0)
     assert failure.value.code is ErrorCode.LEADER_NOT_AVAILABLE
 
 
-async def test_local_states_need_that_this_process_owns_the_shard(owners: Owners, router: Router) -> None:
+async def test_local_state_requires_an_owned_shard(owners: Owners, router: Router) -> None:
     states = object()
     router.register_local(ShareCoordinatorServiceStub, object(), states)
     assert router.local_states(3) is None

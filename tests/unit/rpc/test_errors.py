@@ -21,7 +21,7 @@ def test_calls_beyond_the_limit_are_rejected() -> None:
         pass
 
 
-def test_a_request_is_accepted_while_there_is_any_room() -> None:
+def test_request_is_accepted_below_the_memory_limit() -> None:
     limits = CallLimits(max_bytes=10)
     with ExitStack() as calls:
         calls.enter_context(limits.call(9))

@@ -30,6 +30,6 @@ def test_an_unknown_symbol_is_a_key_error(symbol: str) -> None:
         MethodDescriptorPool().FindFileContainingSymbol(symbol)
 
 
-def test_other_look_ups_reach_the_default_pool() -> None:
+def test_other_lookups_use_the_default_pool() -> None:
     found = MethodDescriptorPool().FindMessageTypeByName(f"{PACKAGE}.FetchShareGroupStateRequest")
     assert found is pb.FetchShareGroupStateRequest.DESCRIPTOR

@@ -13,7 +13,6 @@ from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.sasl import LONGEST_TOKEN, MECHANISMS
 from sharebroker_server.security.user_access import (
-    INTERNAL_SERVICES,
     BasicCredentials,
     UserAccess,
     caller,
@@ -22,7 +21,7 @@ from sharebroker_server.security.user_access import (
 from tests.testkit.sasl import MemoryUsers
 
 PUBLIC = "/sharebroker.gateway.v1.ShareService/Consume"
-INTERNAL = f"/{min(INTERNAL_SERVICES)}/CreateTopics"
+INTERNAL = "/sharebroker.cluster.v1.ClusterService/CreateTopics"
 
 
 class Details(NamedTuple):

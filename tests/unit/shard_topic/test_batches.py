@@ -31,7 +31,7 @@ def test_records_have_their_offsets_and_times(times: tuple[int, ...]) -> None:
     assert header_of(data).max_timestamp == max(times)
 
 
-def test_gaps_at_both_ends() -> None:
+def test_batch_may_have_gaps_at_both_ends() -> None:
     record = KafkaRecord(T0, b"k", b"v")
     data = record_batch(10, 30, [(17, record)])
     assert read(data) == [(17, record)]
@@ -40,7 +40,7 @@ def test_gaps_at_both_ends() -> None:
     assert (header.leader_epoch, header.size) == (LEADER_EPOCH, len(data))
 
 
-def test_batch_of_a_gap_only() -> None:
+def test_batch_may_be_one_gap() -> None:
     data = record_batch(10, 30, [])
     header = header_of(data)
     assert (len(data), header.base_offset, header.last_offset) == (HEADER_SIZE, 10, 29)
@@ -48,7 +48,7 @@ def test_batch_of_a_gap_only() -> None:
     assert read(data) == []
 
 
-def test_a_batch_of_many_large_records() -> None:
+def test_batch_may_have_many_large_records() -> None:
     records = [(n, KafkaRecord(T0, b"k" * 9, bytes(200_000))) for n in range(20)]
     assert len(record_batch(0, 20, records)) > 4_000_000
     assert records[0][1].size == 200_009

@@ -68,33 +68,33 @@ async def test_checkpoints_deltas_and_tombstones_by_offset(process: Process) -> 
     ]
     assert read[1].value is not None
     assert read[1].value["StateBatches"] == [(5, 9, 2, 1)]
-    answer = await fetch(process, 2)
-    assert (answer.log_start_offset, answer.high_watermark) == (0, 4)
-    assert [r.offset for r in read_batches(answer.record_batches)] == [2, 3]
+    response = await fetch(process, 2)
+    assert (response.log_start_offset, response.high_watermark) == (0, 4)
+    assert [r.offset for r in read_batches(response.record_batches)] == [2, 3]
 
 
-async def test_at_the_end_there_is_nothing_yet(process: Process) -> None:
-    answer = await fetch(process, 0)
-    assert (answer.record_batches, answer.log_start_offset, answer.high_watermark) == (b"", 0, 0)
+async def test_fetch_at_the_end_is_empty(process: Process) -> None:
+    response = await fetch(process, 0)
+    assert (response.record_batches, response.log_start_offset, response.high_watermark) == (b"", 0, 0)
 
 
 async def test_fetch_waits_for_records(process: Process) -> None:
     waiting = asyncio.create_task(fetch(process, 0, wait_ms=30_000))
     await asyncio.sleep(0)
     await process.initialize(0)
-    answer = await waiting
-    assert (len(list(read_batches(answer.record_batches))), answer.high_watermark) == (1, 1)
+    response = await waiting
+    assert (len(list(read_batches(response.record_batches))), response.high_watermark) == (1, 1)
     assert (await fetch(process, 1, wait_ms=1)).record_batches == b""
 
 
 @pytest.mark.parametrize("offset", [-1, 3])
-async def test_an_offset_outside(process: Process, offset: int) -> None:
+async def test_offset_outside_the_log_is_rejected(process: Process, offset: int) -> None:
     await process.initialize(0, 1)
     assert await refused(process, offset) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("shard", [-1, 1])
-async def test_unknown_shard(process: Process, shard: int) -> None:
+async def test_unknown_shard_is_rejected(process: Process, shard: int) -> None:
     assert await refused(process, 0, shard) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(KafkaError):
         await find(process, -1, shard)
@@ -117,15 +117,15 @@ async def test_trimming_moves_the_start(process: Process) -> None:
     await process.initialize(0, 1, 2, 3)
     await process.log.trim(SHARD, 1, 3)
     assert await refused(process, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
-    answer = await fetch(process, 2)
-    assert (answer.log_start_offset, answer.high_watermark) == (2, 4)
+    response = await fetch(process, 2)
+    assert (response.log_start_offset, response.high_watermark) == (2, 4)
     assert (await find(process, -2), await find(process, -1)) == ((2, -1), (4, -1))
     await process.log.trim(SHARD, 1, 5)
-    answer = await fetch(process, 4)
-    assert (answer.record_batches, answer.log_start_offset, answer.high_watermark) == (b"", 4, 4)
+    response = await fetch(process, 4)
+    assert (response.record_batches, response.log_start_offset, response.high_watermark) == (b"", 4, 4)
 
 
-async def test_trimmed_while_it_is_read(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_log_may_be_trimmed_during_a_read(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets stay true to their records: a batch has a hole."""
     await process.initialize(0, 1, 2, 3)
     read = process.log.read
@@ -151,7 +151,7 @@ async def test_pending_records_are_not_readable(process: Process, monkeypatch: p
     assert [r.offset for r in await records(process, 0)] == [0]
 
 
-async def test_offsets_by_time(process: Process) -> None:
+async def test_offsets_are_found_by_timestamp(process: Process) -> None:
     assert await find(process, -3) == await find(process, 0) == (-1, -1)
     await process.initialize(0)
     await process.write((5, 9, 2, 1))
@@ -165,7 +165,7 @@ async def test_offsets_by_time(process: Process) -> None:
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
-async def test_a_shard_held_elsewhere(process: Process) -> None:
+async def test_shard_of_another_broker_is_rejected(process: Process) -> None:
     waiting = asyncio.create_task(fetch(process, 0, wait_ms=30_000))
     await asyncio.sleep(0)
     await process.host.stop()
@@ -174,7 +174,7 @@ async def test_a_shard_held_elsewhere(process: Process) -> None:
     assert error.value.code is ErrorCode.NOT_COORDINATOR
 
 
-async def test_unavailable_log(process: Process) -> None:
+async def test_unavailable_log_is_retriable(process: Process) -> None:
     await process.initialize(0)
     process.log.away = True
     assert await refused(process, 0) is ErrorCode.COORDINATOR_NOT_AVAILABLE

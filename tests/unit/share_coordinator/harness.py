@@ -6,7 +6,14 @@ from collections.abc import Iterable
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply, Write
+from sharebroker_server.share_coordinator.core.commands import (
+    Command,
+    Inspect,
+    Inspection,
+    Read,
+    Reply,
+    Write,
+)
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.state import ShareRecord, ShareState
 
@@ -18,7 +25,7 @@ NOW = 1_000_000.0
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 
 Entry = tuple[int, ShareRecord]
-"""A position and the record there."""
+"""A position and its record."""
 
 
 class Shard:
@@ -38,13 +45,13 @@ class Shard:
             self.end = position
 
     def run(self, command: Command, *, keep: int | None = None) -> Reply:
-        """Decide and apply; with `keep` only that many of the records are written, as at a crash."""
+        """Decides and applies; with `keep` only that many of the records are written, as at a crash."""
         decision = self.machine.decide(command, self.now)
         self.write(decision.records[:keep])
         return decision.reply
 
     def write(self, records: Iterable[ShareRecord]) -> None:
-        """Apply records at the end of the log."""
+        """Applies records at the end of the log."""
         for record in records:
             self.end += 1
             self.machine.apply(record, self.end)
@@ -61,7 +68,7 @@ class Shard:
         return made
 
     def trim(self) -> None:
-        """Drop what the machine calls redundant."""
+        """Trims the records that the machine no longer needs."""
         before = self.machine.trim_before()
         self.log = [(position, record) for position, record in self.log if position >= before]
 
@@ -76,12 +83,12 @@ class Shard:
         return [record for _, record in self.log]
 
     def replayed(self) -> Shard:
-        """What the next owner makes of the log."""
+        """Returns the shard of the next owner, replayed from the log."""
         return Shard(self.rules, self.log, self.end)
 
 
 def same(left: Shard, right: Shard, keys: Iterable[SharePartitionKey]) -> bool:
-    """Whether two shards hold the same state and have the same things to do."""
+    """Whether two shards have the same state and the same deadlines."""
     far = 1e12
     return (
         all(left.state(key) == right.state(key) for key in keys)
@@ -93,6 +100,11 @@ def same(left: Shard, right: Shard, keys: Iterable[SharePartitionKey]) -> bool:
 def batch(first: int, last: int, state: int = ACKNOWLEDGED, count: int = 1) -> StateBatch:
     """A state batch; by default acknowledged at the first delivery."""
     return StateBatch(first, last, state, count)
+
+
+def read(leader_epoch: int, key: SharePartitionKey = KEY) -> Read:
+    """Returns a read of the leader that owns the partition's lease."""
+    return Read(key, leader_epoch, leader_epoch)
 
 
 def write(

@@ -1,4 +1,4 @@
-"""Share-partition state the simplest way: one value an offset."""
+"""A naive model of share-partition state: one value per offset."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sharebroker_protocol.model import StateBatch
 
 
 class NaiveRuns:
-    """(delivery count, state) of every offset; the greater one stays."""
+    """(delivery count, state) of every offset; the greater one is kept."""
 
     def __init__(self) -> None:
         self.values: dict[int, tuple[int, int]] = {}

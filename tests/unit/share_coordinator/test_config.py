@@ -5,14 +5,14 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 
 
-def test_kafkas_defaults() -> None:
+def test_defaults_are_kafkas() -> None:
     config = ShareCoordinatorConfig.of(BrokerConfig())
     assert (config.shards, config.runtime.write_timeout) == (50, 5.0)
     assert (config.rules.deltas_per_checkpoint, config.rules.cold_after) == (500, 300.0)
     assert config.runtime.trim_interval == 300.0
 
 
-def test_kafkas_names() -> None:
+def test_property_names_are_kafkas() -> None:
     config = ShareCoordinatorConfig.of(
         BrokerConfig.parse(
             [
@@ -30,6 +30,6 @@ def test_kafkas_names() -> None:
 
 
 @pytest.mark.parametrize("value", ["-1", "501", "many"])
-def test_bounds(value: str) -> None:
+def test_value_out_of_bounds_is_rejected(value: str) -> None:
     with pytest.raises(KafkaError):
         BrokerConfig.parse([f"share.coordinator.snapshot.update.records.per.snapshot={value}"])

@@ -1,4 +1,4 @@
-"""A share-partition leader on memory twins, with a real share coordinator behind it."""
+"""A share-partition leader on stores in memory, with a real share coordinator behind it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
 
 class Faults(Persister):
-    """A persister that does as the one behind it, but for writes and reads that a test tampers with."""
+    """A persister that forwards to another one; a test can intercept its writes and reads."""
 
     def __init__(self, behind: Persister) -> None:
         self._behind = behind
@@ -160,7 +160,7 @@ class _Coordinators:
         return self._states
 
     def forget_share_coordinator(self, shard: int) -> None:
-        """There is no other."""
+        """This is the only shard owner."""
 
 
 class Harness:
@@ -175,7 +175,7 @@ class Harness:
         self.catalog = MetadataCache(self.log, BrokerConfig(), poll=1e6)
         config = ShareCoordinatorConfig.of(BrokerConfig(share_coordinator_state_topic_num_partitions=1))
         self._host = make_host(self.log, config)
-        coordinator = ShareCoordinator(self._host, lambda *_: True, str)
+        coordinator = ShareCoordinator(self._host, self.leases, lambda *_: True, str)
         settings = PersisterSettings(call_timeout=5.0)
         persister = DefaultPersister(_Coordinators(coordinator), settings)
         self.persister = Faults(persister)
@@ -200,7 +200,7 @@ class Harness:
     # The cluster
 
     async def append_to_catalog(self, *records: CatalogRecord) -> None:
-        """Appends to the catalog and waits until it is followed."""
+        """Appends to the catalog and waits until the record is applied."""
         position = await self.log.last_position("catalog")
         payloads = [self._codec.encode(record) for record in records]
         await self.log.append("catalog", 0, position + 1, payloads)
@@ -232,7 +232,7 @@ class Harness:
         await eventually(lambda: self.holder.holds(resource) is None)
 
     async def evict_hot_cache(self, partition: int = 0) -> None:
-        """Has the leader forget the records it has in memory; the store keeps them."""
+        """Evicts the leader's cached records; the store keeps them."""
         log = (await self.leadership.led(TOPIC, partition)).log
         log._state.hot_cache.drop_before(log.log_end_offset)
 
@@ -244,9 +244,9 @@ class Harness:
 
     async def publish_bytes(self, data: bytes, partition: int = 0) -> int:
         part = pb.ProduceRequest.Partition(topic_id=TOPIC, partition=partition, record_batches=data)
-        (answer,) = (await self.stub.Produce(pb.ProduceRequest(partitions=[part]))).partitions
-        assert not answer.error_code, answer
-        return int(answer.base_offset)
+        (response,) = (await self.stub.Produce(pb.ProduceRequest(partitions=[part]))).partitions
+        assert not response.error_code, response
+        return int(response.base_offset)
 
     async def acquire(
         self, most: int = 500, *, member: str = "m1", partitions: Iterable[int] = (0,), **fields: Any
@@ -278,14 +278,14 @@ class Harness:
         request = pb.AcknowledgeRecordsRequest(
             group_id=GROUP, member_id=member, partitions=[part], renew_allowed=renew, **fields
         )
-        (answer,) = (await self.stub.AcknowledgeRecords(request)).partitions
-        return cast("pb.AcknowledgeRecordsResponse.Partition", answer)
+        (response,) = (await self.stub.AcknowledgeRecords(request)).partitions
+        return cast("pb.AcknowledgeRecordsResponse.Partition", response)
 
     async def share_partition(self, partition: int = 0, group: str = GROUP) -> ShareGroupPartition:
         return await self.leadership.share_partition(group, TOPIC, partition)
 
     async def start_offset(self, partition: int = 0, group: str = GROUP) -> int:
-        """What the share coordinator has."""
+        """Returns the state in the share coordinator."""
         return (await self.persister.read_summary(SharePartitionKey(group, TOPIC, partition))).start_offset
 
 
@@ -294,9 +294,9 @@ class _Answered(Protocol):
     def error_code(self) -> Any: ...
 
 
-def code(answer: _Answered) -> ErrorCode:
+def code(response: _Answered) -> ErrorCode:
     """Returns the error code in a response."""
-    return ErrorCode(answer.error_code)
+    return ErrorCode(response.error_code)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""Which partitions are led, loading of groups, the catalog's changes, the end."""
+"""Claims of partitions, loading of groups, changes of the catalog, and the stop."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_partition_is_claimed_at_its_first_use(harness: Harness) -> None
     assert first.partition == 0
 
 
-async def test_a_process_keeps_so_many_share_partitions_and_no_more(harness: Harness) -> None:
+async def test_number_of_loaded_share_partitions_is_limited(harness: Harness) -> None:
     resource = ConfigResource(ResourceType.BROKER, "")
     await harness.append_to_catalog(ConfigRecord(resource, "group.share.max.share.partitions", "1"))
     await harness.initialize(group="other")
@@ -71,7 +71,7 @@ async def test_a_process_keeps_so_many_share_partitions_and_no_more(harness: Har
     assert (await harness.share_partition(group="other")).group_id == "other"
 
 
-async def test_partitions_that_cannot_be_led(harness: Harness) -> None:
+async def test_partitions_without_a_leader_have_a_typed_error(harness: Harness) -> None:
     assert await refusal(harness, topic_id="U" * 22) is ErrorCode.UNKNOWN_TOPIC_ID
     assert await refusal(harness, partition=1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await refusal(harness, partition=-1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -86,7 +86,7 @@ async def test_partitions_that_cannot_be_led(harness: Harness) -> None:
     assert await refusal(harness) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_topic_that_was_just_created_is_waited_for() -> None:
+async def test_request_waits_for_a_topic_that_was_just_created() -> None:
     async with started() as harness:
         asking = asyncio.create_task(harness.leadership.led(TOPIC, 0))
         await settle()
@@ -105,8 +105,8 @@ async def test_an_append_of_unknown_outcome_raises_the_epoch(
     await eventually(lambda: led.log.epoch > epoch)
     await eventually(lambda: led.log.log_end_offset == 3)
     assert await harness.publish(2) == 3
-    (answer,) = await harness.acquire()
-    assert len(answer.acquired) == 1
+    (response,) = await harness.acquire()
+    assert len(response.acquired) == 1
 
 
 # --- loading
@@ -137,7 +137,7 @@ async def test_a_failed_load_fails_all_waiters_and_is_retried(harness: Harness) 
         SharePartitionState(1, 0, (StateBatch(0, 3, 77, 1),)),
     ],
 )
-async def test_state_that_contradicts_itself_is_an_error_not_a_crash(
+async def test_inconsistent_state_is_a_typed_error(
     harness: Harness, state: SharePartitionState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def read(*_: object) -> SharePartitionState:
@@ -157,7 +157,7 @@ async def test_a_load_ends_with_not_leader_when_the_partition_is_lost(harness: H
         await asking
 
 
-async def test_settings_that_change_during_a_load_count(harness: Harness) -> None:
+async def test_configs_changed_during_a_load_apply(harness: Harness) -> None:
     harness.persister.open.clear()
     asking = asyncio.create_task(harness.share_partition())
     await eventually(lambda: harness.persister.reads)
@@ -216,12 +216,12 @@ async def test_a_member_is_released_in_the_named_partitions() -> None:
         await harness.initialize(group="other")
         await harness.share_partition(group="other")
         assert (await harness.stub.ReleaseMember(_release("m1", 1, 7))).released == 1
-        answers = await harness.acquire(member="m2", partitions=range(3), max_wait_ms=100)
-        assert [len(answer.acquired) for answer in answers] == [0, 1, 0]
+        responses = await harness.acquire(member="m2", partitions=range(3), max_wait_ms=100)
+        assert [len(response.acquired) for response in responses] == [0, 1, 0]
         assert (await harness.stub.ReleaseMember(_release("m1"))).released == 3
         await settle()
-        answers = await harness.acquire(member="m2", partitions=range(3))
-        assert [len(answer.acquired) for answer in answers] == [1, 0, 1]
+        responses = await harness.acquire(member="m2", partitions=range(3))
+        assert [len(response.acquired) for response in responses] == [1, 0, 1]
 
 
 async def test_the_stream_of_a_fenced_member_loses_its_locks(harness: Harness) -> None:
@@ -244,7 +244,7 @@ async def test_a_group_with_altered_offsets_is_loaded_again(harness: Harness) ->
         await consumer.got_offsets(*range(10), 8, 9)
 
 
-async def test_a_late_forget_request_keeps_locks(harness: Harness) -> None:
+async def test_late_unload_request_keeps_locks(harness: Harness) -> None:
     await harness.publish(10)
     await harness.initialize(state_epoch=2, start=8)
     async with stream(harness, credit=100) as consumer:
@@ -254,7 +254,7 @@ async def test_a_late_forget_request_keeps_locks(harness: Harness) -> None:
         assert await consumer.acknowledge_all(ack(8)) == [(8, 8, ErrorCode.NONE)]
 
 
-async def test_a_forget_request_without_coordinator_keeps_locks(
+async def test_unload_request_without_coordinator_keeps_locks(
     harness: Harness,
 ) -> None:
     await harness.publish(1)
@@ -310,7 +310,7 @@ async def test_a_load_stores_a_start_offset_that_moved(harness: Harness) -> None
 # --- the catalog
 
 
-async def test_a_topics_settings_are_followed(harness: Harness) -> None:
+async def test_changed_topic_configs_apply_to_the_log(harness: Harness) -> None:
     led = await harness.leadership.led(TOPIC, 0)
     await harness.append_to_catalog(
         ConfigRecord(ConfigResource(ResourceType.TOPIC, "orders"), "max.message.bytes", "50")
@@ -321,7 +321,7 @@ async def test_a_topics_settings_are_followed(harness: Harness) -> None:
     assert (await harness.leadership.led(TOPIC, 3)).partition == 3
 
 
-async def test_a_deleted_topic_is_given_up_and_its_logs_removed(harness: Harness) -> None:
+async def test_deleted_topic_is_relinquished_and_its_logs_removed(harness: Harness) -> None:
     await harness.publish(3)
     async with stream(harness, credit=10) as consumer:
         await consumer.got_offsets(0, 1, 2)
@@ -334,7 +334,7 @@ async def test_a_deleted_topic_is_given_up_and_its_logs_removed(harness: Harness
 
 
 @pytest.mark.parametrize("away", ["records", "leases"])
-async def test_a_log_that_cannot_be_removed_is_tried_again(harness: Harness, away: str) -> None:
+async def test_failed_removal_of_a_log_is_retried(harness: Harness, away: str) -> None:
     await harness.publish(3)
     getattr(harness, away).away = True
     if away == "leases":
@@ -346,7 +346,7 @@ async def test_a_log_that_cannot_be_removed_is_tried_again(harness: Harness, awa
     await eventually(lambda: RESOURCE not in harness.records._partitions)
 
 
-async def test_a_log_whose_owner_is_not_known_is_tried_again(
+async def test_removal_is_retried_while_the_owner_is_unknown(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await harness.publish(3)
@@ -362,7 +362,7 @@ async def test_a_log_whose_owner_is_not_known_is_tried_again(
     assert lookups == [RESOURCE] * 3
 
 
-async def test_a_log_that_another_leads_is_for_that_one_to_remove(harness: Harness) -> None:
+async def test_log_of_another_leader_is_not_removed(harness: Harness) -> None:
     await harness.publish(3)
     await harness.hand_over()
     await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 1))
@@ -375,7 +375,7 @@ async def test_leftovers_of_a_deleted_topic_are_removed(harness: Harness) -> Non
     await harness.publish(3)
     await harness.publish(3, partition=1)
     deaf = harness.catalog._observers.copy()
-    harness.catalog._observers.clear()  # the leader is away
+    harness.catalog._observers.clear()  # the leader is unavailable
     await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 2))
     harness.catalog._observers.extend(deaf)
     harness.records.away = True
@@ -387,7 +387,7 @@ async def test_leftovers_of_a_deleted_topic_are_removed(harness: Harness) -> Non
     assert await harness.leases.read([RESOURCE]) == [None]
 
 
-async def test_logs_of_topics_that_are_there_stay(harness: Harness) -> None:
+async def test_logs_of_existing_topics_are_kept(harness: Harness) -> None:
     await harness.publish(3)
     await harness.leadership.remove_leftovers()
     assert RESOURCE in harness.records._partitions
@@ -426,7 +426,7 @@ async def test_a_hand_over_waits_for_acknowledgements(harness: Harness) -> None:
         assert consumer.outcome(ack_id) == [(0, 2, ErrorCode.NONE)]
 
 
-async def test_a_lease_that_another_took_ends_the_work(harness: Harness) -> None:
+async def test_lost_lease_ends_the_leadership(harness: Harness) -> None:
     led = await harness.leadership.led(TOPIC, 0)
     share_partition = await harness.share_partition()
     lease = harness.leases._leases[RESOURCE]
@@ -439,7 +439,7 @@ async def test_a_lease_that_another_took_ends_the_work(harness: Harness) -> None
     assert await refusal(harness) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_at_the_end_everything_is_given_up(harness: Harness) -> None:
+async def test_stop_relinquishes_every_partition(harness: Harness) -> None:
     await harness.publish(3)
     async with stream(harness, credit=10) as consumer:
         await consumer.got_offsets(0, 1, 2)
@@ -451,7 +451,7 @@ async def test_at_the_end_everything_is_given_up(harness: Harness) -> None:
         assert not [task for task in asyncio.all_tasks() if "_remove" in str(task.get_coro())]
 
 
-async def test_waking_sets_readers_and_notifies_loaded_share_partitions(harness: Harness) -> None:
+async def test_wake_notifies_readers_and_loaded_share_partitions(harness: Harness) -> None:
     share_partition = await harness.share_partition()
     led = await harness.leadership.led(TOPIC, 0)
     assert (led.partition, led.loaded()) == (0, [share_partition])

@@ -32,6 +32,6 @@ def now() -> float:
 
 
 async def settle(turns: int = 50) -> None:
-    """Lets everything run that can without the clock going on."""
+    """Runs every ready callback without advancing the clock."""
     for _ in range(turns):
         await asyncio.sleep(0)

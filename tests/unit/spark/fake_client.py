@@ -9,7 +9,7 @@ from sharebroker_spark.client import CallResult, Client
 
 
 class _Methods:
-    """A stub: its methods are their names."""
+    """A stub whose methods are represented by their names."""
 
     def __getattr__(self, name: str) -> str:
         return name

@@ -64,7 +64,7 @@ def test_a_permanent_error_and_a_missing_topic_end_the_call(client: Client, code
     assert caught.value.code is code
 
 
-def test_only_a_client_that_does_not_wait_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_client_with_a_time_limit_stops_retrying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST_PAUSE", 0.0)
     monkeypatch.setattr(module, "RETRY_SECONDS", -1.0)
     with closing(Client(ADDRESS, waits=True)) as waiting:

@@ -36,7 +36,7 @@ def test_verdicts_are_staged_for_the_batch_of_their_session() -> None:
     assert staged(fake) == [("t", 0, 5, 9, 3), ("t", 1, 0, 0, 2)]
 
 
-def test_left_out_records_are_rejected_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_omitted_records_are_rejected_once(caplog: pytest.LogCaptureFixture) -> None:
     fake = accepting()
     left_out = LeftOut(fake.client, TOKEN)
     left_out.stage()
@@ -52,7 +52,7 @@ def test_left_out_records_are_rejected_once(caplog: pytest.LogCaptureFixture) ->
     assert "t-0 5" not in caplog.text
 
 
-def test_records_left_out_without_a_batch_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_omitted_records_without_a_batch_are_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     fake = accepting()
     left_out = LeftOut(fake.client, None)
     left_out.add(Range("t", 0, 1, 1))

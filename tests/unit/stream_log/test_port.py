@@ -23,6 +23,6 @@ def test_an_append_that_was_not_written_has_a_reason(error: type[LogNotWritten])
 
 
 @pytest.mark.parametrize("error", [LogFenced, LogOutcomeUnknown, LogUnavailable])
-def test_other_failures_are_no_proof_that_a_retry_is_safe(error: type[LogError]) -> None:
+def test_other_failures_have_unknown_outcome(error: type[LogError]) -> None:
     assert issubclass(error, LogError)
     assert not issubclass(error, LogNotWritten)

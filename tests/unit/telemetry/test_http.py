@@ -65,10 +65,10 @@ async def ask(port: int, request: bytes) -> bytes:
         (b"GET /" + b"x" * 40_000 + b" HTTP/1.1", b"400 Bad Request"),
     ],
 )
-async def test_answers(port: int, request_line: bytes, status: bytes) -> None:
-    answer = await ask(port, request_line + b"\r\nHost: here\r\n\r\n")
-    # What came after the part that was read may have reset the connection.
-    assert answer.startswith(b"HTTP/1.1 " + status) or (len(request_line) > 1000 and not answer)
+async def test_request_line_determines_the_status(port: int, request_line: bytes, status: bytes) -> None:
+    response = await ask(port, request_line + b"\r\nHost: here\r\n\r\n")
+    # Unread bytes of the request may have reset the connection.
+    assert response.startswith(b"HTTP/1.1 " + status) or (len(request_line) > 1000 and not response)
 
 
 async def test_content_length_matches_the_body(port: int) -> None:
@@ -78,7 +78,7 @@ async def test_content_length_matches_the_body(port: int) -> None:
     assert (await ask(port, b"HEAD /page HTTP/1.1\r\n\r\n")) == head + b"\r\n\r\n"
 
 
-async def test_a_page_that_fails_fails_alone(port: int) -> None:
+async def test_failing_page_does_not_affect_others(port: int) -> None:
     with capture_logs() as logs:
         assert b" 500 " in await ask(port, b"GET /broken HTTP/1.1\r\n\r\n")
     assert [entry["event"] for entry in logs] == ["page failed"]
@@ -92,9 +92,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_crowd_is_served(port: int) -> None:
-    answers = await asyncio.gather(*(ask(port, b"GET /page HTTP/1.1\r\n\r\n") for _ in range(100)))
-    assert all(b" 200 " in answer for answer in answers)
+async def test_many_concurrent_clients_are_served(port: int) -> None:
+    responses = await asyncio.gather(*(ask(port, b"GET /page HTTP/1.1\r\n\r\n") for _ in range(100)))
+    assert all(b" 200 " in response for response in responses)
 
 
 @pytest.mark.usefixtures("patient")
@@ -110,7 +110,7 @@ async def test_slow_connections_do_not_block_others(server: HttpServer, port: in
         writer.transport.abort()
 
 
-async def test_silent_connections_are_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_idle_connections_are_closed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECTION_TIMEOUT", 0.05)
     assert await ask(port, b"GET /page HTTP/1.1\r\n") == b""
 
@@ -127,7 +127,7 @@ async def test_a_used_port_is_reported(port: int) -> None:
         await HttpServer({}).start("127.0.0.1", port)
 
 
-async def test_stop_without_start() -> None:
+async def test_stop_before_start_does_not_raise() -> None:
     await HttpServer({}).stop()
 
 
@@ -170,7 +170,7 @@ async def test_a_failed_check_makes_the_broker_not_ready() -> None:
     assert await health.is_ready() == ""
 
 
-async def test_at_first_all_must_be_there_and_later_it_may_take_a_while() -> None:
+async def test_readiness_tolerates_short_outages_after_the_first_success() -> None:
     clock, missing = Clock(), ["a", "b", "c", "d"]
     health = Health(clock)
     health.started()

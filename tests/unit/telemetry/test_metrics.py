@@ -28,7 +28,7 @@ from sharebroker_server.telemetry.metrics import (
 
 
 def read(*families: Family) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """What Prometheus's own parser reads in our text, by name and labels."""
+    """Returns the samples that Prometheus' own parser reads from our text, by name and labels."""
     text = "".join(line for family in families for line in lines(family))
     return {
         (sample.name, tuple(sample.labels.items())): sample.value
@@ -37,7 +37,7 @@ def read(*families: Family) -> dict[tuple[str, tuple[tuple[str, str], ...]], flo
     }
 
 
-def test_a_label_may_hold_anything() -> None:
+def test_label_values_are_escaped() -> None:
     label = 'a "quoted" \\ back\nslash, {brace}='
     assert read(gauge("some", 'with \\ and\nline "end"', [(("group", label), 2)])) == {
         ("some", (("group", label),)): 2
@@ -52,7 +52,7 @@ def test_numbers_are_exported_unchanged() -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(math.inf, "+Inf"), (-math.inf, "-Inf"), (3.0, "3"), (0.000128, "0.000128")]
 )
-def test_a_number_s_text(value: float, text: str) -> None:
+def test_number_is_rendered_as_text(value: float, text: str) -> None:
     assert number(value) == text
 
 
@@ -104,7 +104,7 @@ def test_collectors_are_read_at_each_scrape_in_order() -> None:
 
 
 class Numbers:
-    """A part of a process with one number."""
+    """A collector with one number."""
 
     def __init__(self) -> None:
         self.value = 1
@@ -135,7 +135,7 @@ async def test_concurrent_scrapes_share_one_rendering(exposition: Exposition, nu
     assert numbers.reads == 1
 
 
-async def test_it_serves_for_a_moment(
+async def test_rendering_is_cached_briefly(
     exposition: Exposition, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CACHE_SECONDS", 3600.0)
@@ -154,7 +154,9 @@ async def test_an_old_rendering_is_replaced(
     assert b'number{n="99"} 2\n' in await exposition.text()
 
 
-async def test_others_have_their_turn(exposition: Exposition, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rendering_yields_to_other_tasks(
+    exposition: Exposition, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_SLICE", -1.0)
     rendering = asyncio.create_task(exposition.text())
     turns = 0

@@ -1,4 +1,4 @@
-"""The same numbers, as OTLP has them."""
+"""Metrics in the form of OTLP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sharebroker_server.telemetry.metrics import Histogram, counter, gauge, seco
 from sharebroker_server.telemetry.otlp import metric
 
 
-def test_counters_are_sums() -> None:
+def test_counters_are_exported_as_sums() -> None:
     made = metric(counter("sharebroker_x_total", "Some.", [(("a", "1", "b", "2"), 7)]), 1, 2)
     assert (made.name, made.description) == ("sharebroker_x", "Some.")
     assert isinstance(made.data, Sum)
@@ -21,13 +21,13 @@ def test_counters_are_sums() -> None:
     assert (point.start_time_unix_nano, point.time_unix_nano) == (1, 2)
 
 
-def test_gauges_are_gauges() -> None:
+def test_gauges_are_exported_as_gauges() -> None:
     made = metric(gauge("sharebroker_y", "Now.", [((), 3.5), (("up", "a"), True)]), 1, 2)
     assert isinstance(made.data, Gauge)
     assert [repr(point.value) for point in made.data.data_points] == ["3.5", "1.0"]
 
 
-def test_buckets_are_counted_by_themselves() -> None:
+def test_histogram_buckets_are_not_cumulative() -> None:
     one, other = Histogram(), Histogram()
     for number in (0, 1, 3, 1000):
         one.add(number)

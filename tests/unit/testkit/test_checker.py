@@ -1,4 +1,4 @@
-"""The checker finds each fault it is there for, and none in histories that are sound."""
+"""The checker detects a violation of each invariant, and none in valid histories."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.testkit.checker.events import (
     CallBegan,
     CallEnded,
     Claimed,
+    Confirmed,
     Counted,
     Delivered,
     Ended,
@@ -38,6 +39,7 @@ from tests.testkit.checker.events import (
     Verdict,
     WriteBegan,
     WriteEnded,
+    Written,
 )
 from tests.testkit.checker.invariants import Invariant, Violation
 from tests.testkit.checker.locks import Limits
@@ -50,6 +52,14 @@ AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 
 def published(offset: int = 0, value: str = "a") -> Published:
     return Published(0.0, "orders", 0, offset, value)
+
+
+def written(value: str) -> Written:
+    return Written(0.0, "orders", 0, value)
+
+
+def confirmed(value: str) -> Confirmed:
+    return Confirmed(0.0, "orders", 0, value)
 
 
 def delivered(
@@ -91,7 +101,7 @@ ACCEPTED_AND_STORED = [
 ]
 
 BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
-    "a record turns into another": (
+    "a record changes its value": (
         Invariant.NEVER_LOST,
         [published(value="a"), delivered(1, value="b")],
     ),
@@ -103,12 +113,20 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.NEVER_LOST,
         [Appended(0.0, "log", 1, 0, 4), Appended(1.0, "log", 1, 4, 5)],
     ),
-    "a published record never comes": (Invariant.NEVER_LOST, [published(), Ended(100.0)]),
+    "an idempotent producer confirms what was never written": (
+        Invariant.NEVER_LOST,
+        [written("a"), confirmed("b")],
+    ),
+    "a record of an idempotent producer is written twice": (
+        Invariant.STORED_ONCE,
+        [written("a"), confirmed("a"), written("a")],
+    ),
+    "a published record is not delivered": (Invariant.NEVER_LOST, [published(), Ended(100.0)]),
     "the start passes an unfinished record": (
         Invariant.NEVER_LOST,
         [whole(start=0), delivered(1), change(start=1)],
     ),
-    "a record is stored as finished unasked": (
+    "a record is finished without an acknowledgement": (
         Invariant.NEVER_LOST,
         [whole(start=0), change(Run(0, 0, ARCHIVED, 1))],
     ),
@@ -116,15 +134,15 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.ONE_STATE,
         [whole(Run(0, 3, AVAILABLE, 1), Run(3, 4, AVAILABLE, 2))],
     ),
-    "another gets what is locked": (
+    "a locked record is delivered to a second member": (
         Invariant.ONE_HOLDER,
         [delivered(1, at=1.0), delivered(2, at=9.0, member="bob", count=2)],
     ),
-    "another had what is locked, as its late answer shows": (
+    "a late response shows two holders": (
         Invariant.ONE_HOLDER,
         [delivered(2, at=9.0, member="bob", count=2), delivered(1, at=1.0)],
     ),
-    "another gets what was renewed": (
+    "a renewed record is delivered to a second member": (
         Invariant.ONE_HOLDER,
         [
             delivered(1, at=1.0),
@@ -133,7 +151,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
             delivered(2, at=12.0, member="bob", count=2),
         ],
     ),
-    "one acquisition comes twice": (Invariant.ONE_HOLDER, [delivered(1), delivered(1)]),
+    "one acquisition is delivered twice": (Invariant.ONE_HOLDER, [delivered(1), delivered(1)]),
     "a former holder accepts": (
         Invariant.FORMER_HOLDER_REFUSED,
         [
@@ -152,15 +170,15 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
             applied(13.0),
         ],
     ),
-    "what was accepted comes again": (
+    "an accepted record is redelivered": (
         Invariant.FINISHED_STAYS,
         [delivered(1), requested(Verdict.ACCEPT, 1), applied(), delivered(2, at=20.0, count=2)],
     ),
-    "what was accepted comes from the next leader": (
+    "an accepted record is redelivered by the next leader": (
         Invariant.FINISHED_STAYS,
         [delivered(EPOCH), requested(Verdict.ACCEPT, EPOCH), applied(), delivered(2 * EPOCH, at=4.0)],
     ),
-    "what was accepted comes from a leader of the past": (
+    "an accepted record is redelivered by a former leader": (
         Invariant.FINISHED_STAYS,
         [
             delivered(2 * EPOCH),
@@ -169,7 +187,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
             delivered(EPOCH, at=3.6),
         ],
     ),
-    "what was released for the last time comes again": (
+    "a record released at the delivery limit is redelivered": (
         Invariant.FINISHED_STAYS,
         [
             delivered(EPOCH, count=3),
@@ -178,27 +196,27 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
             delivered(2 * EPOCH, at=4.0, count=1),
         ],
     ),
-    "what is finished becomes available in the log": (
+    "a finished record becomes available in the log": (
         Invariant.FINISHED_STAYS,
         [*ACCEPTED_AND_STORED, change(Run(1, 1, AVAILABLE, 2))],
     ),
-    "a checkpoint forgets what is finished": (
+    "a checkpoint omits a finished record": (
         Invariant.FINISHED_STAYS,
         [*ACCEPTED_AND_STORED, whole(start=0)],
     ),
-    "what was delivered for the last time becomes available in the log": (
+    "an exhausted record becomes available in the log": (
         Invariant.FINISHED_STAYS,
         [whole(Run(1, 1, ARCHIVED, 3)), whole(Run(1, 1, AVAILABLE, 3))],
     ),
-    "an answer comes before the log has it": (
+    "a response precedes its record in the log": (
         Invariant.DURABLE_BEFORE_ANSWERED,
         [whole(start=0), delivered(1), requested(Verdict.ACCEPT, 1), applied()],
     ),
-    "the count stays": (
+    "the delivery count does not increase": (
         Invariant.COUNT_RISES,
         [delivered(1), requested(Verdict.RELEASE, 1), applied(), delivered(2, at=4.0, count=1)],
     ),
-    "the count that is in the log stays": (
+    "the stored delivery count does not increase": (
         Invariant.COUNT_RISES,
         [
             whole(start=0),
@@ -207,11 +225,11 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
             delivered(2, at=20.0, count=1),
         ],
     ),
-    "the count jumps": (
+    "the delivery count increases by two": (
         Invariant.COUNT_RISES,
         [delivered(1), requested(Verdict.RELEASE, 1), applied(), delivered(2, at=4.0, count=3)],
     ),
-    "the count that was stored is forgotten by the next leader": (
+    "the next leader ignores the stored delivery count": (
         Invariant.COUNT_RISES,
         [
             delivered(EPOCH, count=2),
@@ -220,32 +238,32 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
             delivered(2 * EPOCH, at=4.0, count=2),
         ],
     ),
-    "a record comes too often": (Invariant.COUNT_LIMIT, [delivered(9, count=4)]),
-    "the start goes back": (
+    "a record exceeds the delivery limit": (Invariant.COUNT_LIMIT, [delivered(9, count=4)]),
+    "the start offset decreases": (
         Invariant.START_NEVER_BACK,
         [whole(start=5), change(start=4)],
     ),
-    "a state that had a start has none any more": (
+    "a state loses its start offset": (
         Invariant.START_NEVER_BACK,
         [whole(start=0), whole(start=-1, state_epoch=2)],
     ),
-    "the start goes back once more than it was moved": (
+    "the start offset decreases again after an administrator's change": (
         Invariant.START_NEVER_BACK,
         [whole(start=5), Reset(1.0, SHARE), whole(start=3, state_epoch=2), change(start=2)],
     ),
-    "an administrator goes back under the old state epoch": (
+    "an administrator's change has the old state epoch": (
         Invariant.START_NEVER_BACK,
         [whole(start=5), Reset(1.0, SHARE), whole(start=3)],
     ),
-    "a change goes back while an administrator works": (
+    "a delta decreases the start offset during an administrator's change": (
         Invariant.START_NEVER_BACK,
         [whole(start=5), Reset(1.0, SHARE), change(start=3)],
     ),
-    "an administrator receives success, and it is not in the log": (
+    "an administrator's change is confirmed and missing from the log": (
         Invariant.DURABLE_BEFORE_ANSWERED,
         [whole(start=5), Reset(1.0, SHARE), Moved(2.0, SHARE, 7)],
     ),
-    "what an administrator left behind comes from a leader that followed": (
+    "a later leader delivers a record below the altered start offset": (
         Invariant.FINISHED_STAYS,
         [
             whole(start=0),
@@ -269,7 +287,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
             Forgotten(4.0, SHARE),
         ],
     ),
-    "what was accepted without a token comes again": (
+    "a record accepted without a token is redelivered": (
         Invariant.FINISHED_STAYS,
         [
             delivered(1),
@@ -278,7 +296,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
             delivered(2, at=30.0),
         ],
     ),
-    "too many are locked": (
+    "the lock limit is exceeded": (
         Invariant.IN_FLIGHT_LIMIT,
         [delivered(1, offset=offset) for offset in range(3)],
     ),
@@ -286,7 +304,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.EPOCHS_RISE,
         [Appended(0.0, "log", 2, 0, 0), Appended(1.0, "log", 1, 1, 1)],
     ),
-    "a lease writes that was taken since": (
+    "a write carries the epoch of a former owner": (
         Invariant.EPOCHS_RISE,
         [Appended(0.0, "log", 1, 0, 0), Claimed(1.0, "log", 2), Appended(1.0, "log", 1, 1, 1)],
     ),
@@ -302,32 +320,38 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.EPOCHS_RISE,
         [delivered(2 * EPOCH, at=1.0), delivered(EPOCH, at=1.6, offset=1)],
     ),
-    "a write of a leader of the past is done": (
+    "a write of a former leader succeeds": (
         Invariant.EPOCHS_RISE,
         [whole(leader_epoch=3), WriteBegan(1.0, 7, SHARE, 1, 2), WriteEnded(2.0, 7)],
     ),
-    "a write on a state of the past is done": (
+    "a write with an old state epoch succeeds": (
         Invariant.EPOCHS_RISE,
         [whole(state_epoch=3), WriteBegan(1.0, 7, SHARE, 2, 1), WriteEnded(2.0, 7)],
     ),
-    "verify finds fault with the state": (Invariant.VERIFIED, [logs_read(start=2)]),
-    "verify finds a hole in the record log": (Invariant.VERIFIED, [logs_read(missing=(Span(2, 2),))]),
+    "verify finds an inconsistent state": (Invariant.VERIFIED, [logs_read(start=2)]),
+    "verify finds missing records in the record log": (
+        Invariant.VERIFIED,
+        [logs_read(missing=(Span(2, 2),))],
+    ),
     "memory and log differ": (
         Invariant.REPLAY_AGREES,
         [whole(Run(0, 0, AVAILABLE, 2)), StateRead(9.0, SHARE, 0, (Run(0, 0, AVAILABLE, 1),))],
     ),
-    "memory has another start": (Invariant.REPLAY_AGREES, [whole(start=1), StateRead(9.0, SHARE, 0, ())]),
+    "the start offset in memory differs": (
+        Invariant.REPLAY_AGREES,
+        [whole(start=1), StateRead(9.0, SHARE, 0, ())],
+    ),
     "the lag is wrong": (Invariant.LAG_AGREES, [whole(start=1), LagReported(9.0, SHARE, 4, 2)]),
-    "a free record is kept back": (
+    "an available record is not delivered in time": (
         Invariant.IN_TIME,
         [published(), Healed(10.0), delivered(1, at=15.5)],
     ),
-    "an expired lock is kept back": (
+    "a record whose lock timed out is not delivered in time": (
         Invariant.IN_TIME,
         [Healed(0.0), published(), delivered(1, at=1.0), delivered(2, at=17.0, count=2)],
     ),
     "a group does not drain": (Invariant.DRAINS, [published(), delivered(1), Ended(100.0)]),
-    "what is in the log does not drain": (
+    "a record in the log stays unfinished": (
         Invariant.DRAINS,
         [published(), whole(start=0), delivered(1), requested(Verdict.ACCEPT, 1), Ended(100.0)],
     ),
@@ -336,59 +360,64 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         [CallBegan(0.0, 1, "fetch", 5.0), CallEnded(5.6, 1)],
     ),
     "a call never ends": (Invariant.CALLS_END, [CallBegan(0.0, 1, "fetch", 5.0), Ended(6.0)]),
-    "tasks are left": (Invariant.NOTHING_LEAKS, [Counted(9.0, "tasks", 3, 4)]),
+    "tasks remain": (Invariant.NOTHING_LEAKS, [Counted(9.0, "tasks", 3, 4)]),
 }
 
 SOUND: dict[str, Sequence[Event]] = {
     "accepted once": [published(), delivered(1), requested(Verdict.ACCEPT, 1), applied(), Ended(100.0)],
-    "accepted, and the answer lost": [published(), delivered(1), requested(Verdict.ACCEPT, 1), Ended(100.0)],
-    "the story is not judged": [Happened(0.0, "a process is killed")],
-    "the lock runs out": [delivered(1, at=1.0), delivered(2, at=11.0, member="bob", count=2)],
+    "the response to an accept is lost": [
+        published(),
+        delivered(1),
+        requested(Verdict.ACCEPT, 1),
+        Ended(100.0),
+    ],
+    "notes are not verified": [Happened(0.0, "a process is killed")],
+    "the lock times out": [delivered(1, at=1.0), delivered(2, at=11.0, member="bob", count=2)],
     "the leader reports the lost lock": [
         delivered(1, at=1.0),
         LockLost(4.0, SHARE, 0, 1),
         delivered(2, at=5.0, count=2),
     ],
-    "its member leaves": [delivered(1, at=1.0), MemberLeft(4.0, "g", "ann"), delivered(2, at=5.0, count=2)],
-    "somebody else leaves": [
+    "the holder leaves": [delivered(1, at=1.0), MemberLeft(4.0, "g", "ann"), delivered(2, at=5.0, count=2)],
+    "another member leaves": [
         delivered(1, at=1.0),
         MemberLeft(4.0, "g", "bob"),
         delivered(2, at=11.0, count=2),
     ],
     "two deliveries whose replies are lost": [delivered(1, at=1.0), delivered(4, at=31.0, count=3)],
-    "given back unseen": [
+    "an acquisition is undone": [
         delivered(1),
         requested(Verdict.UNSEEN, 1),
         applied(),
         delivered(2, at=4.0, count=1),
     ],
-    "a new leader counts from what is stored": [
+    "a new leader continues from the stored delivery count": [
         delivered(EPOCH, count=1),
         delivered(2 * EPOCH, at=2.0, member="bob", count=1),
     ],
-    "a leader loads its state again, as its epoch was raised": [
+    "a leader reloads its state after its epoch increased": [
         whole(state_epoch=1, leader_epoch=1),
         delivered(EPOCH, count=2),
         whole(state_epoch=2, leader_epoch=1),
         delivered(EPOCH + 1, at=2.0, member="bob", count=1),
     ],
-    "what was accepted in the log, and not answered, is undone": [
+    "an unconfirmed accept in the log is undone": [
         whole(start=0),
         requested(Verdict.ACCEPT, 1, offset=1),
         change(Run(1, 1, ACKNOWLEDGED, 1)),
         change(Run(1, 1, AVAILABLE, 2)),
     ],
-    "a leader forgets a count that it could not write": [
+    "a leader loses a delivery count that was not stored": [
         whole(start=0),
         delivered(1),
         delivered(2, at=20.0, count=1),
     ],
-    "a former holder's renewal is refused": [
+    "a former holder's renewal is rejected": [
         delivered(1, at=1.0),
         delivered(2, at=12.0, member="bob", count=2),
         requested(Verdict.RENEW, 1, at=13.0),
     ],
-    "finished in the log before it is answered": [
+    "a record is finished in the log before the response": [
         published(),
         whole(start=0),
         delivered(1),
@@ -405,7 +434,7 @@ SOUND: dict[str, Sequence[Event]] = {
         change(Run(0, 0, AVAILABLE, 2)),
         change(start=1),
     ],
-    "an administrator goes back": [
+    "an administrator decreases the start offset": [
         delivered(EPOCH),
         requested(Verdict.ACCEPT, EPOCH),
         applied(),
@@ -414,13 +443,13 @@ SOUND: dict[str, Sequence[Event]] = {
         whole(start=0, state_epoch=2),
         delivered(2 * EPOCH, at=5.0),
     ],
-    "a write is done that began before the next leader": [
+    "a write in flight at a leader change succeeds": [
         whole(leader_epoch=1),
         WriteBegan(1.0, 7, SHARE, 1, 1),
         change(leader_epoch=2),
         WriteEnded(2.0, 7),
     ],
-    "a write of a leader of the past is refused": [whole(leader_epoch=3), WriteBegan(1.0, 7, SHARE, 1, 2)],
+    "a write of a former leader is rejected": [whole(leader_epoch=3), WriteBegan(1.0, 7, SHARE, 1, 2)],
     "verify finds nothing, or has a remark": [logs_read(), logs_read(log_start=2)],
     "a group begins again": [
         delivered(EPOCH),
@@ -435,7 +464,7 @@ SOUND: dict[str, Sequence[Event]] = {
         whole(start=-1, state_epoch=2),
         delivered(2 * EPOCH, at=5.0),
     ],
-    "a leader does not know yet that an administrator was there": [
+    "a leader has not loaded the altered state": [
         whole(start=0),
         whole(start=0),
         Reset(1.0, SHARE),
@@ -467,7 +496,7 @@ def judge(history: Sequence[Event]) -> None:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_promise_is_found(name: str) -> None:
+def test_violation_is_detected(name: str) -> None:
     invariant, history = BROKEN[name]
     judge(history[:-1])
     with pytest.raises(Violation) as found:
@@ -475,12 +504,12 @@ def test_broken_promise_is_found(name: str) -> None:
     assert found.value.invariant is invariant
 
 
-def test_every_promise_can_be_found_broken() -> None:
+def test_every_invariant_has_a_violation() -> None:
     assert {invariant for invariant, _ in BROKEN.values()} == set(Invariant)
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_sound_history_passes(name: str) -> None:
+def test_valid_history_passes(name: str) -> None:
     judge(SOUND[name])
 
 

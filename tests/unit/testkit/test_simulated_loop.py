@@ -64,7 +64,7 @@ def interleaved(seed: int) -> str:
     return drive(main, seed)
 
 
-def test_chance_decides_which_process_is_next() -> None:
+def test_random_source_selects_the_next_process() -> None:
     assert interleaved(1) == interleaved(1)
     assert len({interleaved(seed) for seed in range(20)}) > 10
 
@@ -92,7 +92,7 @@ def test_paused_process_continues_and_killed_one_does_not() -> None:
     assert drive(main) == [(0.0, 0), (1.0, 1), (4.5, 2), (5.5, 3)]
 
 
-def test_end_unwinds_what_was_killed() -> None:
+def test_end_closes_tasks_of_killed_processes() -> None:
     unwound: list[str] = []
 
     async def main(loop: SimulatedLoop) -> None:
@@ -161,7 +161,7 @@ def outside(seed: int) -> list[Any]:
     return drive(main)
 
 
-def test_time_and_chance_are_the_seeds() -> None:
+def test_time_and_randomness_derive_from_the_seed() -> None:
     before = random.getstate()
     drawn = outside(7)
     assert drawn == outside(7)

@@ -47,7 +47,7 @@ class Echo:
 
 
 class Stub:
-    """What generated code makes of a channel."""
+    """A stub as generated code creates it from a channel."""
 
     def __init__(self, channel: Any) -> None:
         self.Say = channel.unary_unary("/echo.Echo/Say", bytes, bytes, _registered_method=True)
@@ -62,7 +62,7 @@ def register(servicer: Any, server: Any) -> None:
     server.add_registered_method_handlers("echo.Echo", handlers)
 
 
-class Bench:
+class Harness:
     """A server, and a client's stub for it."""
 
     def __init__(self, loop: SimulatedLoop, rates: Rates) -> None:
@@ -77,13 +77,13 @@ class Bench:
         await self.network.serve(self.node, [Service("echo.Echo", self.echo, register)])
 
 
-def bench(story: Callable[[Bench], Awaitable[None]], rates: Rates = NO_RATES) -> None:
+def simulate(scenario: Callable[[Harness], Awaitable[None]], rates: Rates = NO_RATES) -> None:
     loop = SimulatedLoop(Random(0))
 
     async def main() -> None:
-        there = Bench(loop, rates)
+        there = Harness(loop, rates)
         await there.serve()
-        await story(there)
+        await scenario(there)
         there.network.closed = True
 
     run(loop, main())
@@ -103,27 +103,27 @@ async def stream_of(*words: bytes) -> AsyncIterator[bytes]:
 
 
 def test_responses_and_errors_are_delivered() -> None:
-    async def story(there: Bench) -> None:
+    async def scenario(there: Harness) -> None:
         assert await there.stub.Say(b"hello", timeout=1.0) == b"hello"
         assert await code_of(there.stub.Say(b"refuse", timeout=1.0)) is ErrorCode.INVALID_REQUEST
         assert await code_of(there.stub.Say(b"wait", timeout=1.0)) is ErrorCode.REQUEST_TIMED_OUT
 
-    bench(story)
+    simulate(scenario)
 
 
 def test_absent_server_receives_no_request() -> None:
-    async def story(there: Bench) -> None:
+    async def scenario(there: Harness) -> None:
         there.network.break_off(there.node)
         with pytest.raises(KafkaError) as refused:
             await there.stub.Say(b"hello", timeout=1.0)
         assert refused.value.metadata[NOT_SENT] == "true"
         assert there.echo.requests == 0
 
-    bench(story)
+    simulate(scenario)
 
 
 def test_killed_server_breaks_its_calls() -> None:
-    async def story(there: Bench) -> None:
+    async def scenario(there: Harness) -> None:
         waiting = asyncio.create_task(there.stub.Say(b"wait", timeout=60.0))
         await asyncio.sleep(1.0)
         there.node.killed = True
@@ -131,74 +131,74 @@ def test_killed_server_breaks_its_calls() -> None:
         assert await code_of(waiting) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert there.loop.time() < 2.0
 
-    bench(story)
+    simulate(scenario)
 
 
-def test_frozen_server_answers_late() -> None:
-    async def story(there: Bench) -> None:
+def test_frozen_server_responds_late() -> None:
+    async def scenario(there: Harness) -> None:
         there.node.paused = True
         there.loop.call_later(5.0, there.loop.resume, there.node)
         assert await there.stub.Say(b"hello", timeout=60.0) == b"hello"
         assert there.loop.time() > 5.0
 
-    bench(story)
+    simulate(scenario)
 
 
 def test_messages_are_lost_and_doubled() -> None:
-    async def lost(there: Bench) -> None:
+    async def lost(there: Harness) -> None:
         assert await code_of(there.stub.Say(b"hello", timeout=60.0)) is not ErrorCode.NONE
         assert there.echo.requests == 0
 
-    async def twice(there: Bench) -> None:
+    async def twice(there: Harness) -> None:
         assert await there.stub.Say(b"hello", timeout=60.0) == b"hello"
         await asyncio.sleep(1.0)
         assert there.echo.requests == 2
 
-    bench(lost, Rates(lost=1.0, twice=0.0))
-    bench(twice, Rates(lost=0.0, twice=1.0, slow=0.0))
+    simulate(lost, Rates(lost=1.0, twice=0.0))
+    simulate(twice, Rates(lost=0.0, twice=1.0, slow=0.0))
 
 
-def test_second_copy_is_late_and_does_not_outlast_the_trouble() -> None:
+def test_duplicate_is_delayed_and_dropped_after_the_faults_end() -> None:
     rates = Rates(lost=0.0, twice=1.0, slow=0.0, again=5.0)
 
-    async def late(there: Bench) -> None:
+    async def late(there: Harness) -> None:
         await there.stub.Say(b"go", timeout=60.0)
         assert there.echo.requests == 1
         await asyncio.sleep(6.0)
         assert there.echo.requests == 2
 
-    async def healed(there: Bench) -> None:
+    async def healed(there: Harness) -> None:
         await there.stub.Say(b"go", timeout=60.0)
         there.faults.heal()
         await asyncio.sleep(6.0)
         assert there.echo.requests == 1
 
-    bench(late, rates)
-    bench(healed, rates)
+    simulate(late, rates)
+    simulate(healed, rates)
 
 
-def test_nothing_passes_a_cut_until_it_is_mended() -> None:
-    async def story(there: Bench) -> None:
+def test_cut_drops_all_messages_until_healed() -> None:
+    async def scenario(there: Harness) -> None:
         there.faults.cut(CLIENT, ADDRESS)
         assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is not ErrorCode.NONE
         there.faults.uncut(CLIENT, ADDRESS)
         assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is ErrorCode.NONE
 
-    bench(story)
+    simulate(scenario)
 
 
 def test_streams_keep_their_order_and_end() -> None:
     words = [b"%d" % number for number in range(50)]
 
-    async def story(there: Bench) -> None:
-        assert [answer async for answer in there.stub.Chat(stream_of(*words))] == words
+    async def scenario(there: Harness) -> None:
+        assert [response async for response in there.stub.Chat(stream_of(*words))] == words
         assert there.echo.ended
 
-    bench(story, Rates(lost=0.0, twice=0.0, slow=0.5))
+    simulate(scenario, Rates(lost=0.0, twice=0.0, slow=0.5))
 
 
-def test_streams_break() -> None:
-    async def chat(there: Bench, *words: bytes) -> None:
+def test_broken_stream_raises_an_error() -> None:
+    async def chat(there: Harness, *words: bytes) -> None:
         async def requests() -> AsyncIterator[bytes]:
             for word in words:
                 yield word
@@ -207,11 +207,11 @@ def test_streams_break() -> None:
         async for _ in there.stub.Chat(requests()):
             there.loop.call_later(1.0, there.network.break_off, there.node)
 
-    async def story(there: Bench) -> None:
+    async def scenario(there: Harness) -> None:
         assert await code_of(chat(there, b"refuse")) is ErrorCode.INVALID_REQUEST
         assert await code_of(chat(there, b"hello")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert await code_of(chat(there, b"hello")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
         await asyncio.sleep(1.0)
         assert there.echo.ended
 
-    bench(story)
+    simulate(scenario)

@@ -50,7 +50,7 @@ class Fated(Faults):
         return self._fates.pop(0) if self._fates else super().of_command(node)
 
 
-class Bench:
+class Harness:
     """A log over a connection."""
 
     def __init__(self, loop: SimulatedLoop, faults: Faults) -> None:
@@ -64,22 +64,22 @@ class Bench:
         return await self.memory.last_position("s")
 
 
-def bench(story: Callable[[Bench], Awaitable[None]], *fates: CommandOutcome) -> None:
+def simulate(scenario: Callable[[Harness], Awaitable[None]], *fates: CommandOutcome) -> None:
     loop = SimulatedLoop(Random(0))
 
     async def main() -> None:
-        await story(Bench(loop, Fated(*fates)))
+        await scenario(Harness(loop, Fated(*fates)))
 
     run(loop, main())
 
 
-def test_commands_are_done_in_the_order_in_which_they_were_sent() -> None:
-    async def story(there: Bench) -> None:
+def test_commands_are_executed_in_the_order_of_sending() -> None:
+    async def scenario(there: Harness) -> None:
         await asyncio.gather(*(there.log.append("s", 1, 1 + n, [b"x"]) for n in range(20)))
         assert there.seen.written == [(1 + n, 1) for n in range(20)]
         assert len(await there.log.read("s", 0, 100)) == 20
 
-    bench(story)
+    simulate(scenario)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,10 @@ def test_commands_are_done_in_the_order_in_which_they_were_sent() -> None:
         (CommandOutcome.LATE, LogOutcomeUnknown, 0, 1),
     ],
 )
-def test_faults(fate: CommandOutcome, error: type[Exception], done: int, done_later: int) -> None:
-    async def story(there: Bench) -> None:
+def test_fault_decides_error_and_effect_of_a_command(
+    fate: CommandOutcome, error: type[Exception], done: int, done_later: int
+) -> None:
+    async def scenario(there: Harness) -> None:
         with pytest.raises(error):
             await there.log.append("s", 1, 1, [b"x"])
         await asyncio.sleep(0.1)
@@ -101,11 +103,11 @@ def test_faults(fate: CommandOutcome, error: type[Exception], done: int, done_la
         assert await there.length() == done_later
         assert there.seen.failed == [fate]
 
-    bench(story, fate)
+    simulate(scenario, fate)
 
 
 def test_append_rejected_by_the_store_fails() -> None:
-    async def story(there: Bench) -> None:
+    async def scenario(there: Harness) -> None:
         await there.log.append("s", 2, 1, [b"x"])
         with pytest.raises(LogFenced):
             await there.log.append("s", 1, 2, [b"x"])
@@ -113,11 +115,11 @@ def test_append_rejected_by_the_store_fails() -> None:
         with pytest.raises(LogUnavailable):
             await there.log.read("s", 0, 1)
 
-    bench(story)
+    simulate(scenario)
 
 
-def test_killed_node_has_sent_what_it_has_sent() -> None:
-    async def story(there: Bench) -> None:
+def test_commands_of_a_killed_node_are_executed() -> None:
+    async def scenario(there: Harness) -> None:
         node = Node(NODE)
         there.loop.spawn(node, there.log.append("s", 1, 1, [b"x"]))
         await asyncio.sleep(1e-6)
@@ -126,9 +128,9 @@ def test_killed_node_has_sent_what_it_has_sent() -> None:
         await asyncio.sleep(1.0)
         assert await there.length() == 1
 
-    bench(story)
+    simulate(scenario)
 
 
-def test_a_step_of_the_store_waits_for_nothing() -> None:
+def test_store_step_that_suspends_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="must not wait"):
         run_step(asyncio.sleep(0))

@@ -37,7 +37,8 @@ with a higher epoch than those, a consumer would wait indefinitely. No log is ev
 one constant epoch is sufficient.
 """
 
-_SMALLEST_RECORD: Final = 7  # a record without key, value and headers
+SMALLEST_RECORD: Final = 7
+"""The bytes of a record without key, value and headers."""
 
 _CODEC_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
@@ -268,7 +269,7 @@ def _rejection(header: BatchHeader) -> str | None:
         return f"The batch counts {count} records."
     if delta != count - 1:
         return f"The batch counts {count} records but ends at offset delta {delta}."
-    if header.codec == 0 and count * _SMALLEST_RECORD > header.size - HEADER_SIZE:
+    if header.codec == 0 and count * SMALLEST_RECORD > header.size - HEADER_SIZE:
         return f"The batch counts {count} records, more than its {header.size} bytes can hold."
     return None
 

@@ -82,6 +82,16 @@ def find_repeated(state: ProducerState | None, header: BatchHeader) -> SentBatch
     return next((sent for sent in state.batches if sent[:2] == span), None)
 
 
+def skips_sequences(state: ProducerState | None, header: BatchHeader) -> bool:
+    """Returns whether the batch leaves a gap: the batch that must precede it is not in the log.
+
+    An unknown producer, and one with a new epoch, starts with sequence 0.
+    """
+    if state is not None and header.producer_epoch < state.epoch:
+        return False
+    return _is_before(_next_sequence(state, header.producer_epoch), header.base_sequence)
+
+
 def check_batch(state: ProducerState | None, header: BatchHeader, verified: Verified | None) -> None:
     """Raises an error if the batch must not be appended.
 
@@ -173,14 +183,20 @@ def _check_verified(state: ProducerState | None, header: BatchHeader, verified: 
 
 
 def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
-    batches = state.batches if state.epoch == header.producer_epoch else ()
-    expected = _after(batches[-1].last_sequence, 1) if batches else 0
+    expected = _next_sequence(state, header.producer_epoch)
     if header.base_sequence == expected:
         return
+    batches = state.batches if state.epoch == header.producer_epoch else ()
     # With fewer batches than the limit, all are stored, so this one was never appended.
     if len(batches) == RETAINED_BATCHES and _is_before(_last_sequence(header), batches[0].first_sequence):
         raise _rejected(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, header, "sent this batch before")
     raise _rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, header, f"must send sequence {expected}")
+
+
+def _next_sequence(state: ProducerState | None, epoch: int) -> int:
+    if state is None or state.epoch != epoch or not state.batches:
+        return 0
+    return _after(state.batches[-1].last_sequence, 1)
 
 
 def _last_sequence(header: BatchHeader) -> int:

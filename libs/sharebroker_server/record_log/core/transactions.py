@@ -26,6 +26,7 @@ from sharebroker_server.record_log.core.producers import (
     find_repeated,
     is_open,
 )
+from sharebroker_server.record_log.core.sequence_gaps import SequenceGaps
 
 
 class AbortedTransaction(NamedTuple):
@@ -44,10 +45,10 @@ class AbortedTransaction(NamedTuple):
 class Transactions:
     """The durable producers and transactions of one partition; only drafts change them.
 
-    `aborted` is in the order of the markers.
+    `aborted` is in the order of the markers. `gaps` is not durable.
     """
 
-    __slots__ = ("_open", "aborted", "producers")
+    __slots__ = ("_open", "aborted", "gaps", "producers")
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Transactions:
     ) -> None:
         self.producers = dict(producers or {})
         self.aborted = sorted(aborted, key=attrgetter("last_offset"))
+        self.gaps = SequenceGaps()
         starts = {
             id_: state.transaction_start for id_, state in self.producers.items() if state.in_transaction
         }
@@ -84,7 +86,7 @@ class Transactions:
 
     def draft(self) -> Draft:
         """Returns a draft for the changes of a group of appends."""
-        return Draft(self.producers, self._open)
+        return Draft(self.producers, self._open, self.gaps)
 
     def commit(self, draft: Draft) -> None:
         """Applies a draft that is durable now."""
@@ -123,10 +125,11 @@ class Transactions:
 class Draft:
     """The changes of pending appends; each append sees the changes of those before it."""
 
-    __slots__ = ("_base", "aborted", "open", "producers")
+    __slots__ = ("_base", "_gaps", "aborted", "open", "producers")
 
-    def __init__(self, base: Mapping[int, ProducerState], opened: dict[int, int]) -> None:
+    def __init__(self, base: Mapping[int, ProducerState], opened: dict[int, int], gaps: SequenceGaps) -> None:
         self._base = base
+        self._gaps = gaps
         self.open = opened
         self.producers: dict[int, ProducerState] = {}
         self.aborted: list[AbortedTransaction] = []
@@ -141,11 +144,12 @@ class Draft:
         """Adds a producer's batch at `offset`; returns the earlier batch if this one repeats it.
 
         Raises:
-            KafkaError: as `check_batch`.
+            KafkaError: as `SequenceGaps.check` and `check_batch`.
         """
         producer_id, state = header.producer_id, self.state(header.producer_id)
         earlier = find_repeated(state, header)
         if earlier is None:
+            self._gaps.check(state, header, now_ms)
             check_batch(state, header, verified)
             state = self.producers[producer_id] = after_batch(state, header, offset, now_ms)
             if state.in_transaction and producer_id not in self.open:

@@ -25,6 +25,7 @@ from sharebroker_server.broker.settings import (
     describe,
     parse_address,
     parse_first_user,
+    parse_max_memory,
     parse_roles,
     parse_tls,
 )
@@ -75,6 +76,13 @@ def serve(
             help="When the embedded Valkey flushes its log to disk; `everysec` can lose the last second."
         ),
     ] = "always",
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Memory of the embedded Valkey at which publishing is rejected, for example 512MiB or 4GiB; "
+            "0 for no limit. By default three eighths of the memory of the cgroup or the machine."
+        ),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help="A broker property, key=value; may be repeated."),
@@ -129,6 +137,14 @@ def serve(
     admin_password_file: Annotated[
         Path | None, typer.Option(help="File with the password of --admin-user in its first line.")
     ] = None,
+    cluster_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="SHAREBROKER_CLUSTER_SECRET_FILE",
+            help="File with the secret of the cluster's processes, one per line: the first signs, all are "
+            "accepted; read again when it changes. By default a secret is generated and stored in Redis.",
+        ),
+    ] = None,
     ready_file: Annotated[
         Path | None,
         typer.Option(help="File that is written as JSON with the addresses once the broker serves."),
@@ -166,10 +182,12 @@ def serve(
             kafka_advertise=kafka_advertise,
             features=parse_features(feature or ()),
             fsync=fsync,
+            max_memory=parse_max_memory(max_memory),
             ready_file=ready_file,
             metrics=metrics,
             telemetry=read_telemetry(),
             tls=tls,
+            cluster_secret_file=cluster_secret_file,
             first_user=parse_first_user(admin_user, admin_password_file),
             config=config,
         )

@@ -20,6 +20,12 @@ from sharebroker_server.rpc.errors import refusal, wire
 NAMED_WITHIN: Final = 2.0
 """Limit of the wait of Metadata for the id of a new cluster."""
 
+_NAMES_AT_ONCE: Final = 50
+"""The number of topics that Metadata describes in one turn of the event loop."""
+
+_PARTITIONS_AT_ONCE: Final = 200
+"""The number of partitions whose leaders Metadata looks up in one turn of the event loop."""
+
 
 async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:
     """Returns the cluster id, or "" if a new cluster did not get one in time."""
@@ -36,7 +42,11 @@ async def metadata(gateway: Gateway, request: pb.MetadataRequest, deadline: Dead
     names = list(request.topics) or [topic.name for topic in gateway.catalog.catalog.topics()]
     create = bool(request.topics) and request.allow_auto_topic_creation
     # Before the nodes: looking up leaders may add members to the cached list.
-    topics = await asyncio.gather(*(_topic(gateway, name, deadline, create=create) for name in names))
+    topics = []
+    for number, name in enumerate(dict.fromkeys(names)):
+        if number % _NAMES_AT_ONCE == _NAMES_AT_ONCE - 1:
+            await gateway.turns.next()
+        topics.append(await _topic(gateway, name, deadline, create=create))
     return pb.MetadataResponse(
         cluster_id=await cluster_id(gateway, deadline),
         nodes=[_node(member) for member in gateway.router.members],
@@ -78,14 +88,20 @@ async def _topic(
 
 
 async def _partitions(gateway: Gateway, topic: Topic) -> list[pb.MetadataResponse.Partition]:
-    resources = [names.partition(topic.topic_id, index) for index in range(topic.partitions)]
-    owners = await asyncio.gather(*map(gateway.router.owner_of, resources))
-    return [
-        pb.MetadataResponse.Partition(
-            partition_index=index, leader_id=owner.node_id if owner else -1, leader_epoch=-1
-        )
-        for index, owner in enumerate(owners)
-    ]
+    found: list[pb.MetadataResponse.Partition] = []
+    for first in range(0, topic.partitions, _PARTITIONS_AT_ONCE):
+        if first:
+            await gateway.turns.next()
+        indexes = range(first, min(first + _PARTITIONS_AT_ONCE, topic.partitions))
+        resources = [names.partition(topic.topic_id, index) for index in indexes]
+        owners = await asyncio.gather(*map(gateway.router.owner_of, resources))
+        found += [
+            pb.MetadataResponse.Partition(
+                partition_index=index, leader_id=owner.node_id if owner else -1, leader_epoch=-1
+            )
+            for index, owner in zip(indexes, owners, strict=True)
+        ]
+    return found
 
 
 async def _coordinator(

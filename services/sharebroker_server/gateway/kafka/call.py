@@ -15,10 +15,12 @@ from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.authentication import SaslSession, SaslSettings
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
-from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog, RequestMetrics
+from sharebroker_server.gateway.kafka.encoded_topics import EncodedTopics
+from sharebroker_server.gateway.kafka.telemetry import RequestMetrics, log_of_clients
 from sharebroker_server.kafka_wire.schema import Field, Message, Struct, message_class
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.telemetry.metrics import Family, gauge
+from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
 SHARE: Final = "share.version"
 TRANSACTION: Final = "transaction.version"
@@ -42,11 +44,12 @@ class KafkaListener:
     brokers: Brokers
     features: Mapping[str, int]
     apis: Mapping[int, Api]
-    log: RateLimitedLog = field(default_factory=RateLimitedLog)
+    log: RateLimitedLog = field(default_factory=log_of_clients)
     fetches_in_flight: int = 0
     metrics: RequestMetrics = field(default_factory=RequestMetrics)
     timer: CoarseTimer = field(default_factory=CoarseTimer)
     sasl: SaslSettings | None = None
+    encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
 
     def is_enabled(self, api: Api) -> bool:
         """Returns whether the feature that the API belongs to is enabled."""
@@ -267,10 +270,14 @@ class Refusal(Generic[A]):
 
 _PRODUCE, _FETCH, _DELETE_TOPICS, _INIT_PRODUCER_ID = 0, 1, 20, 22
 _ADD_PARTITIONS_TO_TXN, _ADD_OFFSETS_TO_TXN, _END_TXN, _TXN_OFFSET_COMMIT = 24, 25, 26, 28
+_SHARE_GROUP_HEARTBEAT = 76
+_NO_VERSION: Final = 1 << 15
 
 _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (_PRODUCE, ErrorCode.TRANSACTION_ABORTABLE): (11, ErrorCode.INVALID_TXN_STATE),
+    # librdkafka fails the records of an error that it does not expect, and takes a new epoch after it.
+    (_PRODUCE, ErrorCode.THROTTLING_QUOTA_EXCEEDED): (_NO_VERSION, ErrorCode.KAFKA_STORAGE_ERROR),
     (_FETCH, ErrorCode.KAFKA_STORAGE_ERROR): (6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (_DELETE_TOPICS, ErrorCode.TOPIC_DELETION_DISABLED): (3, ErrorCode.INVALID_REQUEST),
     (_INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
@@ -279,15 +286,17 @@ _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS): (2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     (_TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
     (_END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    # Ends a Java consumer. Source: GroupCoordinatorService.handleOperationException.
+    (_SHARE_GROUP_HEARTBEAT, ErrorCode.KAFKA_STORAGE_ERROR): (_NO_VERSION, ErrorCode.NOT_COORDINATOR),
 }
 """The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments
-of its messages)."""
+of its messages). _NO_VERSION: no version has the error code."""
 
 
 def for_version(key: int, version: int, code: ErrorCode) -> ErrorCode:
     """Returns the error code that a version of the API `key` has for an error."""
     since, before = _REPLACED.get((key, code), (0, code))
-    return before if version < since else code
+    return for_version(key, version, before) if version < since else code
 
 
 SUPPORTED: Final = {SHARE: (0, 1), TRANSACTION: (0, 2)}

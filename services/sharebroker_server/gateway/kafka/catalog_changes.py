@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import Any, Final, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import Turns
 
 I = TypeVar("I")  # noqa: E741 - an item of a request
 P = TypeVar("P")
@@ -26,8 +27,12 @@ class ItemResult(Protocol):
 
 R = TypeVar("R", bound=ItemResult)
 
+_PORTION: Final = 50
+"""The number of items that are converted in one turn of the event loop; a created topic has 30 configs."""
+
 
 async def each_item(
+    turns: Turns,
     items: Sequence[I],
     translate: Callable[[I], P],
     send: Callable[[list[P]], Awaitable[Iterable[R]]],
@@ -36,16 +41,22 @@ async def each_item(
 ) -> list[A]:
     """Returns the result of each item, in order.
 
+    Other requests are served between portions.
+
     `translate` converts an item, or rejects it with a KafkaError; `send` receives all others together.
     """
     results: dict[int, A] = {}
     valid: dict[int, P] = {}
     for number, item in enumerate(items):
+        if number % _PORTION == _PORTION - 1:
+            await turns.next()
         try:
             valid[number] = translate(item)
         except KafkaError as error:
             results[number] = failed(item, error)
     for number, result in zip(valid, await send([*valid.values()]) if valid else (), strict=True):
+        if number % _PORTION == _PORTION - 1:
+            await turns.next()
         if result.error_code:
             failure = KafkaError(ErrorCode(result.error_code), result.error_message)
             results[number] = failed(items[number], failure)

@@ -92,7 +92,8 @@ async def alter_resources(
         return (await alter_configs(call.gateway, request, call.deadline())).responses
 
     result = partial(refuse.item, "responses")
-    return await each_item(resources, translate, send, lambda item, _: result(item), result)
+    turns = call.gateway.turns
+    return await each_item(turns, resources, translate, send, lambda item, _: result(item), result)
 
 
 def _invalid(message: str) -> KafkaError:

@@ -15,8 +15,9 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.kafka.buffers import MemoryBudget, UnreadResponses
 from sharebroker_server.gateway.kafka.call import KafkaListener
 from sharebroker_server.gateway.kafka.connection import Connection, Limits
-from sharebroker_server.gateway.kafka.telemetry import RateLimitedLog
+from sharebroker_server.gateway.kafka.telemetry import log_of_clients
 from sharebroker_server.telemetry.metrics import Family, gauge
+from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
 _BACKLOG: Final = 1024
 _CHECKS: Final = 10
@@ -43,7 +44,7 @@ class KafkaServer:
         self._server: asyncio.Server | None = None
         self._connect: Callable[[], asyncio.Protocol] | None = None
         self._connections: set[Connection] = set()
-        self._log = RateLimitedLog()
+        self._log = log_of_clients()
         self._checking: asyncio.Task[None] | None = None
 
     def bind(self, host: str, port: int) -> int:

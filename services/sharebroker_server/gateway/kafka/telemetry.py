@@ -1,55 +1,18 @@
-"""Log lines and metrics of the Kafka listener. A misbehaving client must not flood the log."""
+"""Metrics of the Kafka listener, and its log of clients."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from time import monotonic
-from typing import Any, Final
-
-import structlog
+from collections.abc import Iterable
 
 from sharebroker_server.kafka_wire.schema import api_schema
 from sharebroker_server.telemetry.metrics import Family, Histogram, counter, seconds_of
-
-_log = structlog.get_logger()
-
-BURST: Final = 20
-PER_SECOND: Final = 1.0
+from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
 
-class RateLimitedLog:
-    """Logs `BURST` lines in a row, then `PER_SECOND`; it counts further lines and logs their number later."""
-
-    def __init__(self, now: Callable[[], float] = monotonic) -> None:
-        self._now = now
-        self._available = float(BURST)
-        self._refilled_at = now()
-        self._dropped = 0
-
-    def log(self, event: str, *, failed: BaseException | None = None, **fields: Any) -> None:
-        """Logs one line: an error with the exception `failed`, else a warning."""
-        if not self._acquire():
-            self._dropped += 1
-        elif failed is not None:
-            _log.error(event, exc_info=failed, **fields)
-        else:
-            _log.warning(event, **fields)
-
-    def log_dropped(self) -> None:
-        """Logs the number of dropped lines; to be called regularly."""
-        if self._dropped and self._acquire():
-            _log.warning("kafka client log lines dropped", lines=self._dropped)
-            self._dropped = 0
-
-    def _acquire(self) -> bool:
-        now = self._now()
-        self._available = min(self._available + (now - self._refilled_at) * PER_SECOND, BURST)
-        self._refilled_at = now
-        if self._available < 1:
-            return False
-        self._available -= 1
-        return True
+def log_of_clients() -> RateLimitedLog:
+    """Returns a log for lines about Kafka clients."""
+    return RateLimitedLog("kafka client log lines dropped")
 
 
 class RequestMetrics:

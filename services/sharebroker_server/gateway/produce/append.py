@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Final
 
 from sharebroker_protocol.clock import Deadline
@@ -30,16 +30,41 @@ async def produce(gateway: Gateway, request: pb.ProduceRequest, deadline: Deadli
     """Appends the batches; each partition has its own durable result."""
     within = Deadline(min(request.timeout_ms / 1000 or REQUEST_TIMEOUT, deadline.remaining()))
     topics = [await _find(gateway, data, within) for data in request.topic_data]
-    parts = [
-        AppendPart(topic.topic_id, part.index, part.records)
-        for data, topic, _ in topics
-        if topic is not None
-        for part in data.partition_data
-        if 0 <= part.index < topic.partitions
-    ]
-    call = AppendCall(parts, request.transactional_id, adds_partitions=True)
+    named: set[tuple[str, int]] = set()
+    parts = [[_part(topic, part, named) for part in topic[0].partition_data] for topic in topics]
+    call = AppendCall(
+        [part for some in parts for part in some if isinstance(part, AppendPart)],
+        request.transactional_id,
+        adds_partitions=True,
+    )
     results = iter(await gateway.leaders.append(call, within))
-    return pb.ProduceResponse(responses=[_response(topic, results) for topic in topics])
+    return pb.ProduceResponse(
+        responses=[_response(topic, some, results) for topic, some in zip(topics, parts, strict=True)]
+    )
+
+
+def check_named_once(named: set[tuple[str, int]], topic_id: str, index: int) -> None:
+    """Adds a partition to those that a request has named so far. Raises INVALID_REQUEST if it is one of them.
+
+    One request would otherwise make the server do the work of many.
+    """
+    if (topic_id, index) in named:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The request names the partition more than once.")
+    named.add((topic_id, index))
+
+
+def _part(
+    found: _TopicRequest, part: pb.ProduceRequest.PartitionData, named: set[tuple[str, int]]
+) -> AppendPart | KafkaError:
+    """Returns the part to append, or why it is not appended."""
+    _, topic, error = found
+    if topic is None or not 0 <= part.index < topic.partitions:
+        return error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        check_named_once(named, topic.topic_id, part.index)
+    except KafkaError as again:
+        return again
+    return AppendPart(topic.topic_id, part.index, part.records)
 
 
 async def _find(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: Deadline) -> _TopicRequest:
@@ -62,17 +87,18 @@ async def _topic(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: 
     return topic
 
 
-def _response(request: _TopicRequest, results: Iterator[AppendResult]) -> pb.ProduceResponse.TopicResponse:
-    data, topic, error = request
+def _response(
+    request: _TopicRequest, parts: Sequence[AppendPart | KafkaError], results: Iterator[AppendResult]
+) -> pb.ProduceResponse.TopicResponse:
+    data, topic, _ = request
     response = pb.ProduceResponse.TopicResponse(
         topic_id=topic.topic_id if topic else data.topic_id, name=topic.name if topic else data.name
     )
-    for part in data.partition_data:
-        if topic is not None and 0 <= part.index < topic.partitions:
-            response.partition_responses.append(_partition_response(part.index, next(results)))
+    for requested, part in zip(data.partition_data, parts, strict=True):
+        if isinstance(part, AppendPart):
+            response.partition_responses.append(_partition_response(part.partition, next(results)))
         else:
-            error = error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            response.partition_responses.add(index=part.index, **refusal(error), base_offset=-1)
+            response.partition_responses.add(index=requested.index, **refusal(part), base_offset=-1)
     return response
 
 

@@ -85,39 +85,6 @@ class Deadlines(Generic[K]):
         heapq.heappush(self._heap, (self._deadlines[key], key))
 
 
-class Sessions(Deadlines[Session]):
-    """The session deadlines of members. A member loaded from the log is *new*: it has no deadline yet."""
-
-    __slots__ = ("_new",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._new: dict[Session, None] = {}
-
-    def set(self, key: Session, deadline: float) -> None:
-        """Sets when the member is fenced unless a heartbeat arrives before."""
-        self._new.pop(key, None)
-        super().set(key, deadline)
-
-    def track(self, session: Session) -> None:
-        """Adds a member, as new if it has no deadline."""
-        if session not in self:
-            self._new[session] = None
-
-    def drop(self, key: Session) -> None:
-        """Removes a member."""
-        self._new.pop(key, None)
-        super().drop(key)
-
-    def new(self) -> list[Session]:
-        """Returns the members without a deadline."""
-        return list(self._new)
-
-    def next_deadline(self) -> float | None:
-        """Returns 0 while there are new members, else a time at or before the earliest deadline."""
-        return 0.0 if self._new else super().next_deadline()
-
-
 class StateChangesInProgress:
     """The share-partitions whose state is being initialised or deleted.
 

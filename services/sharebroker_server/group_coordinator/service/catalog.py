@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -21,6 +21,7 @@ from sharebroker_server.catalog.machine import (
     DeleteTopic,
     ListEdit,
     NameCluster,
+    check_request,
 )
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, new_topic_id
@@ -40,6 +41,12 @@ _NAMING_PAUSE: Final = 0.1
 
 MAX_ALTERATIONS: Final = 1_000
 """The largest number of credentials that one request changes."""
+
+_PORTION: Final = 100
+"""The number of changes of one request that are made together; other commands are served in between."""
+
+I = TypeVar("I")  # noqa: E741 - an item of a request
+R = TypeVar("R")
 
 _RESOURCE_TYPES: Final[Mapping[int, ResourceType]] = {int(kind): kind for kind in ResourceType}
 
@@ -88,23 +95,24 @@ class CatalogServicer(ClusterServiceServicer):
             await asyncio.sleep(_NAMING_PAUSE)
 
     async def CreateTopics(self, request: pb.CreateTopicsRequest, _context: Any) -> pb.CreateTopicsResponse:
-        """Kafka: CreateTopics (19)."""
-        topics = await asyncio.gather(
-            *(self._create(topic, request.validate_only) for topic in request.topics)
+        """Kafka: CreateTopics (19). Raises KafkaError: as `check_request`."""
+        check_request(
+            (topic.num_partitions for topic in request.topics), self._follower.broker.num_partitions
         )
+        topics = await _in_portions(request.topics, lambda topic: self._create(topic, request.validate_only))
         return pb.CreateTopicsResponse(topics=topics)
 
     async def DeleteTopics(self, request: pb.DeleteTopicsRequest, _context: Any) -> pb.DeleteTopicsResponse:
         """Kafka: DeleteTopics (20)."""
-        topics = await asyncio.gather(*map(self._delete, request.topics))
+        topics = await _in_portions(request.topics, self._delete)
         return pb.DeleteTopicsResponse(topics=topics)
 
     async def CreatePartitions(
         self, request: pb.CreatePartitionsRequest, _context: Any
     ) -> pb.CreatePartitionsResponse:
         """Kafka: CreatePartitions (37)."""
-        results = await asyncio.gather(
-            *(self._add_partitions(topic, request.validate_only) for topic in request.topics)
+        results = await _in_portions(
+            request.topics, lambda topic: self._add_partitions(topic, request.validate_only)
         )
         return pb.CreatePartitionsResponse(results=results)
 
@@ -112,8 +120,8 @@ class CatalogServicer(ClusterServiceServicer):
         self, request: pb.IncrementalAlterConfigsRequest, _context: Any
     ) -> pb.IncrementalAlterConfigsResponse:
         """Kafka: IncrementalAlterConfigs (44)."""
-        results = await asyncio.gather(
-            *(self._alter(resource, request.validate_only) for resource in request.resources)
+        results = await _in_portions(
+            request.resources, lambda resource: self._alter(resource, request.validate_only)
         )
         return pb.IncrementalAlterConfigsResponse(responses=results)
 
@@ -226,6 +234,14 @@ def _change_of(command: UserCommand) -> str:
     if isinstance(command, DeleteScramCredential):
         return f"deleted {ScramMechanism(command.mechanism).label}"
     return "created"
+
+
+async def _in_portions(items: Sequence[I], change: Callable[[I], Awaitable[R]]) -> list[R]:
+    """Returns the result of each change, in order; the next portion begins when one is durable."""
+    results: list[R] = []
+    for first in range(0, len(items), _PORTION):
+        results += await asyncio.gather(*map(change, items[first : first + _PORTION]))
+    return results
 
 
 def _alteration(requested: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool) -> AlterConfigs:

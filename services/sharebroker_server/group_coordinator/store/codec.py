@@ -34,6 +34,7 @@ from sharebroker_server.group_coordinator.core.share_groups.group import (
     TargetRecord,
     TopicState,
 )
+from sharebroker_server.group_coordinator.core.share_groups.sessions import Silence
 from sharebroker_server.proto_values import Conversion, Mapped
 
 _Kind = pb.GroupRecord.Kind
@@ -205,8 +206,10 @@ _CURRENT: Final = Conversion(
         "assigned": Mapped("assigned_partitions", encode=_topic_list, decode=_assignment),
     },
 )
+_ALSO: Final = {"silence": Mapped(nested=Conversion(Silence, pb.GroupMemberSilence))}
+"""The field of a message beside its value."""
 _KINDS: Final[dict[type, tuple[int, str, Conversion[Any, pb.GroupRecord]]]] = {
-    record: (kind, value, Conversion(record, pb.GroupRecord, {field: mapped._replace(name=value)}))
+    record: (kind, value, Conversion(record, pb.GroupRecord, {field: mapped._replace(name=value), **_ALSO}))
     for record, kind, value, field, mapped in (
         (MemberRecord, _Kind.KIND_MEMBER, "member", "profile", Mapped(nested=_PROFILE)),
         (

@@ -58,10 +58,15 @@ class Initialize(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Read the state, and fence leaders with an older epoch."""
+    """Read the state, and fence leaders with an older epoch.
+
+    `lease_epoch` is that of the partition's lease, or NO_LEASE. Without it (None), a read that would raise
+    the stored leader epoch changes nothing; its reply is `LeaseRequired`.
+    """
 
     key: SharePartitionKey
     leader_epoch: int
+    lease_epoch: int | None = None
 
 
 class Write(NamedTuple):
@@ -110,6 +115,15 @@ class Inspect(NamedTuple):
 Command = Initialize | Read | Write | Delete | DeleteTopic | ListTopics | Summarize | Inspect
 
 
+NO_LEASE: Final = -1
+"""The lease epoch of a partition that no leader owns."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRequired:
+    """The read raises the leader epoch: repeat it with the epoch of the partition's lease."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadReply:
     """The state that a leader loads."""
@@ -137,4 +151,4 @@ class Inspection:
     last_position: int
 
 
-Reply = ReadReply | Summary | Inspection | frozenset[str] | int | None
+Reply = ReadReply | LeaseRequired | Summary | Inspection | frozenset[str] | int | None

@@ -27,7 +27,8 @@ Three numbers order the records:
   unless that is the latest one. The number wraps; only equality counts.
 * The *state epoch* is the group epoch of the initialisation. A write or delete with a lower one is fenced.
 * The *leader epoch* is the lease epoch of the partition's leader. A read raises it, and a read or write with
-  a lower one is fenced. It survives a new initialisation, so that an old leader stays fenced.
+  a lower one is fenced. It survives a new initialisation, so that an old leader stays fenced. It is
+  at most the epoch of the partition's lease: a higher one would fence all leaders, permanently.
 
 Replay needs, for each share-partition, its latest checkpoint and the records after it. `trim_before` is
 therefore the position of the oldest of these checkpoints. `_states` is ordered by that position, so its first
@@ -114,7 +115,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
         """Returns the records and the reply of a command.
 
         Raises:
-            KafkaError: INVALID_REQUEST, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
+            KafkaError: INVALID_REQUEST, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
         """
         return self._deciders[type(command)](command, now)
 
@@ -163,6 +164,8 @@ class ShareCoordinatorMachine(WithoutSoftState):
         reply = c.ReadReply(state.state_epoch, state.start_offset, tuple(state.runs))
         if state.leader_epoch == command.leader_epoch:
             return Decision((), reply)
+        if command.lease_epoch is None:
+            return Decision((), c.LeaseRequired())
         unchanged = c.Write(command.key, state.state_epoch, command.leader_epoch, -1, -1, ())
         return Decision((change(state, unchanged, command.leader_epoch, self._rules, now),), reply)
 
@@ -270,12 +273,16 @@ def check_initialize(command: c.Initialize, state: ShareState | None) -> None:
 
 
 def check_read(command: c.Read, state: ShareState | None) -> ShareState:
-    """Returns the state to read; raises INVALID_REQUEST or FENCED_LEADER_EPOCH."""
+    """Returns the state to read; raises INVALID_REQUEST, FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH."""
     _check_at_least("leader_epoch", command.leader_epoch, 0)
     if state is None:
         raise _not_initialized("Read", command.key)
     if state.leader_epoch > command.leader_epoch:
         raise _fenced_leader(command.key, state.leader_epoch, command.leader_epoch)
+    if command.lease_epoch is not None and command.leader_epoch > max(
+        command.lease_epoch, state.leader_epoch
+    ):
+        raise _unknown_leader(command)
     return state
 
 
@@ -334,6 +341,18 @@ def _fenced_leader(key: SharePartitionKey, stored: int, requested: int) -> Kafka
     return KafkaError(
         ErrorCode.FENCED_LEADER_EPOCH,
         metadata={"key": str(key), "stored_leader_epoch": str(stored), "leader_epoch": str(requested)},
+    )
+
+
+def _unknown_leader(command: c.Read) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        "The leader epoch is above that of the partition's lease.",
+        metadata={
+            "key": str(command.key),
+            "lease_epoch": str(command.lease_epoch),
+            "leader_epoch": str(command.leader_epoch),
+        },
     )
 
 

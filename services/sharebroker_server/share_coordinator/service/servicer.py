@@ -16,6 +16,7 @@ from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import
 )
 from sharebroker_protocol.tracing import names
 from sharebroker_server.coordinator_runtime.host import ShardHost, shard_of
+from sharebroker_server.leases.port import LeaseStore
 from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.shard_topic.reading import fetch, find_offset
@@ -24,6 +25,7 @@ from sharebroker_server.share_coordinator.core import commands as c
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.state import ShareRecord
 from sharebroker_server.share_coordinator.service.inspection import inspect
+from sharebroker_server.share_coordinator.service.lease_bound import read_within_lease
 from sharebroker_server.share_coordinator.service.messages import INITIALIZE, READ_REPLY, SUMMARY, WRITE
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
@@ -59,13 +61,18 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     """Kafka's share coordinator RPCs.
 
     `partition_exists(topic_id, partition)` looks a partition up in the metadata cache; `stream_of(resource)`
-    returns the name of a shard's stream, for inspection.
+    returns the name of a shard's stream, for inspection. `leases` bound the leader epoch of reads.
     """
 
     def __init__(
-        self, host: Host, partition_exists: Callable[[str, int], bool], stream_of: Callable[[str], str]
+        self,
+        host: Host,
+        leases: LeaseStore,
+        partition_exists: Callable[[str, int], bool],
+        stream_of: Callable[[str], str],
     ) -> None:
         self._host = host
+        self._leases = leases
         self._partition_exists = partition_exists
         self._stream_of = stream_of
 
@@ -196,8 +203,10 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         self, group_id: str, topic_id: str, partition: int, command: Callable[[SharePartitionKey], c.Command]
     ) -> asyncio.Future[c.Reply]:
         key, index = self._existing(group_id, topic_id, partition)
-        request = command(key)
-        written = self._host.shard(index).submit(request)
+        request, shard = command(key), self._host.shard(index)
+        if isinstance(request, c.Read):
+            return asyncio.ensure_future(read_within_lease(shard, self._leases, request))
+        written = shard.submit(request)
         if tracing.on is not None and isinstance(request, c.Write):
             trace_write(tracing.on, written, request)
         return written

@@ -13,14 +13,18 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.record_log.appends import Appended
-from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
+from sharebroker_server.record_log.core.batch import BatchHeader
 from sharebroker_server.record_log.core.producers import UnverifiedError, Verified
 from sharebroker_server.record_log.lifecycle import not_leader
+from sharebroker_server.record_log.validation_queue import CallValidation, ValidationQueue
 from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.share_partition_leader.leadership import Leadership, LedPartition
 
 _TRIES: Final = 3
 """A marker that is appended between verification and append requires another verification."""
+
+PARTS_AT_ONCE: Final = 500
+"""The number of partitions of one call that are appended to at the same time."""
 
 
 class Appends:
@@ -29,22 +33,33 @@ class Appends:
     def __init__(self, leadership: Leadership, check: TransactionCheck) -> None:
         self._leadership = leadership
         self._check = check
+        self._queue = ValidationQueue()
 
     async def append(self, call: AppendCall, timeout: float | None) -> list[AppendResult]:
         """The result of each part, in order, completed when durable. Raises REQUEST_TIMED_OUT."""
         claim = Claim(call.transactional_id, call.adds_partitions) if call.transactional_id else None
-        work = [self._append_part(part, claim) for part in call.parts]
+        validation = CallValidation(self._queue)
         try:
             async with asyncio.timeout(timeout):
-                return [await work[0]] if len(work) == 1 else list(await asyncio.gather(*work))
+                if len(call.parts) == 1:
+                    return [await self._append_part(call.parts[0], claim, validation)]
+                results: list[AppendResult] = []
+                for first in range(0, len(call.parts), PARTS_AT_ONCE):
+                    parts = call.parts[first : first + PARTS_AT_ONCE]
+                    work = (self._append_part(part, claim, validation) for part in parts)
+                    results += await asyncio.gather(*work)
+                return results
         except TimeoutError:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.") from None
 
-    async def _append_part(self, part: AppendPart, claim: Claim | None) -> AppendResult:
+    async def _append_part(
+        self, part: AppendPart, claim: Claim | None, validation: CallValidation
+    ) -> AppendResult:
         topic_id, partition, records = part
         try:
             led = await self._leadership.led(topic_id, partition)
-            work = self._append(led, records, claim)
+            headers = await validation.headers(led.log.settings, records, led.log.now_ms)
+            work = self._append(led, records, headers, claim)
             traces = led.traces
             traced = traces.find(records) if traces is not None else ()
             appended = await (work if traces is None or not traced else traces.append(traced, work))
@@ -59,14 +74,16 @@ class Appends:
             log_start_offset=led.log.log_start_offset,
         )
 
-    async def _append(self, led: LedPartition, data: bytes, claim: Claim | None) -> Appended:
+    async def _append(
+        self, led: LedPartition, data: bytes, headers: list[BatchHeader], claim: Claim | None
+    ) -> Appended:
         """Appends a producer's batches; `claim` names the transaction.
 
         Raises KafkaError: as `PartitionLog.append` and `TransactionCheck.confirm` do.
         """
         if claim is None:
             try:
-                return await led.log.append(data)
+                return await led.log.append(data, None, headers)
             except UnverifiedError as error:
                 raise KafkaError(
                     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -74,17 +91,16 @@ class Appends:
                 ) from error
         refusal: KafkaError = UnverifiedError(ErrorCode.INVALID_TXN_STATE)
         for _ in range(_TRIES):
-            verified = await self._verified(led, data, claim)
+            verified = await self._verified(led, headers[0], claim)
             try:
-                return await led.log.append(data, verified)
+                return await led.log.append(data, verified, headers)
             except UnverifiedError as error:
                 refusal = error
         raise refusal
 
-    async def _verified(self, led: LedPartition, data: bytes, claim: Claim) -> Verified | None:
+    async def _verified(self, led: LedPartition, header: BatchHeader, claim: Claim) -> Verified | None:
         """Returns the verification; None if none is needed. Waiting appends continue in their order."""
-        header = header_of(data) if len(data) >= HEADER_SIZE else None
-        if header is None or not header.transactional or led.log.transactions.is_open(header):
+        if not header.transactional or led.log.transactions.is_open(header):
             return None
         key = (header.producer_id, header.producer_epoch)
         task = led.verifications.get(key)

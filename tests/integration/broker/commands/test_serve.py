@@ -18,9 +18,10 @@ from unittest.mock import patch
 import grpc
 import pytest
 
+from sharebroker_server.redis_link.data_folder import make_private
 from tests.support.client import connected
 from tests.testkit.brokers import Serve
-from tests.testkit.servers import answers, running
+from tests.testkit.servers import responds, running
 from tests.testkit.waiting import until
 
 MOST_PROCESSES: Final = 4
@@ -93,12 +94,12 @@ def test_invalid_options_are_reported(tmp_path: Path) -> None:
 
 
 def test_opentelemetry_variables_are_checked_and_redacted(tmp_path: Path) -> None:
-    asked = {
+    variables = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
         "OTEL_EXPORTER_OTLP_HEADERS": "authorization: Bearer s3cr3tKEY",
     }
-    serving = Failing("--data", str(tmp_path / "data"), **asked)
-    printing = Failing("--print-config", **asked)
+    serving = Failing("--data", str(tmp_path / "data"), **variables)
+    printing = Failing("--print-config", **variables)
     limit = Failing(
         "--data",
         str(tmp_path / "data"),
@@ -159,7 +160,7 @@ def test_sentinels_are_printed_without_secrets() -> None:
     assert json.loads(output)["redis"] == ["redis+sentinel://here:26379,there:2/mymaster"]
 
 
-def test_sentinels_without_a_name_for_the_primary() -> None:
+def test_sentinels_without_a_primary_name_are_rejected() -> None:
     message = Failing("--redis", "redis+sentinel://:hush@here").sentence()
     assert message.startswith("'redis+sentinel://***@here' has to end with the name that sentinels have")
 
@@ -168,6 +169,7 @@ def test_used_ports_and_broken_folders_are_reported(serve: Serve, tmp_path: Path
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "spoilt").mkdir()
     (tmp_path / "spoilt" / "node.json").write_text("no identity")
+    make_private(tmp_path / "spoilt")  # otherwise a log line precedes the sentence
     same = Failing("--data", str(tmp_path / "data"))
     port = Failing("--data", str(tmp_path / "other"), "--grpc", serve.address)
     file = Failing("--data", str(tmp_path / "file"))
@@ -229,7 +231,7 @@ def test_wildcard_listener_advertises_the_host_name(serve: Serve, tmp_path: Path
 
 async def test_serve_drains_and_leaves_no_processes(serve: Serve, tmp_path: Path) -> None:
     redis_url = f"unix://{tmp_path}/data/valkey/redis.sock"
-    assert answers(redis_url)
+    assert responds(redis_url)
     children = _children(int(str(serve.facts["pid"])))
     assert children
     async with connected(serve.address) as client:
@@ -244,7 +246,7 @@ async def test_serve_drains_and_leaves_no_processes(serve: Serve, tmp_path: Path
     assert published == [(0, 0)]
     assert code == 0, serve.log
     assert not serve.ready_file.exists()
-    assert not answers(redis_url)
+    assert not responds(redis_url)
     until(lambda: not [pid for pid in children if _alive(pid)])
     assert "Traceback" not in serve.log
 

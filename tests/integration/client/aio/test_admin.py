@@ -24,7 +24,7 @@ def name() -> str:
     return f"topic-{uuid.uuid4().hex[:12]}"
 
 
-async def test_topic_from_creation_to_deletion(admin: Admin, name: str) -> None:
+async def test_topic_is_created_altered_and_deleted(admin: Admin, name: str) -> None:
     created = await admin.create_topic(name, 2, {"retention.ms": "1000"})
     assert (created.name, created.partitions, created.configs) == (name, 2, {"retention.ms": "1000"})
     await admin.create_partitions(name, 3)
@@ -50,7 +50,7 @@ async def test_offsets_of_a_log_follow_appends_and_deletions(server: str) -> Non
         assert await admin.list_offsets([place], 4_000_000_000_000) == {place: None}
 
 
-async def test_group_from_first_member_to_deletion(server: str) -> None:
+async def test_group_is_described_emptied_and_deleted(server: str) -> None:
     async with Harness(server) as harness:
         admin, place = harness.admin, TopicPartition(harness.topic, 0)
         group = await harness.new_group()

@@ -13,10 +13,10 @@ MAIN = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
 
 
 def taken(
-    sharebroker: Command, topic: str, group: str, most: int, answer: str = "--accept"
+    sharebroker: Command, topic: str, group: str, most: int, response: str = "--accept"
 ) -> list[dict[str, object]]:
     """Returns the next records of a group, at most `most`."""
-    options = ("--max", str(most), "--timeout", "20", "--from-beginning", "--json", answer)
+    options = ("--max", str(most), "--timeout", "20", "--from-beginning", "--json", response)
     ran = sharebroker("consume", topic, "-g", group, *options)
     assert ran.code == 0, ran
     records = [json.loads(line) for line in ran.out.splitlines()]

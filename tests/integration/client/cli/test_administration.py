@@ -9,7 +9,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from tests.integration.client.cli.conftest import Command
 
 
-def test_topic_from_creation_to_deletion(sharebroker: Command, group: str) -> None:
+def test_topic_is_created_altered_and_deleted(sharebroker: Command, group: str) -> None:
     name = f"t-{group}"
     made = sharebroker("topics", "create", name, "-p", "3", "-c", "retention.ms=1000", "--json").data
     assert (made["name"], made["partitions"], len(made["topic_id"])) == (name, 3, 22)
@@ -41,7 +41,9 @@ def test_describe_is_readable(sharebroker: Command, topic: str) -> None:
         (("state", "show", "g", "nowhere", "0"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-def test_errors_of_administration(sharebroker: Command, arguments: tuple[str, ...], code: ErrorCode) -> None:
+def test_administration_errors_are_one_line(
+    sharebroker: Command, arguments: tuple[str, ...], code: ErrorCode
+) -> None:
     ran = sharebroker(*arguments)
     assert ran.code == 1
     assert isinstance(ran.failure, KafkaError)
@@ -98,7 +100,7 @@ def test_state_show_without_state_fails(
     assert shown.err == f"Group {group} has no state in partition 1 of topic {topic}.\n"
 
 
-def test_group_config(sharebroker: Command, group: str) -> None:
+def test_group_config_is_set_and_reset(sharebroker: Command, group: str) -> None:
     rows = sharebroker("groups", "config", group, "--set", "share.auto.offset.reset=earliest", "--json").data
     assert {"name", "value", "is_default", "documentation"} == set(rows[0])
     changed = {row["name"]: row["value"] for row in rows if not row["is_default"]}
@@ -129,7 +131,7 @@ def test_failure_is_one_line_and_code_1(server: str) -> None:
     )
 
 
-def test_absent_server_is_one_line_and_code_1() -> None:
+def test_unreachable_server_is_one_line_and_code_1() -> None:
     command = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
     arguments = ["topics", "list", "--server", "127.0.0.1:1"]
     ran = subprocess.run(command + arguments, capture_output=True, text=True, check=False)

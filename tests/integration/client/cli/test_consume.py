@@ -16,7 +16,7 @@ def test_released_record_is_redelivered(sharebroker: Command, topic: str, group:
     assert lag(sharebroker, group) == 0
 
 
-def test_ask_acknowledges_record_by_record(sharebroker: Command, topic: str, group: str) -> None:
+def test_option_ask_prompts_for_each_record(sharebroker: Command, topic: str, group: str) -> None:
     sharebroker("produce", topic, stdin=b"x\ny\nz\n")
     ran = sharebroker(
         "consume", topic, "-g", group, "--from-beginning", "--ask", "--max", "3", stdin=b"a\nwhat\nj\nq\n"

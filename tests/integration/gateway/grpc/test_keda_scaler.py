@@ -25,8 +25,8 @@ class Keda:
         self.ref = pb.ScaledObjectRef(name="workers", namespace="default", scalerMetadata=metadata)
 
     async def active(self) -> bool:
-        answer = await self.stub.IsActive(self.ref, timeout=TIMEOUT)
-        return bool(answer.result)
+        response = await self.stub.IsActive(self.ref, timeout=TIMEOUT)
+        return bool(response.result)
 
     async def metric(self) -> float:
         (spec,) = (await self.stub.GetMetricSpec(self.ref, timeout=TIMEOUT)).metricSpecs

@@ -1,4 +1,4 @@
-"""The accumulator against one object a record: each ack reaches the server once, each outcome its record."""
+"""The accumulator against one object per record: each ack is sent once, each outcome reaches its record."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ModelAck:
 
 @dataclass
 class Model:
-    """What was of_record of each record, in order."""
+    """The acknowledgements of each record, in order."""
 
     acks: dict[int, list[ModelAck]] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class Model:
             of_record.append(ModelAck(kind, acknowledgement))
 
     def sent(self, batches: list[AckBatch]) -> None:
-        """Exactly what was queued is in the batches, each with its kind."""
+        """The batches contain exactly the queued acknowledgements, each with its type."""
         queued = {
             (offset, ack.kind)
             for offset, of_record in self.acks.items()

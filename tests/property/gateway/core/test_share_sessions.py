@@ -113,18 +113,18 @@ def test_sessions_equal_the_naive_model(steps: list[tuple[Any, ...]]) -> None:
             assert [part.partition for part in present.partitions] == session["order"]
 
 
-def play(cache: SessionCache, naive: Naive, kind: str, who: str, *more: Any) -> None:
+def play(cache: SessionCache, naive: Naive, kind: str, member: str, *more: Any) -> None:
     if kind == "disconnect":
-        gone = {session.key.member_id for session in cache.disconnect(who)}
-        assert gone == {session["member"] for session in naive.sessions if session["connection"] == who}
-        naive.sessions = [session for session in naive.sessions if session["connection"] != who]
+        gone = {session.key.member_id for session in cache.disconnect(member)}
+        assert gone == {session["member"] for session in naive.sessions if session["connection"] == member}
+        naive.sessions = [session for session in naive.sessions if session["connection"] != member]
         return
-    session = naive.of(who)
+    session = naive.of(member)
     epoch = more[0] if more[0] != "right" else (session["epoch"] if session else 1)
     if kind == "acknowledge":
-        acknowledge(cache, naive, who, epoch)
+        acknowledge(cache, naive, member, epoch)
     else:
-        fetch(cache, naive, who, epoch, more[1:])
+        fetch(cache, naive, member, epoch, more[1:])
 
 
 def acknowledge(cache: SessionCache, naive: Naive, member: str, epoch: int) -> None:

@@ -67,7 +67,7 @@ class Model:
         model.advance()
         return model
 
-    # --- pointers
+    # --- start and end offset
 
     @property
     def start(self) -> int:

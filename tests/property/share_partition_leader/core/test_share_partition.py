@@ -353,7 +353,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
             ]
 
     @invariant()
-    def what_was_confirmed_stays_finished(self) -> None:
+    def confirmed_records_stay_finished(self) -> None:
         if hasattr(self, "share"):
             assert all(self.store.finished(offset) for offset in self.accepted)
 

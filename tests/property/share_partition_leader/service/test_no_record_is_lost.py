@@ -77,7 +77,7 @@ class Story:
             self._seen[reader] = (len(reader.runs), len(reader.results))
             for _, run in reader.runs[runs:]:
                 offsets = set(range(run.first_offset, run.last_offset + 1))
-                assert offsets.isdisjoint(self.finished), "a finished record came again"
+                assert offsets.isdisjoint(self.finished), "a finished record was redelivered"
                 if run.delivery_count == LIMIT:
                     self.exhausted |= offsets
             for result in reader.results[results:]:

@@ -24,15 +24,15 @@ async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
 
 async def test_metadata_lists_brokers_and_topics(connection: Connection, cluster: Cluster) -> None:
     topic = await connection.topic(partitions=3)
-    answer = await connection.admin.Metadata(pb.MetadataRequest(topics=[topic.name, "nowhere", "no/name"]))
-    assert len(answer.cluster_id) == 22
-    assert cluster.address in {node.address for node in answer.nodes}
-    known, unknown, illegal = answer.topics
+    response = await connection.admin.Metadata(pb.MetadataRequest(topics=[topic.name, "nowhere", "no/name"]))
+    assert len(response.cluster_id) == 22
+    assert cluster.address in {node.address for node in response.nodes}
+    known, unknown, illegal = response.topics
     assert (known.topic_id, [part.partition_index for part in known.partitions]) == (
         topic.topic_id,
         [0, 1, 2],
     )
-    assert {part.leader_id for part in known.partitions} <= {node.node_id for node in answer.nodes}
+    assert {part.leader_id for part in known.partitions} <= {node.node_id for node in response.nodes}
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert illegal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     everything = await connection.admin.Metadata(pb.MetadataRequest())
@@ -47,7 +47,7 @@ async def test_coordinators_are_found(connection: Connection, cluster: Cluster) 
     )
     found, *wrong = (await connection.admin.FindCoordinator(request)).coordinators
     assert (found.key, found.address) == (key, cluster.process("share-coordinator").address)
-    assert [answer.error_code for answer in wrong] == [ErrorCode.INVALID_REQUEST] * 2
+    assert [response.error_code for response in wrong] == [ErrorCode.INVALID_REQUEST] * 2
     request = pb.FindCoordinatorRequest(coordinator_keys=["a:group"])
     (found,) = (await connection.admin.FindCoordinator(request)).coordinators
     assert found.address == cluster.process("group-coordinator").address
@@ -57,7 +57,7 @@ async def test_configs_are_described(connection: Connection) -> None:
     topic = await connection.topic()
     group_id = await connection.group(topic)
     resource = pb.DescribeConfigsRequest.Resource
-    answer = await connection.admin.DescribeConfigs(
+    response = await connection.admin.DescribeConfigs(
         pb.DescribeConfigsRequest(
             resources=[
                 resource(resource_type=cluster_pb.RESOURCE_TYPE_GROUP, resource_name=group_id),
@@ -72,7 +72,7 @@ async def test_configs_are_described(connection: Connection) -> None:
             ]
         )
     )
-    group, one, nowhere, unspecified, unnamed = answer.results
+    group, one, nowhere, unspecified, unnamed = response.results
     reset = next(config for config in group.configs if config.name == "share.auto.offset.reset")
     assert (reset.value, reset.is_default) == ("earliest", False)
     assert [(config.name, config.is_default) for config in one.configs] == [("retention.ms", True)]
@@ -86,11 +86,11 @@ async def test_log_offsets_are_listed(connection: Connection) -> None:
 
     async def offset(timestamp: int) -> int:
         part = leader.ListOffsetsRequest.Partition(topic_id=topic.topic_id, timestamp=timestamp)
-        answer = await connection.admin.ListOffsets(leader.ListOffsetsRequest(partitions=[part]))
-        return int(answer.partitions[0].offset)
+        response = await connection.admin.ListOffsets(leader.ListOffsetsRequest(partitions=[part]))
+        return int(response.partitions[0].offset)
 
     assert (await offset(EARLIEST), await offset(LATEST)) == (0, 5)
     part = leader.DeleteRecordsRequest.Partition(topic_id=topic.topic_id, offset=3)
-    answer = await connection.admin.DeleteRecords(leader.DeleteRecordsRequest(partitions=[part]))
-    assert answer.partitions[0].low_watermark == 3
+    response = await connection.admin.DeleteRecords(leader.DeleteRecordsRequest(partitions=[part]))
+    assert response.partitions[0].low_watermark == 3
     assert (await offset(EARLIEST), await offset(LATEST)) == (3, 5)

@@ -40,15 +40,15 @@ async def allow_creation(connection: Connection, value: str | None) -> None:
         resource_type=cluster_pb.RESOURCE_TYPE_BROKER
     )
     resource.configs.add(name="auto.create.topics.enable", value=value)
-    answer = await connection.admin.IncrementalAlterConfigs(
+    response = await connection.admin.IncrementalAlterConfigs(
         cluster_pb.IncrementalAlterConfigsRequest(resources=[resource])
     )
-    assert not answer.responses[0].error_code, answer
+    assert not response.responses[0].error_code, response
 
 
 async def test_deleted_topic_is_unknown_when_the_call_returns(connection: Connection) -> None:
     topic = await connection.topic()
     deleted = cluster_pb.DeleteTopicsRequest.Topic(name=topic.name)
     await connection.admin.DeleteTopics(cluster_pb.DeleteTopicsRequest(topics=[deleted]))
-    (answer,) = (await connection.admin.Metadata(pb.MetadataRequest(topics=[topic.name]))).topics
-    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    (response,) = (await connection.admin.Metadata(pb.MetadataRequest(topics=[topic.name]))).topics
+    assert response.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -19,7 +19,7 @@ async def connection(cluster: Cluster) -> AsyncIterator[Connection]:
         yield connection
 
 
-async def test_groups_and_their_offsets(connection: Connection) -> None:
+async def test_groups_and_offsets_are_described_altered_and_deleted(connection: Connection) -> None:
     topic = await connection.topic()
     group_id = await connection.group(topic)
     await topic.publish(5)
@@ -63,7 +63,7 @@ async def test_groups_and_their_offsets(connection: Connection) -> None:
 
 async def start_offset(connection: Connection, group_id: str) -> int:
     asked = group_pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
-    answer = await connection.admin.DescribeShareGroupOffsets(
+    response = await connection.admin.DescribeShareGroupOffsets(
         group_pb.DescribeShareGroupOffsetsRequest(groups=[asked])
     )
-    return int(answer.groups[0].topics[0].partitions[0].start_offset)
+    return int(response.groups[0].topics[0].partitions[0].start_offset)

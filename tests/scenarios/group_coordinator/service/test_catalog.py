@@ -1,4 +1,4 @@
-"""Topics and configs through the RPCs, and every broker's view of them."""
+"""Topics and configs through the RPCs, and in every broker's metadata cache."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ async def test_topics_are_created_each_with_its_result(broker: Broker) -> None:
     request.topics.add(name="a", num_partitions=2, configs={"retention.ms": "5"})
     request.topics.add(name="b c")
     request.topics.add(name="a")
-    answer = await broker.until(lambda: broker.catalog.CreateTopics(request, CONTEXT))
-    made, illegal, twice = answer.topics
+    response = await broker.until(lambda: broker.catalog.CreateTopics(request, CONTEXT))
+    made, illegal, twice = response.topics
     assert (made.error_code, made.num_partitions, dict(made.configs)) == (0, 2, {"retention.ms": "5"})
     assert len(made.topic_id) == 22
     assert (illegal.name, code(illegal)) == ("b c", ErrorCode.INVALID_TOPIC_EXCEPTION)
     assert code(twice) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_every_process_sees_all_topics(cluster: Cluster, broker: Broker) -> None:
+async def test_every_process_lists_all_topics(cluster: Cluster, broker: Broker) -> None:
     other = await cluster.start(2)
     topic_id = await broker.create("a", 2)
     await other.follower.wait_for(lambda catalog: catalog.topic_by_id(topic_id) is not None, 5)
@@ -88,8 +88,8 @@ async def test_configs_take_effect_on_every_process(cluster: Cluster, broker: Br
         ),
     ):
         request.resources.add(resource_type=pb.RESOURCE_TYPE_GROUP, resource_name="edited", configs=[edit])
-    answer = await broker.until(lambda: broker.catalog.IncrementalAlterConfigs(request, CONTEXT))
-    assert [(some.resource_name, some.error_code) for some in answer.responses] == [
+    response = await broker.until(lambda: broker.catalog.IncrementalAlterConfigs(request, CONTEXT))
+    assert [(some.resource_name, some.error_code) for some in response.responses] == [
         ("g", 0),
         ("zzz", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("nothing", ErrorCode.INVALID_REQUEST),

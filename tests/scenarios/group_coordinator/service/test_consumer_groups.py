@@ -139,8 +139,8 @@ async def commit(broker: Broker, offset: int, *, version: int = 2, epoch: int = 
     )
     request.commit.group_id, request.commit.generation_id = "g", -1
     request.commit.partitions.add(topic_id="t", partition=4, committed_offset=offset)
-    answer = await broker.until(lambda: broker.groups.TxnOffsetCommit(request, CONTEXT))
-    (partition,) = answer.partitions
+    response = await broker.until(lambda: broker.groups.TxnOffsetCommit(request, CONTEXT))
+    (partition,) = response.partitions
     return ErrorCode(partition.error_code)
 
 
@@ -157,8 +157,8 @@ async def end(broker: Broker, *, commit: bool = True, epoch: int = 4, coordinato
 
 async def fetch(broker: Broker, *, require_stable: bool = True) -> list[tuple[int, ErrorCode]]:
     request = pb.OffsetFetchRequest(group_id="g", require_stable=require_stable)
-    answer = await broker.until(lambda: broker.groups.OffsetFetch(request, CONTEXT))
-    return [(one.committed_offset, ErrorCode(one.error_code)) for one in answer.partitions]
+    response = await broker.until(lambda: broker.groups.OffsetFetch(request, CONTEXT))
+    return [(one.committed_offset, ErrorCode(one.error_code)) for one in response.partitions]
 
 
 @pytest.mark.parametrize("version", [0, 2])

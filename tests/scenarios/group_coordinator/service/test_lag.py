@@ -12,8 +12,8 @@ from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, 
 async def offsets(broker: Broker, group: str = "g") -> list[pb.DescribeShareGroupOffsetsResponse.Topic]:
     request = pb.DescribeShareGroupOffsetsRequest()
     request.groups.add(group_id=group, all_topics=True)
-    answer = await broker.until(lambda: broker.groups.DescribeShareGroupOffsets(request, CONTEXT))
-    (described,) = answer.groups
+    response = await broker.until(lambda: broker.groups.DescribeShareGroupOffsets(request, CONTEXT))
+    (described,) = response.groups
     assert not described.error_code
     return list(described.topics)
 

@@ -46,7 +46,7 @@ async def test_groups_and_partitions_with_series_are_limited(cluster: Cluster, b
     assert sorted(values(metrics, "share_group_lag").values()) == [3, 9]
 
 
-def test_combined_backlog_has_the_oldest_known_time() -> None:
+def test_combined_lag_has_the_oldest_known_time() -> None:
     assert Backlog(3, 0).plus(Backlog(4, 7)) == Backlog(7, 7)
     assert Backlog(3, 9).plus(Backlog(4, 7)) == Backlog(7, 7)
     assert Backlog(0, 0).plus(Backlog(0, 0)) == Backlog(0, 0)

@@ -17,15 +17,15 @@ from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
 
 
-def parts(answer: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:
-    return {some.topic_id: list(some.partitions) for some in answer.assignment.topic_partitions}
+def parts(response: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:
+    return {some.topic_id: list(some.partitions) for some in response.assignment.topic_partitions}
 
 
 async def test_first_response_of_a_new_group_has_partitions(cluster: Cluster, broker: Broker) -> None:
     topic_id = await broker.create("a", 3)
-    answer = await broker.beat("m", 0, "a")
-    assert parts(answer) == {topic_id: [0, 1, 2]}
-    assert answer.heartbeat_interval_ms == 5000
+    response = await broker.beat("m", 0, "a")
+    assert parts(response) == {topic_id: [0, 1, 2]}
+    assert response.heartbeat_interval_ms == 5000
     assert cluster.states.states == {
         SharePartitionKey("g", topic_id, partition): StateSummary(1, 0, -1, -1) for partition in range(3)
     }
@@ -33,11 +33,12 @@ async def test_first_response_of_a_new_group_has_partitions(cluster: Cluster, br
 
 async def test_members_that_join_together_all_get_partitions_at_once(broker: Broker) -> None:
     topic_id = await broker.create("a", 8)
-    answers = await asyncio.gather(*(broker.beat(f"m{n}", 0, "a") for n in range(8)))
-    assert all(parts(answer) for answer in answers)
-    again = [await broker.beat(f"m{n}", answer.member_epoch) for n, answer in enumerate(answers)]
+    responses = await asyncio.gather(*(broker.beat(f"m{n}", 0, "a") for n in range(8)))
+    assert all(parts(response) for response in responses)
+    again = [await broker.beat(f"m{n}", response.member_epoch) for n, response in enumerate(responses)]
     held = [
-        parts(now).get(topic_id, parts(before)[topic_id]) for before, now in zip(answers, again, strict=True)
+        parts(now).get(topic_id, parts(before)[topic_id])
+        for before, now in zip(responses, again, strict=True)
     ]
     assert sorted(partition for some in held for partition in some) == list(range(8))
 
@@ -45,9 +46,9 @@ async def test_members_that_join_together_all_get_partitions_at_once(broker: Bro
 async def test_unchanged_heartbeat_has_no_assignment(broker: Broker) -> None:
     await broker.create("a", 1)
     epoch = (await broker.beat("m", 0, "a")).member_epoch
-    answer = await broker.beat("m", epoch)
-    assert answer.member_epoch == epoch
-    assert not answer.HasField("assignment")
+    response = await broker.beat("m", epoch)
+    assert response.member_epoch == epoch
+    assert not response.HasField("assignment")
 
 
 async def test_unchanged_heartbeat_is_served_without_waiting(cluster: Cluster, broker: Broker) -> None:
@@ -88,24 +89,24 @@ async def test_dropped_topic_is_removed_before_the_new_one_is_ready(cluster: Clu
     b = await broker.create("b", 1)
     epoch = (await broker.beat("m", 0, "a")).member_epoch
     cluster.states.open.clear()
-    answer = await broker.beat("m", epoch, "b")
-    assert answer.HasField("assignment")
-    assert parts(answer) == {}
+    response = await broker.beat("m", epoch, "b")
+    assert response.HasField("assignment")
+    assert parts(response) == {}
     cluster.states.open.set()
     await eventually(lambda: len(cluster.states.states) == 2)
-    assert parts(await broker.beat("m", answer.member_epoch)) == {b: [0]}
+    assert parts(await broker.beat("m", response.member_epoch)) == {b: [0]}
 
 
 async def test_heartbeat_waits_a_limited_time_for_state(cluster: Cluster) -> None:
     broker = await cluster.start(1, initialize_wait=0.01)
     topic_id = await broker.create("a", 1)
     cluster.states.open.clear()
-    answer = await broker.beat("m", 0, "a")
-    assert answer.HasField("assignment")
-    assert parts(answer) == {}
+    response = await broker.beat("m", 0, "a")
+    assert response.HasField("assignment")
+    assert parts(response) == {}
     cluster.states.open.set()
     await eventually(lambda: bool(cluster.states.states))
-    assert parts(await broker.beat("m", answer.member_epoch)) == {topic_id: [0]}
+    assert parts(await broker.beat("m", response.member_epoch)) == {topic_id: [0]}
 
 
 async def test_cancelled_caller_leaves_a_working_group(cluster: Cluster, broker: Broker) -> None:
@@ -177,8 +178,8 @@ async def test_fenced_member_is_released_only_after_the_append(cluster: Cluster)
 async def offsets(broker: Broker, group: str = "g") -> list[pb.DescribeShareGroupOffsetsResponse.Topic]:
     request = pb.DescribeShareGroupOffsetsRequest()
     request.groups.add(group_id=group, all_topics=True)
-    answer = await broker.until(lambda: broker.groups.DescribeShareGroupOffsets(request, CONTEXT))
-    (described,) = answer.groups
+    response = await broker.until(lambda: broker.groups.DescribeShareGroupOffsets(request, CONTEXT))
+    (described,) = response.groups
     assert not described.error_code
     return list(described.topics)
 
@@ -197,16 +198,16 @@ async def alter(broker: Broker, *offsets: tuple[str, int, int]) -> pb.AlterShare
 
 
 async def delete_groups(broker: Broker, *groups: str) -> list[int]:
-    answer = await broker.groups.DeleteGroups(pb.DeleteGroupsRequest(group_ids=groups), CONTEXT)
-    return [result.error_code for result in answer.results]
+    response = await broker.groups.DeleteGroups(pb.DeleteGroupsRequest(group_ids=groups), CONTEXT)
+    return [result.error_code for result in response.results]
 
 
 async def test_altered_offsets_are_initialised_at_a_higher_epoch(cluster: Cluster, broker: Broker) -> None:
     topic_id = await broker.create("a", 2)
-    answer = await alter(broker, ("a", 0, 40), ("a", 9, 1), ("zzz", 0, 1))
+    response = await alter(broker, ("a", 0, 40), ("a", 9, 1), ("zzz", 0, 1))
     assert [
         (topic.topic_name, topic.topic_id, [some.error_code for some in topic.partitions])
-        for topic in answer.responses
+        for topic in response.responses
     ] == [
         ("a", topic_id, [0]),
         ("a", topic_id, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
@@ -250,13 +251,13 @@ async def test_deleted_offsets_start_by_policy(cluster: Cluster, broker: Broker)
     await broker.beat("m", 0, "a")
     await broker.beat("m", -1)
     request = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["a", "b", "zzz", "a"])
-    answer = await broker.groups.DeleteShareGroupOffsets(request, CONTEXT)
-    assert [(some.topic_name, some.error_code) for some in answer.responses] == [
+    response = await broker.groups.DeleteShareGroupOffsets(request, CONTEXT)
+    assert [(some.topic_name, some.error_code) for some in response.responses] == [
         ("a", 0),
         ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("zzz", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
-    assert answer.responses[0].topic_id == topic_id
+    assert response.responses[0].topic_id == topic_id
     assert cluster.states.states == {}
     assert await offsets(broker) == []
     nothing = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["b"])
@@ -297,8 +298,8 @@ async def test_group_with_a_member_joining_during_deletion_is_kept(cluster: Clus
 
 
 async def test_alter_without_offsets_notifies_no_leader(cluster: Cluster, broker: Broker) -> None:
-    answer = await alter(broker, ("zzz", 0, 1))
-    assert [code(some) for topic in answer.responses for some in topic.partitions] == [
+    response = await alter(broker, ("zzz", 0, 1))
+    assert [code(some) for topic in response.responses for some in topic.partitions] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
     assert cluster.states.calls == []

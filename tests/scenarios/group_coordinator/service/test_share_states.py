@@ -16,8 +16,8 @@ from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, 
 from tests.testkit.waiting import eventually
 
 
-def parts(answer: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:
-    return {some.topic_id: list(some.partitions) for some in answer.assignment.topic_partitions}
+def parts(response: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:
+    return {some.topic_id: list(some.partitions) for some in response.assignment.topic_partitions}
 
 
 async def holds(broker: Broker, epoch: int, expected: dict[str, list[int]]) -> bool:
@@ -30,8 +30,8 @@ async def holds(broker: Broker, epoch: int, expected: dict[str, list[int]]) -> b
 async def offsets(broker: Broker, group: str = "g") -> list[pb.DescribeShareGroupOffsetsResponse.Topic]:
     request = pb.DescribeShareGroupOffsetsRequest()
     request.groups.add(group_id=group, all_topics=True)
-    answer = await broker.until(lambda: broker.groups.DescribeShareGroupOffsets(request, CONTEXT))
-    (described,) = answer.groups
+    response = await broker.until(lambda: broker.groups.DescribeShareGroupOffsets(request, CONTEXT))
+    (described,) = response.groups
     assert not described.error_code
     return list(described.topics)
 
@@ -50,8 +50,8 @@ async def alter(broker: Broker, *offsets: tuple[str, int, int]) -> pb.AlterShare
 
 
 async def delete_groups(broker: Broker, *groups: str) -> list[int]:
-    answer = await broker.groups.DeleteGroups(pb.DeleteGroupsRequest(group_ids=groups), CONTEXT)
-    return [result.error_code for result in answer.results]
+    response = await broker.groups.DeleteGroups(pb.DeleteGroupsRequest(group_ids=groups), CONTEXT)
+    return [result.error_code for result in response.results]
 
 
 async def test_failed_initialisation_is_repeated_with_the_next_heartbeat(
@@ -62,22 +62,22 @@ async def test_failed_initialisation_is_repeated_with_the_next_heartbeat(
         ErrorCode.COORDINATOR_NOT_AVAILABLE
     )
     with capture_logs() as logs:
-        answer = await broker.beat("m", 0, "a")
-    assert parts(answer) == {topic_id: [0]}
+        response = await broker.beat("m", 0, "a")
+    assert parts(response) == {topic_id: [0]}
     assert "share state not initialised" in [entry["event"] for entry in logs]
     cluster.states.refuse.clear()
     # An earlier attempt may have to fail first.
-    await eventually(lambda: holds(broker, answer.member_epoch, {topic_id: [0, 1]}))
+    await eventually(lambda: holds(broker, response.member_epoch, {topic_id: [0, 1]}))
 
 
 async def test_initialisation_that_takes_too_long_counts_as_failed(cluster: Cluster) -> None:
     broker = await cluster.start(1, state_timeout=0.01)
     await broker.create("a", 1)
     cluster.states.open.clear()
-    answer = await broker.beat("m", 0, "a")
-    assert parts(answer) == {}
+    response = await broker.beat("m", 0, "a")
+    assert parts(response) == {}
     cluster.states.open.set()
-    assert parts(await broker.beat("m", answer.member_epoch))
+    assert parts(await broker.beat("m", response.member_epoch))
 
 
 async def test_failure_of_an_alter_at_the_share_coordinator_is_returned(
@@ -114,7 +114,7 @@ async def test_failure_of_a_deletion_at_the_share_coordinator_is_returned(
     assert cluster.states.states == {}
 
 
-async def test_group_stays_when_its_state_could_not_be_deleted(cluster: Cluster, broker: Broker) -> None:
+async def test_group_is_kept_when_its_state_could_not_be_deleted(cluster: Cluster, broker: Broker) -> None:
     topic_id = await broker.create("a", 1)
     await broker.beat("m", 0, "a")
     await broker.beat("m", -1)
@@ -141,7 +141,7 @@ async def test_unrecorded_initialisation_is_repeated_by_the_next_owner(
     assert cluster.states.states[SharePartitionKey("g", topic_id, 0)].state_epoch == 2
 
 
-async def test_initialisation_is_repeated_while_the_lease_is_late(
+async def test_initialisation_is_retried_while_the_lease_renewal_is_late(
     cluster: Cluster, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it the group waits for its retry interval (simulation: seed 622935070)."""

@@ -66,8 +66,8 @@ async def test_resuming_producer_states_its_epoch(cluster: Cluster) -> None:
 async def test_a_slow_transaction_is_aborted(cluster: Cluster) -> None:
     async with running(cluster) as process:
         request = pb.InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=30)
-        answer = await process.until(lambda: process.coordinator.InitProducerId(request, CONTEXT))
-        await process.add((answer.producer_id, 0), 0)
+        response = await process.until(lambda: process.coordinator.InitProducerId(request, CONTEXT))
+        await process.add((response.producer_id, 0), 0)
         await eventually(lambda: cluster.leaders.written)
         assert cluster.leaders.written[0][:3] == (0, 1, False)
 

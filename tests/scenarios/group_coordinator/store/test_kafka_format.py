@@ -35,8 +35,8 @@ async def commit(broker: Broker, topic_id: str, offset: int, group: str = "reade
     request.partitions.add(
         topic_id=topic_id, partition=0, committed_offset=offset, committed_leader_epoch=-1, metadata="so far"
     )
-    answer = await broker.until(lambda: broker.groups.OffsetCommit(request, CONTEXT))
-    assert [one.error_code for one in answer.partitions] == [0]
+    response = await broker.until(lambda: broker.groups.OffsetCommit(request, CONTEXT))
+    assert [one.error_code for one in response.partitions] == [0]
 
 
 async def delete_offsets(broker: Broker, topic_id: str) -> None:
@@ -47,8 +47,8 @@ async def delete_offsets(broker: Broker, topic_id: str) -> None:
 
 async def fetch(broker: Broker, offset: int, max_bytes: int = PLENTY) -> log_pb.FetchShareGroupStateResponse:
     request = log_pb.FetchShareGroupStateRequest(shard=0, fetch_offset=offset, max_bytes=max_bytes)
-    answer: log_pb.FetchShareGroupStateResponse = await broker.groups.FetchGroupLog(request, CONTEXT)
-    return answer
+    response: log_pb.FetchShareGroupStateResponse = await broker.groups.FetchGroupLog(request, CONTEXT)
+    return response
 
 
 async def records(broker: Broker, offset: int = 0, max_bytes: int = PLENTY) -> list[Record]:
@@ -61,7 +61,7 @@ async def find(broker: Broker, timestamp: int, shard: int = 0) -> tuple[int, int
     return found.offset, found.timestamp
 
 
-async def test_commits_and_tombstones_by_offset(broker: Broker) -> None:
+async def test_commits_and_tombstones_are_read_by_offset(broker: Broker) -> None:
     topic_id = await broker.create("a", 1)
     await commit(broker, topic_id, 7)
     await delete_offsets(broker, topic_id)
@@ -71,8 +71,8 @@ async def test_commits_and_tombstones_by_offset(broker: Broker) -> None:
     assert first.commit == (7, -1, "so far", first.timestamp, topic_id)
     assert second == (1, -1, ("readers", "a", 0), None)
     assert await records(broker, 1) == [second]
-    answer = await fetch(broker, 2)
-    assert (answer.record_batches, answer.log_start_offset, answer.high_watermark) == (b"", 0, 2)
+    response = await fetch(broker, 2)
+    assert (response.record_batches, response.log_start_offset, response.high_watermark) == (b"", 0, 2)
 
 
 async def test_other_records_are_gaps(broker: Broker) -> None:
@@ -82,13 +82,13 @@ async def test_other_records_are_gaps(broker: Broker) -> None:
     assert before > 0
     await commit(broker, topic_id, 1)
     await broker.beat("m", -1)
-    answer = await fetch(broker, 0)
-    assert [one.offset for one in read_batches(answer.record_batches)] == [before]
-    header = header_of(answer.record_batches)
-    assert (header.base_offset, header.last_offset) == (0, answer.high_watermark - 1)
+    response = await fetch(broker, 0)
+    assert [one.offset for one in read_batches(response.record_batches)] == [before]
+    header = header_of(response.record_batches)
+    assert (header.base_offset, header.last_offset) == (0, response.high_watermark - 1)
     behind = header_of((await fetch(broker, before + 1)).record_batches)
     assert (behind.base_offset, behind.record_count) == (before + 1, 0)
-    assert behind.last_offset == answer.high_watermark - 1
+    assert behind.last_offset == response.high_watermark - 1
 
 
 async def test_response_ends_before_an_oversized_record(broker: Broker) -> None:
@@ -99,7 +99,7 @@ async def test_response_ends_before_an_oversized_record(broker: Broker) -> None:
     assert [one.offset for one in await records(broker, 1)] == [1, 2, 3, 4]
 
 
-async def test_offsets_by_time(broker: Broker) -> None:
+async def test_offsets_are_found_by_timestamp(broker: Broker) -> None:
     topic_id = await broker.create("a", 1)
     await broker.beat("m", 0, "a")
     await commit(broker, topic_id, 1)

@@ -49,7 +49,7 @@ def test_delivery_count_when_a_session_closes() -> None:
     assert {a.delivery_count for a in fetch(share, "0 1", "m2")} == {2}
 
 
-def test_behavior_on_delivery_count_boundary() -> None:
+def test_record_is_delivered_up_to_the_delivery_limit() -> None:
     """testBehaviorOnDeliveryCountBoundary: limit 3; released: 2, closed un-acked: 3, delivered still."""
     share = _limit(3)
     assert ranges(fetch(share, "0")) == "0 x1"
@@ -61,7 +61,7 @@ def test_behavior_on_delivery_count_boundary() -> None:
     assert ranges(fetch(share, "0", "m2")) == "0 x3"
 
 
-def test_throttled_delivery() -> None:
+def test_throttled_batches_shrink_to_single_records() -> None:
     """testFetchWithThrottledDelivery: 100,100,100,50,1; 1-49 singly; 50-99 as 50, then singly; then none."""
     share = opened()
     polls = _polls(share, "0-99", 3 + 1 + 50 + 1 + 50 + 1)
@@ -87,7 +87,7 @@ def test_throttled_delivery_with_increased_limit() -> None:
     assert delivered == dict.fromkeys(range(512), 10)
 
 
-def test_throttled_delivery_counts() -> None:
+def test_throttled_records_are_delivered_up_to_the_limit() -> None:
     """testFetchWithThrottledDeliveryValidateDeliveryCount: 500 records, each delivered exactly ten times."""
     share = _limit(10)
     polls = _polls(share, "0-499", 3000)
@@ -102,7 +102,7 @@ def test_throttled_delivery_with_decreased_limit() -> None:
     assert _sizes(_polls(_limit(2), "0-511", 3)) == [512, 512, 0]
 
 
-def test_throttled_delivery_with_several_consumers() -> None:
+def test_throttled_records_are_isolated_with_several_consumers() -> None:
     """testFetchWithThrottledDeliveryBatchesMultipleConsumers: 0 is delivered alone first, then 1 alone."""
     share = opened()
     fetch(share, "0", "c1")

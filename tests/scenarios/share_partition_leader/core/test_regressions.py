@@ -59,7 +59,7 @@ def test_kafka_19954_reloaded_state_with_other_boundaries() -> None:
 
 
 @pytest.mark.parametrize("error", [None, ErrorCode.COORDINATOR_NOT_AVAILABLE])
-def test_kafka_19859_an_acknowledgement_over_a_moved_log_start(error: ErrorCode | None) -> None:
+def test_kafka_19859_an_acknowledgement_across_a_moved_log_start_applies(error: ErrorCode | None) -> None:
     share = opened()
     fetch(share, "0-9 10-19", size=10)
     pending = share.acknowledge("m1", acks("0-9"), 0.0)
@@ -70,7 +70,7 @@ def test_kafka_19859_an_acknowledgement_over_a_moved_log_start(error: ErrorCode 
     assert share.start_offset == (10 if error is None else 5)
 
 
-def test_kafka_19953_a_session_release_goes_past_foreign_offsets() -> None:
+def test_kafka_19953_a_session_release_skips_records_of_other_members() -> None:
     share = opened()
     fetch(share, "0-9", "m1")
     for offset in ("2", "5", "8"):
@@ -85,7 +85,7 @@ def test_kafka_19953_a_session_release_goes_past_foreign_offsets() -> None:
     )
 
 
-def test_kafka_19476_a_lock_timing_out_in_a_failing_write_ends() -> None:
+def test_kafka_19476_a_lock_due_during_a_failing_write_times_out() -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     pending = share.acknowledge("m1", acks("0-9"), 29.0)
@@ -132,7 +132,7 @@ def test_rejected_batch_undoes_earlier_ones_of_its_request() -> None:
     assert show(ack(share, "0-9")) == "10:"
 
 
-def test_pull_request_23074_a_later_write_with_a_lower_start_loses_nothing() -> None:
+def test_pull_request_23074_a_later_write_keeps_the_higher_start_offset() -> None:
     """The second write was built while the first was in flight: its SPSO is the older one."""
     share, store = opened(), Store()
     fetch(share, "0-9 10-19", size=10)

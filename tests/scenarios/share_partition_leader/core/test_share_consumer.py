@@ -1,4 +1,4 @@
-"""A share consumer's view of one partition: scenarios of Kafka's ShareConsumerTest."""
+"""A share consumer on one partition: scenarios of Kafka's ShareConsumerTest."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_accepted_records_are_not_delivered_again() -> None:
     assert ranges(fetch(share, "0 1", "m2")) == "1 x1"
 
 
-def test_release_poll_accept() -> None:
+def test_released_records_are_redelivered_and_accepted() -> None:
     share = opened()
     fetch(share, "0")
     ack(share, "0", RELEASE)
@@ -64,7 +64,7 @@ def test_lock_timeout_on_consumer() -> None:
     assert show(ack(share, "0", member="m2")) == "1:"
 
 
-def test_raw_wire_accept_release_reject() -> None:
+def test_records_are_accepted_released_and_rejected_individually() -> None:
     """Next fetch: 10-19 only, 0-9 with count 2 and 10-19, 10-19 only."""
     seen = {}
     for kind in (ACCEPT, RELEASE, REJECT):
@@ -119,7 +119,7 @@ def test_changed_lock_duration_counts_from_the_renewal() -> None:
 # --- groups and failures
 
 
-def test_records_of_a_closed_consumer_go_to_another() -> None:
+def test_records_of_a_closed_consumer_are_redelivered_to_another() -> None:
     share = opened()
     assert len(offsets(fetch(share, "0-99", "m1"))) == 100
     ack(share, "0-49")
@@ -196,7 +196,7 @@ def _lag(share: SteppedPartition, end: int) -> int:
     return end - share.start_offset - share.delivery_complete_count
 
 
-def test_lag_falls_by_acknowledging_only() -> None:
+def test_only_acknowledgements_reduce_the_lag() -> None:
     """testSharePartitionLag…: acquiring and releasing change nothing, accepting and rejecting do."""
     share = opened()
     fetch(share, "0-9")

@@ -182,7 +182,7 @@ each_row = pytest.mark.parametrize("index", range(len(ROWS)), ids=[row.operation
 
 
 @each_row
-def test_state_after_the_row(index: int) -> None:
+def test_operation_leads_to_the_state_of_the_row(index: int) -> None:
     row, (share, _, _) = ROWS[index], _played(index)
     assert picture(share, members=True) == row.window
     assert share.start_offset == row.spso
@@ -191,7 +191,7 @@ def test_state_after_the_row(index: int) -> None:
 
 
 @each_row
-def test_write_of_the_row(index: int) -> None:
+def test_operation_writes_the_batches_of_the_row(index: int) -> None:
     row, (share, _, written) = ROWS[index], _played(index)
     assert show(written) == row.write
     if written is not None:
@@ -210,8 +210,8 @@ def test_write_of_the_row_differs_from_the_draft_as_documented(index: int) -> No
 
 
 @each_row
-def test_a_new_leader_after_the_row_has_lost_the_locks_and_nothing_else(index: int) -> None:
-    """Finished stays finished, given back stays given back; what was held comes back."""
+def test_new_leader_loses_only_the_locks(index: int) -> None:
+    """Finished and released records keep their state; acquired records become available."""
     share, store, _ = _played(index)
     later = SteppedPartition(share.settings, store.loaded())
     check(later)
@@ -223,7 +223,7 @@ def test_a_new_leader_after_the_row_has_lost_the_locks_and_nothing_else(index: i
     assert later.next_fetch_offset() <= min(held, default=share.next_fetch_offset())
 
 
-def test_release_110_of_three_at_once_needs_no_more_than_its_own_run() -> None:
+def test_release_splits_only_the_run_of_offset_110() -> None:
     share, _, _ = _played(3)
     transition = share.acknowledge("c1", acks("110", RELEASE), 0.0)
     assert transition is not None

@@ -45,7 +45,7 @@ EVERY = {"1/1": frozenset(ROLES)}
         (RedisFacts("r", SAFE, 1, -2.0), [(Level.WARNING, "by -2.0 s")]),
     ],
 )
-def test_of_redis(facts: RedisFacts, found: list[tuple[Level, str]]) -> None:
+def test_unsafe_redis_settings_are_findings(facts: RedisFacts, found: list[tuple[Level, str]]) -> None:
     findings = list(of_redis(facts))
     assert len(findings) == len(found)
     for finding, (level, part) in zip(findings, found, strict=True):
@@ -63,11 +63,11 @@ def test_of_redis(facts: RedisFacts, found: list[tuple[Level, str]]) -> None:
         (ClusterFacts(EVERY, ROLES, {"a": None, "b": "0/9"}), ["leases"]),
     ],
 )
-def test_of_cluster(facts: ClusterFacts, found: list[str]) -> None:
+def test_missing_roles_and_shards_are_findings(facts: ClusterFacts, found: list[str]) -> None:
     assert [finding.subject for finding in of_cluster(facts)] == found
 
 
-def test_release_is_a_note() -> None:
+def test_redis_release_is_a_note() -> None:
     (note,) = of_redis(RedisFacts("r", SAFE, 1, 0.0, release="Valkey 9.1.0"))
     assert (note.level, note.what, note.remedy) == (Level.NOTE, "Valkey 9.1.0.", "")
 
@@ -78,7 +78,7 @@ def test_the_first_orphaned_shards_are_named() -> None:
 
 
 @pytest.mark.parametrize(("members", "lag", "found"), [(0, 0, 0), (1, 7, 0), (0, 7, 1)])
-def test_lag_of_a_group_without_members(members: int, lag: int, found: int) -> None:
+def test_lag_of_a_group_without_members_is_reported(members: int, lag: int, found: int) -> None:
     findings = list(of_group(GroupFacts("billing", members, lag)))
     assert len(findings) == found
     assert all(
@@ -87,7 +87,7 @@ def test_lag_of_a_group_without_members(members: int, lag: int, found: int) -> N
     )
 
 
-def test_unavailable_gateways() -> None:
+def test_unavailable_gateways_are_reported() -> None:
     finding = of_gateways("it is gone.")
     assert finding.level is Level.WARNING
     assert finding.what.endswith("no gateway responded: it is gone.")
@@ -110,7 +110,7 @@ def test_a_gateway_that_serves_anyone_is_reported() -> None:
         ),
     ],
 )
-def test_versions_of_brokers(versions: dict[str, str], level: Level, what: str) -> None:
+def test_mixed_broker_versions_are_reported(versions: dict[str, str], level: Level, what: str) -> None:
     (finding,) = of_versions(versions)
     assert (finding.level, finding.subject, finding.what) == (level, "versions", what)
     assert bool(finding.remedy) is (level is Level.WARNING)
@@ -122,5 +122,5 @@ def test_clock_skew_is_reported() -> None:
     assert finding.what.startswith("Its clock differs by -61.3 s from that of Redis")
 
 
-def test_no_brokers_have_no_versions() -> None:
+def test_versions_without_brokers_are_empty() -> None:
     assert not [*of_versions({})]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
+import grpc
 import pytest
 
 import sharebroker
@@ -15,6 +16,7 @@ from sharebroker import ErrorCode, KafkaError
 from sharebroker.aio import Admin, Producer, ShareConsumer, connection
 from sharebroker.aio.connection import WARN_AFTER, WARN_INTERVAL, ConnectWarnings, RunningStream
 from sharebroker.client_errors import ConnectionLostError
+from sharebroker_protocol.address import Address
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import eventually
 from tests.unit.client.batches import batch
@@ -51,9 +53,17 @@ async def test_invalid_address_is_rejected(make: Callable[[str], object], addres
 
 
 @pytest.mark.parametrize("address", ADDRESS)
-async def test_addresses(address: str) -> None:
+async def test_channel_is_opened_to_the_address(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Address] = []
+    connect = Address.open
+
+    def record(self: Address, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
+        opened.append(self)
+        return connect(self, options)
+
+    monkeypatch.setattr(Address, "open", record)
     async with Admin(address):
-        pass
+        assert opened == [Address(address)]
 
 
 async def test_retry_after_reaches_the_caller(gateway: FakeGateway) -> None:
@@ -204,7 +214,7 @@ async def test_reader_cancelled_from_outside_stays_cancelled() -> None:
     assert call.cancelled.is_set()
 
 
-async def test_stopping_ends_both() -> None:
+async def test_stop_ends_reader_and_writer() -> None:
     ended: list[str] = []
 
     async def write() -> None:

@@ -20,7 +20,7 @@ async def test_no_credit_is_sent_before_first_poll(gateway: FakeGateway) -> None
         stream = await stream_of(gateway)
         assert stream.credit == 0
 
-        async def requested() -> bool:  # the consumer may not have received its assignment yet partitions
+        async def requested() -> bool:  # the consumer may not have received its assignment yet
             await consumer.poll(0)
             return stream.credit == 40
 
@@ -110,7 +110,7 @@ async def test_unpolled_records_are_undone_in_time(gateway: FakeGateway) -> None
         (undone,) = stream.all_acknowledgements
         assert (undone.first_offset, undone.last_offset, undone.unseen) == (2, 5, True)
         assert undone.type == AcknowledgeType.RELEASE
-        await eventually(lambda: stream.credit - 6 <= 0)  # and no more is requested for
+        await eventually(lambda: stream.credit - 6 <= 0)  # and no more credit is sent
         assert [record.lock_lost for record in seen] == [False, False]
         for record in seen:
             record.accept()

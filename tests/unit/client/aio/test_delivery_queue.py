@@ -44,7 +44,7 @@ def test_redelivered_records_are_returned_apart() -> None:
     assert [offsets(queue, 10) for _ in range(3)] == [[0, 1], [2, 3], [4, 5]]
 
 
-def test_callbacks_come_before_records_and_errors_after() -> None:
+def test_callbacks_precede_records_and_errors_follow() -> None:
     queue = DeliveryQueue()
     queue.put_error(KafkaError(ErrorCode.CORRUPT_MESSAGE))
     queue.put_records(records(0, 0))

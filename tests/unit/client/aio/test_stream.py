@@ -93,7 +93,7 @@ async def test_a_corrupt_batch_is_rejected_and_raised_after_the_records_before_i
         stream.answer()
 
 
-async def test_lost_lock_is_answered_by_an_empty_message(gateway: FakeGateway) -> None:
+async def test_lost_lock_is_confirmed_by_an_empty_message(gateway: FakeGateway) -> None:
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
         assert stream.first.subscribe.pause_on_lock_lost

@@ -11,7 +11,7 @@ from sharebroker.blocking.producer import Producer as BlockingProducer
 from tests.unit.client.fake_gateway import FakeGateway
 
 
-async def test_blocking_producer(gateway: FakeGateway) -> None:
+async def test_blocking_producer_retries_and_rejects_after_close(gateway: FakeGateway) -> None:
     gateway.produce_errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
     def publish() -> None:

@@ -40,11 +40,11 @@ class Changing:
 
     async def inspect_state(self, _: str, place: TopicPartition) -> InspectShareGroupStateResponse:
         self.inspected.append(place)
-        answers = self._answers.get(f"{place.topic}{place.partition}", [WELL])
-        answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        if isinstance(answer, ErrorCode):
-            raise KafkaError(answer)
-        return answer
+        responses = self._answers.get(f"{place.topic}{place.partition}", [WELL])
+        response = responses.pop(0) if len(responses) > 1 else responses[0]
+        if isinstance(response, ErrorCode):
+            raise KafkaError(response)
+        return response
 
     async def inspect_records(
         self, _: str, offsets: Mapping[TopicPartition, int]

@@ -25,7 +25,7 @@ def test_unset_properties_have_no_value() -> None:
         ("1969-12-31T23:59:59.999Z", Position(timestamp=0)),
     ],
 )
-def test_positions(text: str, position: Position) -> None:
+def test_position_is_parsed(text: str, position: Position) -> None:
     assert parse_position(text) == position
 
 

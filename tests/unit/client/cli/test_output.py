@@ -28,7 +28,7 @@ from sharebroker_protocol.rpc_status import TRANSPORT
         ("text", "text"),
     ],
 )
-def test_cell(value: object, shown: str) -> None:
+def test_cell_shows_a_value_as_text(value: object, shown: str) -> None:
     assert cell(value) == shown
 
 
@@ -46,7 +46,7 @@ def test_table_aligns_numbers_right() -> None:
     assert [line.rstrip() for line in shown] == ["A  NUM", "x    7"]
 
 
-def test_text_shows_what_is_not_utf8() -> None:
+def test_text_shows_invalid_utf8_bytes() -> None:
     assert text(None) is None
     assert text(b"a\xff") == "a�"
 
@@ -90,5 +90,5 @@ def test_retriable_errors_advise_retry() -> None:
         (BadInputError("Line 2 is not JSON."), "Line 2 is not JSON."),
     ],
 )
-def test_other_failures(failure: Exception, line: str) -> None:
+def test_other_failures_are_one_line(failure: Exception, line: str) -> None:
     assert explain(failure) == line

@@ -1,4 +1,4 @@
-"""What commands share: tracing, interruption, records as text and as environment variables."""
+"""Functions that commands share: tracing, interruption, records as text and as environment variables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def record(raw: Raw) -> Record:
     return Record(raw, acquisition)
 
 
-def test_document() -> None:
+def test_document_has_every_field_of_a_record() -> None:
     assert document(record(Raw(headers=[("h", b"1"), ("n", None)]))) == {
         "topic": "orders",
         "partition": 3,
@@ -52,7 +52,7 @@ def test_non_utf8_bytes_are_base64() -> None:
     assert "value" not in shown
 
 
-def test_environment() -> None:
+def test_environment_has_every_field_of_a_record() -> None:
     variables = environment(record(Raw(key=b"a\0b")))
     assert variables == {
         "SHAREBROKER_TOPIC": "orders",
@@ -64,7 +64,7 @@ def test_environment() -> None:
     assert environment(record(Raw(key=None)))["SHAREBROKER_KEY"] == ""
 
 
-def test_place() -> None:
+def test_place_names_topic_partition_and_offset() -> None:
     assert place(record(Raw())) == "orders, partition 3, offset 7"
 
 

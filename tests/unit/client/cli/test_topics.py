@@ -7,7 +7,7 @@ from sharebroker.cli.topics import partition_row, topic_row
 from sharebroker_protocol.model import TopicPartition
 
 
-def test_topic_and_its_partitions() -> None:
+def test_topic_is_listed_with_its_partitions() -> None:
     topic = TopicDescription("orders", "x" * 22, 2, {"b": "2", "a": "1"})
     assert topic_row(topic) == {
         "name": "orders",

@@ -158,7 +158,7 @@ class TestCoalescing:
         assert accumulator.unacknowledged == 2
         assert accumulator.pending() == []
 
-    def test_wakes_again_after_drain(self) -> None:
+    def test_drain_permits_another_wake_up(self) -> None:
         accumulator = Accumulator(wakes := Wakes())
         records = held(accumulator)
         records[0].accept()

@@ -161,7 +161,7 @@ def test_buffer_is_full_until_batches_complete() -> None:
     assert not buffer.full
 
 
-def test_more_partitions_are_used_as_soon_as_they_are_known() -> None:
+def test_added_partitions_are_used_at_once() -> None:
     buffer = filled(partitions=1)
     add(buffer)
     buffer.set_partitions("t", 3)

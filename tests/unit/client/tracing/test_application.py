@@ -15,5 +15,5 @@ assert not found, found
 """
 
 
-def test_nothing_is_imported() -> None:
+def test_opentelemetry_is_not_imported_without_tracing() -> None:
     subprocess.run([sys.executable, "-c", _PROGRAM], check=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Every kind of finding is provoked by a made-up log, so that each rule is known to fail."""
+"""Every kind of finding has a constructed log, so that each rule is shown to fail."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def delta(
 
 @dataclass(frozen=True)
 class Case:
-    """A log, the value that is served beside it, and what must be found."""
+    """A log, the state that the coordinator returns, and the expected findings."""
 
     entries: list[LogRecord]
     live: LogRecord | None
@@ -102,17 +102,17 @@ CASES = {
     "deltas roll over too early": Case(
         [FIRST, delta(index=4), delta(index=0)], FIRST, Kind.DELTA_ORDER, [None]
     ),
-    "leader epoch goes back": Case([FIRST, delta(leader=4)], FIRST, Kind.EPOCH_WENT_BACK, [None]),
+    "leader epoch decreases": Case([FIRST, delta(leader=4)], FIRST, Kind.EPOCH_WENT_BACK, [None]),
     "state is younger than its group": Case(
         [checkpoint(state_epoch=10)], checkpoint(state_epoch=10), Kind.EPOCH_WENT_BACK, [None]
     ),
-    "start goes back": Case([FIRST, delta(start=8)], FIRST, Kind.START_WENT_BACK, [Span(8, 9)]),
+    "start offset decreases": Case([FIRST, delta(start=8)], FIRST, Kind.START_WENT_BACK, [Span(8, 9)]),
     "offsets before all": Case([FIRST, delta((-2, -1, ACCEPTED, 1))], FIRST, Kind.NO_RUN, [Span(-2, -1)]),
     "end before beginning": Case([FIRST, delta((15, 14, ACCEPTED, 1))], FIRST, Kind.NO_RUN, [Span(15, 14)]),
     "acquired is stored": Case(
         [checkpoint((12, 13, 1, 1))], checkpoint((12, 13, 1, 1)), Kind.ILLEGAL_STATE, [Span(12, 13)] * 2
     ),
-    "more deliveries than there may be": Case(
+    "more deliveries than the limit": Case(
         [FIRST, delta((14, 14, 0, 6))],
         checkpoint((12, 13, ACCEPTED, 1), (14, 14, 0, 6)),
         Kind.DELIVERY_COUNT,
@@ -133,13 +133,13 @@ CASES = {
         Kind.BELOW_START,
         [Span(8, 9)],
     ),
-    "state behind the end of the log": Case(
+    "state after the end of the log": Case(
         [FIRST, delta((19, 21, ACCEPTED, 1))],
         checkpoint((12, 13, ACCEPTED, 1), (19, 21, ACCEPTED, 1)),
         Kind.BEYOND_END,
         [Span(20, 21)] * 2,
     ),
-    "start behind the end of the log": Case(
+    "start offset after the end of the log": Case(
         [checkpoint(start=22)], checkpoint(start=22), Kind.START_BEYOND_END, [Span(20, 21)]
     ),
 }

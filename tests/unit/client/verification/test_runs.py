@@ -43,7 +43,7 @@ def naive(runs: list[Run], start: int) -> dict[int, tuple[int, int]]:
 
 
 @given(RUNS, st.integers(-1, 12))
-def test_replay_is_the_greatest_of_each_offset(written: list[Run], start: int) -> None:
+def test_replay_keeps_the_greatest_state_of_each_offset(written: list[Run], start: int) -> None:
     known = replay(written, start)
     found = {offset: run[2:] for run in known for offset in range(run.first, run.last + 1)}
     assert found == naive(written, start)
@@ -54,7 +54,7 @@ def test_replay_is_the_greatest_of_each_offset(written: list[Run], start: int) -
 
 
 @given(RUNS, RUNS)
-def test_differences_are_of_single_offsets(one: list[Run], other: list[Run]) -> None:
+def test_differences_are_listed_by_offset(one: list[Run], other: list[Run]) -> None:
     left, right = replay(one, 0), replay(other, 0)
     spans = list(differences(left, right))
     different = {offset for span in spans for offset in range(span.first, span.last + 1)}
@@ -64,7 +64,7 @@ def test_differences_are_of_single_offsets(one: list[Run], other: list[Run]) -> 
     }
 
 
-def test_runs_as_long_as_offsets_go_cost_nothing() -> None:
+def test_long_runs_are_replayed_without_a_cost_per_offset() -> None:
     most = Run(0, 2**62, 2, 1)
     assert replay([most, Run(5, 5, 4, 2)], 0)[1] == Run(5, 5, 4, 2)
     assert at([most], 2**61) == (2, 1)
@@ -113,7 +113,9 @@ def test_every_offset_has_one_outcome(written: list[Run], start: int, log_start:
         (12, [(0, 10, OffsetOutcome.PASSED, 0)]),
     ],
 )
-def test_outcomes(start: int, expected: list[tuple[int, int, OffsetOutcome, int]]) -> None:
+def test_outcome_of_each_run_follows_log_and_state(
+    start: int, expected: list[tuple[int, int, OffsetOutcome, int]]
+) -> None:
     runs = [Run(3, 4, 2, 1), Run(5, 5, 4, 2), Run(6, 6, 0, 3)]
     log = RecordLog(0, 11, held=[Span(4, 4), Span(7, 8)], markers=[Span(10, 10)])
     assert [tuple(run) for run in outcome_runs(log, start, runs)] == expected

@@ -46,7 +46,7 @@ def test_key_is_the_aircraft() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "count", "answer"),
+    ("changed", "count", "response"),
     [
         ({}, 1, Acknowledgement.ACCEPT),
         ({}, 4, Acknowledgement.ACCEPT),
@@ -56,5 +56,7 @@ def test_key_is_the_aircraft() -> None:
         ({"arr_delay": "NA"}, 3, Acknowledgement.REJECT),
     ],
 )
-def test_judge(changed: dict[str, str], count: int, answer: Acknowledgement) -> None:
-    assert judge(Flight.of_row(ROW | changed), count)[0] is answer
+def test_acknowledge_type_depends_on_fields_and_delivery_count(
+    changed: dict[str, str], count: int, response: Acknowledgement
+) -> None:
+    assert judge(Flight.of_row(ROW | changed), count)[0] is response

@@ -25,9 +25,9 @@ A, B = ("a", 1), ("b", 1)
 
 
 def delivery(
-    offset: int, answer: Acknowledgement = Acknowledgement.ACCEPT, delivery_count: int = 1
+    offset: int, response: Acknowledgement = Acknowledgement.ACCEPT, delivery_count: int = 1
 ) -> Delivery:
-    return Delivery(0, offset, delivery_count, answer, "UA", "EWR-IAH", 1, 2)
+    return Delivery(0, offset, delivery_count, response, "UA", "EWR-IAH", 1, 2)
 
 
 def test_open_batches_are_held() -> None:
@@ -46,20 +46,20 @@ def test_lock_lost_before_the_delivery_is_observed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "totals"),
+    ("response", "totals"),
     [
         (Acknowledgement.ACCEPT, (1, 0, 0)),
         (Acknowledgement.RELEASE, (0, 1, 0)),
         (Acknowledgement.REJECT, (0, 0, 1)),
     ],
 )
-def test_confirmed_acknowledgements_are_counted(answer: Acknowledgement, totals: tuple[int, ...]) -> None:
+def test_confirmed_acknowledgements_are_counted(response: Acknowledgement, totals: tuple[int, ...]) -> None:
     ledger = Ledger()
-    ledger.delivered(A, 1.0, [delivery(0, answer)])
+    ledger.delivered(A, 1.0, [delivery(0, response)])
     assert ledger.totals == Totals()
     ledger.confirmed(A, 2.0, {})
     assert (ledger.totals.accepted, ledger.totals.released, ledger.totals.rejected) == totals
-    assert ((0, 0) in ledger.finals) is (answer is not Acknowledgement.RELEASE)
+    assert ((0, 0) in ledger.finals) is (response is not Acknowledgement.RELEASE)
 
 
 @pytest.mark.parametrize(("lock_lost", "accepted"), [(True, 0), (False, 1)])
@@ -86,7 +86,7 @@ def judged(ledger: Ledger, finished: set[int], end: int = 3, before: frozenset[i
     return judge_run({0: end}, {(0, offset) for offset in before}, places, ledger)
 
 
-def test_everything_finished_once_is_good() -> None:
+def test_run_with_every_record_finished_once_is_good() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0), delivery(1, Acknowledgement.REJECT), delivery(2)])
     ledger.confirmed(A, 2.0, {})
@@ -173,14 +173,14 @@ def test_orphaned_acknowledgement_counts_if_state_has_it() -> None:
     assert (verdict.accepted, ledger.totals.lost) == (2, 1)
 
 
-def test_dead_workers_release_explains_nothing() -> None:
+def test_release_of_a_dead_worker_does_not_explain_a_finished_record() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0, Acknowledgement.RELEASE)])
     ledger.died("a")
     assert judged(ledger, {0}, end=1).unexplained == ((0, 0),)
 
 
-def test_lock_lost_before_the_death_is_known() -> None:
+def test_lock_may_be_lost_before_the_death_is_reported() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0)])
     ledger.delivered(B, 2.0, [delivery(0, delivery_count=2)])
@@ -208,12 +208,12 @@ def test_finished_offsets_of_a_state(offset: int, finished: bool) -> None:
     assert (offset in state.finished(11)) is finished
 
 
-def test_finished_places() -> None:
+def test_finished_offsets_are_listed_by_partition() -> None:
     states = {0: PartitionState(1), 1: PartitionState(0, ((1, 1, ARCHIVED),))}
     assert finished_records({0: 2, 1: 2}, states) == {(0, 0), (1, 1)}
 
 
-def test_ranges_join_runs() -> None:
+def test_adjacent_runs_form_one_range() -> None:
     assert ranges([(1, 5), (0, 3), (0, 4), (0, 9)]) == [
         "partition 0: 3-4",
         "partition 0: 9",
@@ -228,7 +228,7 @@ GOT = [
 ]
 
 
-def test_reports_reach_the_books() -> None:
+def test_reports_of_workers_update_the_ledger() -> None:
     ledger = Ledger()
     add_report(delivered(4, 1.5, GOT), "w", ledger)
     assert ledger.deliveries == [(delivery, 1.5) for delivery in GOT]

@@ -43,7 +43,7 @@ def test_round_trip_as_json() -> None:
     assert Summary.of_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
-def test_longest_delays_come_first() -> None:
+def test_longest_delays_are_listed_first() -> None:
     found = summary(("UA", "a", 10), ("AA", "b", 20), ("B6", "c", 20))
     assert [name for name, _ in found.by_carrier()] == ["AA", "B6", "UA"]
     assert [name for name, _ in found.worst_routes(2, at_least=1)] == ["b", "c"]
@@ -52,7 +52,7 @@ def test_longest_delays_come_first() -> None:
     assert found.by_carrier()[0][1].mean_departure == 19
 
 
-def test_line_names_every_number() -> None:
+def test_progress_line_contains_every_number() -> None:
     shown = Progress(1000, 900, 5, 10, 3, 90, 1234.5).line()
     assert shown == (
         "published 1,000  accepted 900  released 5  rejected 10  locks lost 3  lag 90  records/s 1,234"
@@ -63,7 +63,7 @@ def test_lag_may_be_unknown() -> None:
     assert ("lag", "-") in Progress().cells()
 
 
-def test_rate_looks_at_the_last_moments() -> None:
+def test_rate_covers_the_last_seconds_only() -> None:
     rate = Rate(span=2.0)
     assert rate.sample(0, 0.0) == 0.0
     assert rate.sample(100, 1.0) == pytest.approx(100.0)

@@ -20,7 +20,7 @@ from tests.unit.gateway.fakes import TOPIC
 SOON = 5.0
 
 
-async def test_each_try_names_the_epoch_that_its_group_has_by_then(harness: Harness) -> None:
+async def test_each_attempt_sends_the_current_group_epoch(harness: Harness) -> None:
     harness.coordinator.refusals = [KafkaError(ErrorCode.NOT_COORDINATOR)]
     await alter_offsets(harness.gateway, group.AlterShareGroupOffsetsRequest(group_id="g"), Deadline(SOON))
     await delete_offsets(harness.gateway, group.DeleteShareGroupOffsetsRequest(group_id="g"), Deadline(SOON))
@@ -82,7 +82,7 @@ async def test_known_lags_are_added(harness: Harness, rows: list[Row]) -> None:
     assert (await lag(harness), await lag(harness, "")) == (7, 7)
 
 
-async def test_lag_of_other_topics_is_left_out(harness: Harness, rows: list[Row]) -> None:
+async def test_lag_excludes_other_topics(harness: Harness, rows: list[Row]) -> None:
     rows += [Row(partition=0, lag=3), Row(partition=1, lag=4)]
     assert await lag(harness, "another") == 0
 

@@ -91,7 +91,7 @@ async def test_a_long_poll_returns_the_first_records(harness: Harness, shards: S
     await eventually(lambda: shards.waiting == 0)
 
 
-async def test_waiting_ends(harness: Harness, shards: Shards) -> None:
+async def test_wait_ends_at_its_deadline(harness: Harness, shards: Shards) -> None:
     assert await fetch(harness, 3, 7, max_wait=0.01) == [b"", b""]
 
 
@@ -141,8 +141,8 @@ async def test_group_logs_come_from_the_group_coordinator(harness: Harness, shar
     harness.router.register_local(GroupCoordinatorServiceStub, groups)
     shards.records, groups.records = {3: b"state"}, {3: b"offsets"}
     both = [FetchPartition(topic_id, 3, 0, 1000) for topic_id in (OFFSETS_TOPIC_ID, STATE_TOPIC_ID)]
-    answers = await internal_topics.fetch(harness.gateway, both)
-    assert [one.record_batches for one in answers if isinstance(one, Fetched)] == [b"offsets", b"state"]
+    responses = await internal_topics.fetch(harness.gateway, both)
+    assert [one.record_batches for one in responses if isinstance(one, Fetched)] == [b"offsets", b"state"]
     failures = iter([ErrorCode.NOT_COORDINATOR])
 
     def fail(_: int) -> None:

@@ -134,7 +134,7 @@ async def test_failed_leader_loses_its_locks_and_is_replaced(harness: Harness) -
         ]
         taken_over = await stream_of(harness.leader)
         assert taken_over.partitions == [0]
-        await eventually(lambda: taken_over.credit == 6)  # what the dead one did not use
+        await eventually(lambda: taken_over.credit == 6)  # the unused credit of the dead leader
         assert any(TOPIC.topic_id in resource for resource in harness.ownership.forgotten)
 
 
@@ -154,7 +154,7 @@ async def test_moved_partition_is_delivered_by_its_new_leader(harness: Harness) 
         ]
         stream.out.put_nowait(leader.DeliverResponse(problems=problems[:1]))
         stream.out.put_nowait(leader.DeliverResponse(problems=problems))
-        (reported,) = (await call.read()).problems  # the move is the gateway's affair
+        (reported,) = (await call.read()).problems  # the gateway handles the move
         assert (reported.partition, reported.error_code) == (0, ErrorCode.GROUP_ID_NOT_FOUND)
         await eventually(lambda: stream.partitions == [0])
         assert (await stream_of(other)).partitions == [1]
@@ -174,8 +174,8 @@ async def test_client_that_does_not_read_blocks_its_leader(harness: Harness) -> 
         for offset in range(40):
             stream.deliver(0, offset, offset, big)
         await eventually(lambda: stream.out.qsize() < 40)
-        left = stream.out.qsize()
-        assert left > 10  # neither the gateway nor gRPC holds all of it
+        remaining = stream.out.qsize()
+        assert remaining > 10  # neither the gateway nor gRPC holds all of it
         received = 0
         while received < 40:
             received += len((await call.read()).deliveries)

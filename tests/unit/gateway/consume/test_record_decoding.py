@@ -10,7 +10,7 @@ from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.consume.requests import consuming, own_membership, stream_of
 
 
-async def test_decoded_records(harness: Harness) -> None:
+async def test_records_are_decoded_with_all_fields(harness: Harness) -> None:
     builder = BatchBuilder(CODECS["gzip"], 1000)
     builder.append(1_700_000_000_000, b"N1", b"late", [("carrier", b"UA")])
     builder.append(1_700_000_000_001, None, b"\xff")

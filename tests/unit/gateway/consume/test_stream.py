@@ -54,9 +54,9 @@ async def test_records_results_and_lost_locks_are_forwarded(harness: Harness) ->
                 lock_lost=[delivery.LockLost(topic_id=TOPIC.topic_id, partition=1, lock_token=7)],
             )
         )
-        answer = await call.read()
-        assert [(result.id, result.error_code) for result in answer.results] == results
-        assert [lost.lock_token for lost in answer.lock_lost] == [7]
+        response = await call.read()
+        assert [(result.id, result.error_code) for result in response.results] == results
+        assert [lost.lock_token for lost in response.lock_lost] == [7]
 
 
 async def test_new_assignment_replaces_the_old_one(harness: Harness) -> None:
@@ -65,13 +65,13 @@ async def test_new_assignment_replaces_the_old_one(harness: Harness) -> None:
         await call.write(pb.ConsumeRequest(assignment=assignment(1), credit=3))
         await eventually(lambda: stream.partitions == [1])
         await call.write(pb.ConsumeRequest(assignment=assignment()))
-        await eventually(lambda: stream.partitions == [] and stream.credit == 0)  # its credit was taken back
+        await eventually(lambda: stream.partitions == [] and stream.credit == 0)  # its credit was withdrawn
         await call.write(pb.ConsumeRequest(assignment=assignment(0, 1)))
         await eventually(lambda: stream.partitions == [0, 1] and stream.credit == 3)
         assert len(harness.leader.streams) == 1
 
 
-async def test_last_message_is_answered_before_the_stream_ends(harness: Harness) -> None:
+async def test_last_message_gets_its_response_before_the_stream_ends(harness: Harness) -> None:
     async with consuming(harness, own_membership(0)) as call:
         await call.read()
         stream = await stream_of(harness.leader)

@@ -17,7 +17,7 @@ from tests.unit.gateway.consume.unary_requests import one_record, request
 from tests.unit.gateway.fakes import refusing
 
 
-async def test_each_call_begins_with_another_partition(harness: Harness) -> None:
+async def test_calls_rotate_their_first_partition(harness: Harness) -> None:
     for _ in range(3):
         await harness.share.Acquire(request(member_id="me", max_records=3))
     requests = harness.leader.of(leader.AcquireRecordsRequest)
@@ -117,4 +117,4 @@ async def test_full_group_is_an_error_of_the_call(harness: Harness) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as failure:
         await harness.share.Acquire(request())
     assert from_rpc_error(failure.value).code is ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert (await harness.share.Acquire(request())).member_id  # the next one tries again
+    assert (await harness.share.Acquire(request())).member_id  # the next call retries

@@ -27,7 +27,7 @@ def test_credit_waits_for_a_leader() -> None:
     assert credit.outstanding == 6
 
 
-def test_one_leader_gets_all() -> None:
+def test_single_leader_gets_all_credit() -> None:
     credit = split(a=3)
     assert credit.grant(7) == [("a", 7)]
 
@@ -45,7 +45,9 @@ SHARES = [
 
 
 @pytest.mark.parametrize(("left", "records", "given"), SHARES)
-def test_those_with_the_least_come_level(left: dict[str, int], records: int, given: dict[str, int]) -> None:
+def test_new_credit_evens_out_the_lowest_leaders(
+    left: dict[str, int], records: int, given: dict[str, int]
+) -> None:
     assert dict(split(**left).grant(records)) == given
 
 
@@ -60,7 +62,7 @@ BACK = [
 
 
 @pytest.mark.parametrize(("left", "records", "taken", "pool"), BACK)
-def test_credit_is_taken_back_from_those_with_the_most(
+def test_credit_is_withdrawn_from_the_highest_leaders(
     left: dict[str, int], records: int, taken: dict[str, int], pool: int
 ) -> None:
     credit = split(**left)
@@ -71,19 +73,19 @@ def test_credit_is_taken_back_from_those_with_the_most(
 def test_used_credit_is_subtracted_from_the_next_grant() -> None:
     credit = split(a=5)
     assert credit.grant(-5) == [("a", -5)]
-    credit.delivered("a", 3)  # was on its way
+    credit.delivered("a", 3)  # was in flight
     assert credit.of("a") == -3
     assert credit.grant(10) == [("a", 10)]
     assert credit.of("a") == 7
 
 
-def test_a_leader_that_joins_gets_nothing_until_there_is_new_credit() -> None:
+def test_joining_leader_gets_no_credit_before_new_credit_arrives() -> None:
     credit = split(a=10)
     assert credit.add("b") == []
     assert credit.grant(4) == [("b", 4)]
 
 
-def test_a_leader_that_is_gone_leaves_its_credit_to_the_others() -> None:
+def test_credit_of_a_removed_leader_goes_to_the_remaining_ones() -> None:
     credit = split(a=6, b=2)
     assert credit.remove("a") == [("b", 6)]
     assert credit.of("a") == 0
@@ -91,7 +93,7 @@ def test_a_leader_that_is_gone_leaves_its_credit_to_the_others() -> None:
     assert credit.pool == 8
 
 
-def test_parking_takes_credit_back() -> None:
+def test_parking_withdraws_credit() -> None:
     credit = split(a=6, b=2)
     assert dict(credit.park("a")) == {"a": -6, "b": 6}
     assert credit.park("a") == []
@@ -100,14 +102,14 @@ def test_parking_takes_credit_back() -> None:
 def test_deliveries_of_a_parked_leader_are_subtracted_at_its_resume() -> None:
     credit = split(a=6, b=2)
     credit.park("a")
-    credit.delivered("a", 4)  # was on its way
+    credit.delivered("a", 4)  # was in flight
     assert credit.pool == -4
     assert credit.grant(4) == []
-    assert credit.add("a") == [("a", 4)]  # its own count stands at -4
+    assert credit.add("a") == [("a", 4)]  # its own count is -4
     assert credit.of("a") == 0
 
 
-def test_a_leader_that_is_gone_is_owed_nothing() -> None:
+def test_removed_leader_gets_no_credit() -> None:
     credit = split(a=1)
     credit.park("a")
     credit.delivered("a", 1)
@@ -115,7 +117,7 @@ def test_a_leader_that_is_gone_is_owed_nothing() -> None:
     assert credit.add("a") == []
 
 
-def test_a_single_credit_goes_round() -> None:
+def test_single_credit_rotates_over_leaders() -> None:
     credit = split(a=1, b=0, c=0)
     holders = []
     for _ in range(6):
@@ -127,18 +129,18 @@ def test_a_single_credit_goes_round() -> None:
 
 
 @pytest.mark.parametrize("left", [{"a": 1, "b": 1}, {"a": 0, "b": 0}, {}])
-def test_nothing_moves_without_idle_credit_or_without_need(left: dict[str, int]) -> None:
+def test_credit_does_not_move_unless_idle_and_needed(left: dict[str, int]) -> None:
     assert split(**left).rebalance() == []
 
 
-def test_a_leader_at_work_keeps_its_credit() -> None:
+def test_busy_leader_keeps_its_credit() -> None:
     credit = split(a=5, b=0)
     credit.delivered("a", 1)
     assert credit.rebalance() == []
     assert dict(credit.rebalance()) == {"a": -2, "b": 2}
 
 
-def test_what_is_taken_and_given_to_one_leader_is_one_change() -> None:
+def test_withdrawal_and_grant_to_one_leader_are_netted() -> None:
     credit = split(a=9, b=0, c=1)
     assert sum(change for _, change in credit.rebalance()) == 0
     assert sorted(credit.of(leader) for leader in "abc") == [3, 3, 4]

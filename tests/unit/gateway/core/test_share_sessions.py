@@ -59,7 +59,7 @@ def results(**found: bool) -> dict[TopicIdPartition, AcquireResult]:
 @pytest.mark.parametrize(
     ("epoch", "following"), [(-1, -1), (-7, -1), (0, 1), (1, 2), (LAST - 1, LAST), (LAST, 1)]
 )
-def test_next_epoch(epoch: int, following: int) -> None:
+def test_next_epoch_follows_kafkas_rule(epoch: int, following: int) -> None:
     assert next_epoch(epoch) == following
 
 
@@ -138,7 +138,7 @@ def test_expire_removes_idle_sessions() -> None:
     assert (cache.disconnected, cache.expired) == (0, 3)
 
 
-def test_undo_advance_needs_that_no_request_followed() -> None:
+def test_undo_advance_has_no_effect_after_a_later_request() -> None:
     cache = opened(A)
     session = cache.advance(KEY, 1, 1.0)
     session.undo_advance(1)
@@ -152,7 +152,7 @@ def test_undo_advance_needs_that_no_request_followed() -> None:
 A, B, C = (TopicIdPartition("topic", index) for index in range(3))
 
 
-# How each request meets a session at epoch 3, and none at all: the error, or the epoch expected next.
+# The result of each request with a session at epoch 3, and without one: the error, or the next epoch.
 EPOCHS = [
     ("fetch", -1, 3, ErrorCode.SHARE_SESSION_NOT_FOUND),
     ("fetch", 0, 1, 1),
@@ -176,7 +176,9 @@ def request(cache: SessionCache, kind: str, epoch: int) -> int | ErrorCode:
 
 
 @pytest.mark.parametrize(("kind", "epoch", "expected", "without"), EPOCHS)
-def test_epochs(kind: str, epoch: int, expected: int | ErrorCode, without: int | ErrorCode) -> None:
+def test_epoch_of_each_kind_of_request_is_checked(
+    kind: str, epoch: int, expected: int | ErrorCode, without: int | ErrorCode
+) -> None:
     cache = opened(A)
     cache.advance(KEY, 1, 0.0)
     cache.advance(KEY, 2, 0.0)
@@ -216,7 +218,7 @@ def test_final_request_fetches_and_reports_nothing() -> None:
     assert context.reported(results(a=True)) == []
 
 
-# Outcomes of a partition that was there from the start, and whether each answer includes it.
+# Outcomes of a partition that was in the first request, and whether each response includes it.
 INCREMENTAL = [
     ([(False, ErrorCode.NONE)], [False]),
     ([(True, ErrorCode.NONE), (False, ErrorCode.NONE)], [True, False]),
@@ -229,7 +231,7 @@ INCREMENTAL = [
 
 
 @pytest.mark.parametrize(("outcomes", "included"), INCREMENTAL)
-def test_incremental_response_omits_partitions_without_news(
+def test_incremental_response_omits_unchanged_partitions(
     outcomes: list[tuple[bool, ErrorCode]], included: list[bool]
 ) -> None:
     session = Session(KEY, "id", "connection", (A,), 0.0)
@@ -265,6 +267,6 @@ def test_overtaken_request_is_rejected() -> None:
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_shown_error_is_one_that_kafkas_client_expects(code: ErrorCode) -> None:
+def test_returned_error_is_expected_by_kafkas_client(code: ErrorCode) -> None:
     known = {-1, 0, 2, 3, 6, 9, 29, 56, 74, 78, 100, 103}
     assert shown_error(code) == (code if code in known else ErrorCode.OFFSET_NOT_AVAILABLE)

@@ -1,4 +1,4 @@
-"""Requests that are refused before anything happens."""
+"""Requests that are rejected before they have any effect."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sharebroker_server.gateway.core.validation import (
     check_topic_names,
 )
 
-# Batches, whether RENEW is announced, and a word of the refusal (None: taken).
+# Batches, whether RENEW is announced, and a word of the error (None: accepted).
 BATCHES: list[tuple[list[AckBatch], bool, str | None]] = [
     ([], False, None),
     ([AckBatch(0, 9, (1,))], False, None),
@@ -41,7 +41,9 @@ BATCHES: list[tuple[list[AckBatch], bool, str | None]] = [
 
 
 @pytest.mark.parametrize(("batches", "renew", "word"), BATCHES)
-def test_batches(batches: list[AckBatch], renew: bool, word: str | None) -> None:
+def test_invalid_ack_batches_are_rejected_with_the_field(
+    batches: list[AckBatch], renew: bool, word: str | None
+) -> None:
     refusal = batches_refusal(batches, renew_allowed=renew)
     if word is None:
         assert refusal is None
@@ -51,7 +53,7 @@ def test_batches(batches: list[AckBatch], renew: bool, word: str | None) -> None
 
 
 @pytest.mark.parametrize("member_id", ["", "x" * 37])
-def test_illegal_member_ids(member_id: str) -> None:
+def test_invalid_member_ids_are_rejected(member_id: str) -> None:
     with pytest.raises(KafkaError) as refused:
         check_member_id(member_id, "subscribe.member_id")
     assert refused.value.code is ErrorCode.INVALID_REQUEST
@@ -59,11 +61,11 @@ def test_illegal_member_ids(member_id: str) -> None:
 
 
 @pytest.mark.parametrize("member_id", ["m", "x" * 36, "AAAAAAAAAAAAAAAAAAAAAA"])
-def test_legal_member_ids(member_id: str) -> None:
+def test_valid_member_ids_are_accepted(member_id: str) -> None:
     check_member_id(member_id)
 
 
-def test_group_ids() -> None:
+def test_empty_or_long_group_ids_are_rejected() -> None:
     check_group_id("group")
     with pytest.raises(KafkaError) as refused:
         check_group_id("")
@@ -80,7 +82,7 @@ def test_first_invalid_topic_name_is_reported() -> None:
 
 
 @pytest.mark.parametrize(("value", "fine"), [(0, False), (1, True), (5, True), (6, False)])
-def test_bounds(value: int, fine: bool) -> None:
+def test_value_out_of_bounds_is_rejected(value: int, fine: bool) -> None:
     if fine:
         check_bounds("max_records", value, 1, 5)
     else:
@@ -103,7 +105,7 @@ def test_bounds(value: int, fine: bool) -> None:
         (1, 4, False),
     ],
 )
-def test_delay_is_for_releases_and_at_most_a_day(delay_ms: int, kind: int, fine: bool) -> None:
+def test_only_releases_have_a_delay_of_at_most_a_day(delay_ms: int, kind: int, fine: bool) -> None:
     if fine:
         check_delay("delay_ms", delay_ms, kind)
     else:
@@ -112,7 +114,7 @@ def test_delay_is_for_releases_and_at_most_a_day(delay_ms: int, kind: int, fine:
         assert [violation.field for violation in refused.value.violations] == ["delay_ms"]
 
 
-def test_a_fetch_that_renews_has_no_sizes() -> None:
+def test_renewing_fetch_with_sizes_is_rejected() -> None:
     check_renewing_fetch(max_wait_ms=0, max_records=0)
     with pytest.raises(KafkaError) as refused:
         check_renewing_fetch(max_wait_ms=0, max_records=7, min_bytes=1)

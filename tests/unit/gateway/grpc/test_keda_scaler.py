@@ -8,7 +8,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.grpc.keda_scaler import Trigger, trigger_of
 
 
-def test_only_the_group_is_needed() -> None:
+def test_only_the_group_is_required() -> None:
     assert trigger_of({"group": "g", "scalerAddress": "gateway:9090"}) == Trigger("g", "", 100, 0)
 
 
@@ -46,11 +46,11 @@ def test_invalid_metadata_is_rejected_by_field(metadata: dict[str, str], field: 
     assert [violation.field for violation in refused.value.violations] == [f"scalerMetadata.{field}"]
 
 
-def test_a_metric_s_name_is_one_that_kubernetes_takes() -> None:
+def test_metric_name_is_valid_in_kubernetes() -> None:
     assert trigger_of({"group": "My group/1"}).metric == "sharebroker-my-group-1"
 
 
-def test_a_topic_s_name_is_one_that_a_topic_can_have() -> None:
+def test_invalid_topic_name_is_rejected() -> None:
     with pytest.raises(KafkaError) as refused:
         trigger_of({"group": "g", "topic": "no such/topic"})
     assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -45,7 +45,7 @@ async def test_the_function_gets_the_gateway_the_request_and_the_deadline(harnes
         (harness.gateway, "a"),
         (harness.gateway, "b"),
     ]
-    assert 4.0 < calls[0][2] < 5.0, "the function ends slightly before its caller gives up"
+    assert 4.0 < calls[0][2] < 5.0, "the function ends slightly before its caller's deadline"
     assert 5.0 < calls[1][2] <= REQUEST_TIMEOUT
 
 
@@ -96,6 +96,10 @@ async def test_invalid_topic_is_rejected(harness: Harness) -> None:
     assert (await refused(harness.produce.Publish(request))).code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-@pytest.mark.parametrize(("left", "low", "high"), [(None, 29.0, 30.0), (10.0, 9.8, 9.9), (0.1, 0.0, 0.09)])
-def test_deadline_is_earlier_than_that_of_the_caller(left: float | None, low: float, high: float) -> None:
-    assert low <= deadline_of(Context(left)).remaining() <= high
+@pytest.mark.parametrize(
+    ("remaining", "low", "high"), [(None, 29.0, 30.0), (10.0, 9.8, 9.9), (0.1, 0.0, 0.09)]
+)
+def test_deadline_is_earlier_than_that_of_the_caller(
+    remaining: float | None, low: float, high: float
+) -> None:
+    assert low <= deadline_of(Context(remaining)).remaining() <= high

@@ -222,7 +222,7 @@ def large_frame(command: str, size: int) -> bytes:
 
 
 def _parts(text: str) -> list[str]:
-    """Pieces that are short enough for a string."""
+    """Splits the text into parts that fit into a string field."""
     return [text[at : at + 30_000] for at in range(0, len(text), 30_000)]
 
 

@@ -6,7 +6,7 @@ from sharebroker_server.gateway.kafka.api_reference import DOCUMENT, with_table
 from sharebroker_server.gateway.kafka.api_table import APIS
 
 
-def test_the_api_table_is_the_one_that_dispatches() -> None:
+def test_documented_api_table_equals_the_served_one() -> None:
     text = DOCUMENT.read_text()
     assert text == with_table(text), "run python -m sharebroker_server.gateway.kafka.api_reference"
     assert all(f"\n| {key} | " in text for key in APIS)

@@ -49,7 +49,7 @@ def test_requests_are_removed_in_order() -> None:
     buffer.add(frame(10) + frame(20) + frame(30)[:5], 0.0)
     assert [len(buffer.first), len(buffer.pop()), len(buffer.pop())] == [10, 10, 20]
     assert not buffer
-    assert not buffer.empty, "a part of a request is left"
+    assert not buffer.empty, "a part of a request remains"
     assert (transport.reading, budget.used) == (True, 0)
 
 

@@ -89,12 +89,12 @@ def test_waiting_idle_requests_are_a_gauge(harness: Harness) -> None:
 ERROR = KafkaError(ErrorCode.INVALID_REQUEST, "no")
 
 
-def test_the_error_of_the_request(harness: Harness) -> None:
+def test_refusal_sets_the_error_code_of_the_response(harness: Harness) -> None:
     refused = Refusal(HeartbeatResponse)(harness.call_of(HeartbeatRequest(group_id="g")), ERROR)
     assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST)
 
 
-def test_the_message_and_constants(harness: Harness) -> None:
+def test_refusal_sets_message_and_constant_fields(harness: Harness) -> None:
     refuse = Refusal(ConsumerGroupHeartbeatResponse, member_epoch=-1)
     refused = refuse(harness.call_of(ConsumerGroupHeartbeatRequest(member_id="m", member_epoch=7)), ERROR)
     assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, "no")
@@ -119,7 +119,7 @@ def test_scalar_items_are_echoed_by_a_function(harness: Harness) -> None:
     assert [(one.group_id, one.error_code) for one in refused.results] == [("a", 42), ("b", 42)]
 
 
-def test_one_item_fails_as_in_a_refusal() -> None:
+def test_item_of_a_refusal_has_constants_and_the_error_code() -> None:
     partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=3, offset=70)
     echo = {"topics": "topics", "topics.partitions": "partitions"}
     refuse = Refusal(DeleteRecordsResponse, echo, low_watermark=-1)
@@ -144,6 +144,7 @@ def test_the_api_version_implies_the_transaction_version(harness: Harness) -> No
 
 
 PRODUCE, FETCH, DELETE_TOPICS, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 1, 20, 22, 24, 26
+SHARE_GROUP_HEARTBEAT, NO_VERSION = 76, 1 << 15
 
 
 @pytest.mark.parametrize(
@@ -156,6 +157,7 @@ PRODUCE, FETCH, DELETE_TOPICS, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN 
         (INIT_PRODUCER_ID, 4, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ADD_PARTITIONS_TO_TXN, 2, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (END_TXN, 2, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (SHARE_GROUP_HEARTBEAT, NO_VERSION, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
     ],
 )
 def test_older_versions_receive_the_replaced_error_code(
@@ -167,11 +169,23 @@ def test_older_versions_receive_the_replaced_error_code(
 
 
 @pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (4, ErrorCode.KAFKA_STORAGE_ERROR),
+        (13, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_full_queue_is_an_error_that_producers_retry(version: int, expected: ErrorCode) -> None:
+    assert for_version(0, version, ErrorCode.THROTTLING_QUOTA_EXCEEDED) is expected
+
+
+@pytest.mark.parametrize(
     ("version", "code"), [(5, ErrorCode.NOT_LEADER_OR_FOLLOWER), (6, ErrorCode.KAFKA_STORAGE_ERROR)]
 )
 def test_fetch_partitions_have_the_error_code_of_the_version(version: int, code: ErrorCode) -> None:
-    answer: Any = failed(0, ErrorCode.KAFKA_STORAGE_ERROR, version)
-    assert answer.error_code == code
+    response: Any = failed(0, ErrorCode.KAFKA_STORAGE_ERROR, version)
+    assert response.error_code == code
 
 
 def test_features_default_to_their_highest_level() -> None:

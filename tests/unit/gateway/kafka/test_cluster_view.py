@@ -1,4 +1,4 @@
-"""The brokers as Kafka clients see them: one epoch and one leader everywhere, live members, leader hints."""
+"""The brokers in Metadata responses: one epoch and one leader everywhere, live members, leader hints."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def started(number: int) -> tuple[Clock, MemoryLeaseStore, list[Broker]]:
     return clock, store, [Broker(one, store, clock) for one in range(1, number + 1)]
 
 
-async def test_it_rises_with_every_change_and_only_then() -> None:
+async def test_epoch_increases_with_each_change_only() -> None:
     _, _, [one, two] = started(2)
     assert [await one.epoch(), await one.epoch()] == [1, 1]
     one.members = [one.member, two.member]
@@ -78,8 +78,8 @@ async def test_brokers_converge_in_any_order_of_discovery() -> None:
     assert [await one.epoch(), await two.epoch(), await three.epoch()] == [4, 4, 4]
 
 
-async def test_it_never_goes_back() -> None:
-    """Also where the store lost its last writes."""
+async def test_epoch_never_decreases() -> None:
+    """This also holds after the store lost its last writes."""
     clock, _, [one, two] = started(2)
     for known in ([one.member], [one.member, two.member], [one.member]):
         one.members = known
@@ -93,7 +93,7 @@ async def test_it_never_goes_back() -> None:
     assert await one.epoch() == 3
 
 
-async def test_it_stays_while_the_store_is_away() -> None:
+async def test_epoch_is_kept_while_the_store_is_unavailable() -> None:
     clock, store, [one, two] = started(2)
     assert await one.epoch() == 1
     one.members = [one.member, two.member]
@@ -106,18 +106,18 @@ async def test_it_stays_while_the_store_is_away() -> None:
     assert (view.epoch, [*view.brokers]) == (2, [1, 2])
 
 
-async def test_leaving_broker_redirects_clients_once_its_peers_saw_it_leave() -> None:
+async def test_leaving_broker_redirects_clients_after_its_peers_detect_it() -> None:
     clock, _, [one, two, three] = started(3)
     everybody = [one.member, two.member, three.member]
     for broker in (one, two, three):
         broker.members = everybody
     assert [await one.epoch(), await two.epoch(), await three.epoch()] == [1, 1, 1]
-    left = [one.member.as_leaving(), two.member, three.member]
-    one.members = left
+    members = [one.member.as_leaving(), two.member, three.member]
+    one.members = members
     view = await one.brokers.view()
     assert view.members == tuple(everybody)
     assert one.brokers.unchanged(view)
-    two.members = three.members = left
+    two.members = three.members = members
     assert [await two.epoch(), await three.epoch()] == [2, 2]
     clock.time += 0.3
     assert await one.epoch() == 1  # it requests no epoch: that would be one for the former brokers
@@ -128,7 +128,7 @@ async def test_leaving_broker_redirects_clients_once_its_peers_saw_it_leave() ->
     assert [await two.epoch(), await three.epoch()] == [2, 2]
 
 
-async def test_who_left_is_listed_for_a_while_and_leads_nothing() -> None:
+async def test_departed_broker_is_listed_for_a_while_without_partitions() -> None:
     """librdkafka drops an unlisted broker at once, with the responses in flight from it."""
     clock, _, [one, two, three] = started(3)
     one.members = [one.member, two.member, three.member]
@@ -150,8 +150,8 @@ async def test_who_left_is_listed_for_a_while_and_leads_nothing() -> None:
     assert [*(await one.brokers.view()).listed] == [1, 2]
 
 
-async def test_who_vanished_is_not_listed() -> None:
-    """Clients that tried to reach it for a while would be slow to when it is back."""
+async def test_lost_broker_is_not_listed() -> None:
+    """Listing it would make clients back off and reconnect slowly after its restart."""
     _, _, [one, two] = started(2)
     one.members = [one.member, two.member]
     assert [*(await one.brokers.view()).listed] == [1, 2]
@@ -159,12 +159,12 @@ async def test_who_vanished_is_not_listed() -> None:
     assert [*(await one.brokers.view()).listed] == [1]
 
 
-async def test_who_died_leads_nothing_before_others_know() -> None:
+async def test_unreachable_broker_leads_nothing_before_its_lease_expires() -> None:
     clock, _, [one, two, three] = started(3)
     one.members = three.members = [one.member, two.member, three.member]
     assert [(await one.brokers.checked()).epoch for _ in range(2)] == [1, 1]
     one.dead.add(two.member.address)
-    assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]  # its address was probed a moment ago
+    assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]  # broker 2 was probed in this step
     clock.time += 0.2
     view = await one.brokers.checked()
     assert (view.epoch, [*view.brokers], sorted(view.listed)) == (2, [1, 3], [1, 2, 3])
@@ -177,8 +177,8 @@ async def test_who_died_leads_nothing_before_others_know() -> None:
     assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]
 
 
-async def test_who_only_seems_to_have_died_is_doubted_once() -> None:
-    """Perhaps a firewall between two gateways refuses."""
+async def test_announced_broker_is_suspected_only_once() -> None:
+    """A firewall between two gateways may refuse the probe."""
     clock, _, [one, two] = started(2)
     one.members = [one.member, two.member]
     one.dead.add(two.member.address)
@@ -205,7 +205,7 @@ async def test_unresponsive_broker_delays_the_view_only_briefly() -> None:
     assert [*(await one.brokers.checked()).brokers] == [1]
 
 
-async def test_who_leaves_lists_itself_to_the_end() -> None:
+async def test_leaving_broker_lists_itself_until_it_stops() -> None:
     clock, _, [one, two] = started(2)
     one.members = [one.member, two.member]
     assert await one.epoch() == 1
@@ -217,14 +217,14 @@ async def test_who_leaves_lists_itself_to_the_end() -> None:
     assert ([*view.brokers], sorted(view.listed), view.leaving) == ([2], [1, 2], True)
 
 
-async def test_who_leaves_last_and_who_stays_after_all() -> None:
+async def test_last_leaving_broker_stays_until_another_is_announced() -> None:
     clock, _, [one, two] = started(2)
     one.members = [one.member.as_leaving()]
     clock.time += 5
     assert [*(await one.brokers.view()).brokers] == [1]
     one.members = [one.member.as_leaving(), two.member]
     clock.time += 5
-    assert [*(await one.brokers.view()).brokers] == [1]  # the other has just come
+    assert [*(await one.brokers.view()).brokers] == [1]  # broker 2 was announced in this step
     clock.time += 1
     assert [*(await one.brokers.view()).brokers] == [2]
     one.members = [one.member, two.member]
@@ -248,8 +248,8 @@ def test_partitions_and_groups_are_spread_equally_on_every_broker() -> None:
     assert all(view.leads("t" * 22, 0) == (view.local_id == leaders[0][0]) for view in views)
 
 
-async def test_coordinators_are_those_who_hold_the_shards() -> None:
-    """Where each process has all roles: clients are sent where the lease is, and evenly."""
+async def test_coordinator_is_the_owner_of_the_shard() -> None:
+    """If each process has all roles, clients are sent to the owner of the lease, and evenly."""
     store, clock = MemoryLeaseStore(), Clock()
     roles = {OFFSETS_TOPIC_ID: GROUP_COORDINATOR, STATE_TOPIC_ID: SHARE_COORDINATOR}
     everything = frozenset({GATEWAY, *roles.values()})
@@ -285,7 +285,7 @@ async def lost(_resource: str) -> None:
     """Ignores a lost shard."""
 
 
-def test_when_a_broker_goes_few_partitions_move_but_its_own() -> None:
+def test_departure_moves_only_the_partitions_of_that_broker() -> None:
     before, after = view_of(1, 1, 2, 3), view_of(1, 1, 3)
     moved = {p for p in range(60) if before.leader("t" * 22, p) != after.leader("t" * 22, p)}
     own = {p for p in range(60) if before.leader("t" * 22, p) == 2}
@@ -293,28 +293,28 @@ def test_when_a_broker_goes_few_partitions_move_but_its_own() -> None:
     assert len(moved - own) <= 3
 
 
-def test_partitions_that_are_added_are_spread_too() -> None:
+def test_added_partitions_are_spread_too() -> None:
     few, many = view_of(1, 1, 2), view_of(1, 1, 2, partitions=80)
     grown = replace(few, partitions=lambda _: 80)
     assert few.leader("t" * 22, 59) in (1, 2)
     assert [grown.leader("t" * 22, p) for p in range(80)] == [many.leader("t" * 22, p) for p in range(80)]
 
 
-def test_what_does_not_exist_has_a_leader_all_the_same() -> None:
+def test_missing_partition_has_a_leader() -> None:
     assert view_of(1, 1, 2).leader("t" * 22, 60) in (1, 2)
     assert view_of(1, 1, 2).leader(STATE_TOPIC_ID, 3) in (1, 2)
     alone = view_of(1)
     assert (alone.leader("t" * 22, 0), alone.leader("t" * 22, 60)) == (1, 1)
 
 
-def test_who_is_alone_leads_all() -> None:
+def test_single_broker_leads_all_partitions() -> None:
     view = view_of(4, 4)
     assert view.leads("t" * 22, 5)
     view.check_coordinates("any")
     assert view.brokers == {4: Address(4, "127.0.0.1", 9004)}
 
 
-def test_groups_of_others_are_refused() -> None:
+def test_groups_of_another_coordinator_are_rejected() -> None:
     view = view_of(1, 1, 2)
     for size in range(50):
         group = "g" * size
@@ -357,7 +357,7 @@ class Harness:
         return list(self.live_members.live())
 
 
-async def test_a_member_whose_port_refuses_is_suspected_for_a_while() -> None:
+async def test_member_with_a_refusing_port_is_suspected_for_a_while() -> None:
     harness = Harness()
     harness.refusing = {PEER.address}
     await harness.live_members.probe([LOCAL, PEER])
@@ -367,7 +367,7 @@ async def test_a_member_whose_port_refuses_is_suspected_for_a_while() -> None:
     assert harness.live() == [LOCAL, PEER]
 
 
-async def test_a_probe_result_is_reused_for_a_moment() -> None:
+async def test_probe_result_is_cached_briefly() -> None:
     harness = Harness()
     await harness.live_members.probe([PEER])
     await harness.live_members.probe([PEER])
@@ -386,7 +386,7 @@ async def test_a_restarted_member_is_not_suspected() -> None:
     assert harness.live() == [LOCAL, restarted]
 
 
-def test_an_announced_leave_is_a_leave() -> None:
+def test_announced_leave_is_not_a_failure() -> None:
     harness = Harness()
     harness.members = [LOCAL, PEER.as_leaving()]
     assert harness.live_members.is_leaving(PEER)
@@ -396,7 +396,7 @@ def test_an_announced_leave_is_a_leave() -> None:
 VIEW = ClusterView((LOCAL, PEER), 1, 3, lambda _: 0, lambda _: 4)
 
 
-def test_the_leader_and_its_epoch() -> None:
+def test_partition_has_a_leader_and_an_epoch() -> None:
     for index in range(4):
         result = FetchResponse.PartitionData(partition_index=index)
         VIEW.add_leader_hints(FetchResponse(), [(TopicIdPartition("t", index), result)])

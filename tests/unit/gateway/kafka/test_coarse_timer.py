@@ -1,4 +1,4 @@
-"""Many waits that end together."""
+"""The coarse timer ends the waits of one tick together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from sharebroker_server.gateway.kafka.coarse_timer import TICK, CoarseTimer
 
 
-async def test_a_wait_ends_no_earlier_than_it_should_and_within_its_tick() -> None:
+async def test_wait_ends_within_one_tick_after_its_deadline() -> None:
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     begun = loop.time()
@@ -17,7 +17,7 @@ async def test_a_wait_ends_no_earlier_than_it_should_and_within_its_tick() -> No
     assert loop.time() >= begun + 0.02 - 0.002  # uvloop's timers count milliseconds
 
 
-async def test_one_that_is_over_may_cancel_another_of_its_tick() -> None:
+async def test_callback_may_cancel_another_wait_of_the_same_tick() -> None:
     loop = asyncio.get_running_loop()
     ticks = CoarseTimer()
     called: list[str] = []
@@ -39,7 +39,7 @@ async def test_one_that_is_over_may_cancel_another_of_its_tick() -> None:
     assert (len(called), len(ticks)) == (1, 0)
 
 
-async def test_what_is_over_or_was_never_there_can_be_cancelled() -> None:
+async def test_cancelling_an_ended_or_unknown_wait_has_no_effect() -> None:
     ticks = CoarseTimer()
     ticks.cancel(5, print)
     over = asyncio.Event()

@@ -41,7 +41,7 @@ def altering(
 
 
 @pytest.mark.parametrize(("kind", "name"), [(TOPICS, "t"), (BROKERS, ""), (BROKERS, "1"), (GROUPS, "g")])
-def test_resources_by_number(call: Call, kind: int, name: str) -> None:
+def test_resource_types_have_kafkas_numbers(call: Call, kind: int, name: str) -> None:
     assert config_resource(call, kind, name) == ConfigResource(ResourceType(kind), name)
 
 
@@ -54,7 +54,7 @@ def test_resources_by_number(call: Call, kind: int, name: str) -> None:
         (8, "1", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_invalid_resources(call: Call, kind: int, name: str, code: ErrorCode) -> None:
+def test_invalid_resources_are_rejected(call: Call, kind: int, name: str, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as error:
         config_resource(call, kind, name)
     assert error.value.code is code
@@ -69,7 +69,7 @@ async def test_changes_become_a_request_to_the_catalog(api_harness: Harness) -> 
     assert list(made.configs) == [Change(name="a", value="1")]
 
 
-def test_operations() -> None:
+def test_operations_are_converted() -> None:
     config = IncrementalAlterConfigsRequest.AlterableConfig
     made = list(
         changes([config(name="a", config_operation=2, value="1"), config(name="b", config_operation=1)])

@@ -40,7 +40,7 @@ def having(**settings: int) -> pytest.MarkDecorator:
 
 
 def close_reasons(log: list[EventDict]) -> list[str]:
-    """Why connections were closed."""
+    """Returns the logged reasons for closed connections."""
     return [str(line["reason"]) for line in log if line["event"] == "kafka connection closed"]
 
 
@@ -186,11 +186,11 @@ async def test_a_disabled_api_is_rejected_and_not_listed(harness: Harness) -> No
     assert harness.begun == []
 
 
-async def test_api_versions_of_an_unknown_version_is_answered_in_version_0(harness: Harness) -> None:
+async def test_api_versions_of_an_unknown_version_returns_version_0(harness: Harness) -> None:
     async with connected(harness.address) as raw:
         await raw.write(struct.pack(">ihhih", 10, 18, 99, 7, -1))
-        number, answer = await raw.answer(18, 0)
-        found: Any = answer
+        number, response = await raw.answer(18, 0)
+        found: Any = response
         assert (number, found.error_code) == (7, ErrorCode.UNSUPPORTED_VERSION)
         assert {key.api_key for key in found.api_keys} == {EXECUTE, JOIN, WAIT, 18}
 
@@ -236,12 +236,12 @@ async def test_responses_are_sent_after_the_clients_end_of_file(harness: Harness
     writer.write_eof()
     await eventually(lambda: harness.begun == ["first", "hold:it"])
     harness.events["it"].set()
-    answers = await reader.read()
+    responses = await reader.read()
     assert harness.done == ["first", "hold:it", "last"]
-    assert len(answers) > 0
-    size = int.from_bytes(answers[:4])
+    assert len(responses) > 0
+    size = int.from_bytes(responses[:4])
     first: Any
-    _, first = read_response(answers[4 : 4 + size], codec_of(EXECUTE, 1))
+    _, first = read_response(responses[4 : 4 + size], codec_of(EXECUTE, 1))
     assert first.topics[0].name == "first"
     writer.close()
     await harness.open_count(0)
@@ -348,10 +348,12 @@ class SlowReader:
         await asyncio.get_running_loop().sock_sendall(self._socket, b"".join(map(order_frame, orders)))
 
     async def take(self, size: int) -> int:
-        left = size
-        while left and (data := await asyncio.get_running_loop().sock_recv(self._socket, min(left, 65536))):
-            left -= len(data)
-        return size - left
+        remaining = size
+        while remaining and (
+            data := await asyncio.get_running_loop().sock_recv(self._socket, min(remaining, 65536))
+        ):
+            remaining -= len(data)
+        return size - remaining
 
     def close(self) -> None:
         self._socket.close()

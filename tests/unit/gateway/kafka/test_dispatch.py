@@ -45,7 +45,7 @@ def test_invalid_requests_close_the_connection(harness: Harness, frame: bytes, r
         decode(harness.listener, harness.client, harness.view, frame)
 
 
-async def test_api_versions_of_an_unknown_version_is_answered_in_version_0(harness: Harness) -> None:
+async def test_api_versions_of_an_unknown_version_returns_version_0(harness: Harness) -> None:
     decoded = decode(harness.listener, harness.client, harness.view, header(18, 99))
     (encoded,) = await serve([decoded])
     assert encoded is not None

@@ -52,7 +52,7 @@ async def test_a_partition_named_twice_has_one_result(api_harness: Harness) -> N
     assert await commit_offsets(call, request, send) == [(1, 0), (1, 0)]
 
 
-def test_known_partitions(api_harness: Harness) -> None:
+def test_known_partitions_are_found_by_topic_id(api_harness: Harness) -> None:
     partition = OffsetCommitRequest.OffsetCommitRequestPartition
     known, unknown = partition(partition_index=1), partition(partition_index=2)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC.name, partitions=[known, unknown])

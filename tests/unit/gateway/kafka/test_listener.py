@@ -1,4 +1,4 @@
-"""Taking a port, and how many clients there may be."""
+"""Binding a port, and the limit on connections."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_an_unknown_host_is_a_config_error() -> None:
         KafkaServer().bind("no.such.host.invalid", 0)
 
 
-async def test_a_server_that_was_not_started_can_stop() -> None:
+async def test_stop_before_start_does_not_raise() -> None:
     kafka = KafkaServer()
     kafka.bind("[::1]", 0) if socket.has_ipv6 else kafka.bind("127.0.0.1", 0)
     await kafka.stop(1.0)

@@ -238,9 +238,9 @@ short = pytest.mark.parametrize("idle", [SHORT], indirect=True)
 async def test_the_cached_response_is_sent_when_the_wait_ends(idle: Idle) -> None:
     for _ in range(3):
         idle.send()
-        answer = await idle.answer()
-        assert (answer.error_code, answer.responses) == (0, [])
-        assert answer.acquisition_lock_timeout_ms == idle.harness.gateway.lock_timeout_ms("g")
+        response = await idle.answer()
+        assert (response.error_code, response.responses) == (0, [])
+        assert response.acquisition_lock_timeout_ms == idle.harness.gateway.lock_timeout_ms("g")
     assert idle.served == []
 
 
@@ -253,7 +253,7 @@ async def test_new_records_have_the_waiting_fetch_served_for_its_remaining_wait(
     assert 0 < idle.calls.waits[-1] < LONG / 1000
 
 
-async def test_a_following_request_is_answered_after_the_waiting_fetch(idle: Idle) -> None:
+async def test_response_to_a_following_request_waits_for_the_fetch(idle: Idle) -> None:
     await idle.waits()
     Caller(idle.kafka).send("next")
     assert (await idle.answer()).responses == []
@@ -297,7 +297,7 @@ async def test_a_client_with_a_waiting_fetch_is_not_idle(idle: Idle) -> None:
     assert idle.harness.connections == 1
 
 
-async def test_stop_cuts_the_waiting_fetch_off(idle: Idle) -> None:
+async def test_stop_ends_the_waiting_fetch(idle: Idle) -> None:
     await idle.waits()
     await idle.harness.server.stop(1.0)
     idle.harness.server.close()
@@ -323,7 +323,7 @@ async def test_a_changed_cluster_view_has_the_fetch_served(
 
 
 @short
-async def test_a_client_may_wait_for_longer_than_other_requests_take(idle: Idle) -> None:
+async def test_long_poll_may_exceed_the_request_timeout(idle: Idle) -> None:
     idle.calls.find()
     idle.wait = 45_000
     idle.send()

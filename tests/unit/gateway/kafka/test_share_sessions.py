@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge share."""
+"""Functions that ShareFetch and ShareAcknowledge share."""
 
 from __future__ import annotations
 

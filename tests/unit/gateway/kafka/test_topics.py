@@ -33,7 +33,7 @@ def test_internal_topics_are_listed(call: Call) -> None:
     assert found == {TOPIC.name: False, OFFSETS_TOPIC: True, "__share_group_state": True}
 
 
-def test_topics_by_name_and_id(call: Call) -> None:
+def test_topics_are_found_by_name_and_id(call: Call) -> None:
     assert topic_of(call, TOPIC.name) == topic_of(call, None, TOPIC.topic_id) == TOPIC
     internal = topic_by_id(call, OFFSETS_TOPIC_ID)
     assert internal is not None
@@ -52,7 +52,7 @@ def test_topics_by_name_and_id(call: Call) -> None:
         (TOPIC.name, 0, 4, ErrorCode.UNKNOWN_LEADER_EPOCH),
     ],
 )
-def test_partitions_that_are_not_served(
+def test_unserved_partitions_have_an_error(
     call: Call, name: str, index: int, epoch: int, code: ErrorCode
 ) -> None:
     rejected = locate(call, "item", index, epoch, name=name)
@@ -98,7 +98,7 @@ def test_all_operations_are_authorized() -> None:
     assert operations(authorized_operations(ON_CLUSTER, requested=True)) == {5, 7, 8, 9, 10, 11, 12}
 
 
-def test_the_value_for_not_requested_is_kafkas() -> None:
+def test_unrequested_authorized_operations_have_kafkas_default() -> None:
     kinds = (ON_TOPIC, ON_GROUP, ON_CLUSTER)
     values = {authorized_operations(kind, requested=False) for kind in kinds}
     assert values == {-(1 << 31)}

@@ -34,7 +34,7 @@ def piece(first: int, last: int, partition: int = 0, kind: int = ACCEPT, topic: 
     return Piece(topic, partition, first, last, kind)
 
 
-def test_pieces_are_sorted_by_partition_and_offset() -> None:
+def test_ranges_are_sorted_by_partition_and_offset() -> None:
     pieces = [piece(5, 6), piece(0, 1, 1), piece(0, 4), piece(7, 7, topic="other", kind=RENEW)]
     assert by_partition(pieces, "commit", 4) == {
         ("t", 0): [piece(0, 4), piece(5, 6)],
@@ -55,7 +55,7 @@ def test_pieces_are_sorted_by_partition_and_offset() -> None:
         ([piece(4, 8), piece(0, 4)], "commit"),
     ],
 )
-def test_invalid_pieces_are_rejected(pieces: list[Piece], field: str) -> None:
+def test_invalid_ranges_are_rejected(pieces: list[Piece], field: str) -> None:
     with pytest.raises(KafkaError) as caught:
         by_partition(pieces, "commit", 3)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
@@ -101,7 +101,7 @@ HELD: Held = {
 }
 
 
-def test_columns_and_verdicts_become_pieces() -> None:
+def test_columns_and_verdicts_become_ranges() -> None:
     span = pb.PlanRange(topic="t", partition=1, first_offset=2, last_offset=3)
     request = pb.CommitRequest(
         commit=[pb.PlanVerdict(range=span, type=3)],  # type: ignore[arg-type]  # REJECT

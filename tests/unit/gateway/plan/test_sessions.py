@@ -73,7 +73,7 @@ async def test_session_key_verifies_the_epoch(harness: Harness, coordinator: Tra
         (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
     ],
 )
-async def test_fenced_and_unknown_sessions(
+async def test_fenced_and_unknown_sessions_are_rejected(
     harness: Harness, coordinator: Transactions, code: ErrorCode, returned: ErrorCode
 ) -> None:
     coordinator.error = KafkaError(code)
@@ -82,7 +82,7 @@ async def test_fenced_and_unknown_sessions(
     assert failure.value.code is returned
 
 
-async def test_staged_verdicts_need_the_name_of_a_batch(harness: Harness, coordinator: Transactions) -> None:
+async def test_verdicts_are_read_only_for_a_named_batch(harness: Harness, coordinator: Transactions) -> None:
     assert await staged(harness.gateway, SESSION, "", Deadline(5)) == StagedBatch()
     found = await staged(harness.gateway, SESSION, "7", Deadline(5), mark_reconciled=True)
     assert (found.pieces, found.applied, found.pending) == ([Piece("t", 1, 2, 3, 0)], True, False)

@@ -44,6 +44,18 @@ async def test_produce_errors_per_partition(
     assert harness.leader.requests == []
 
 
+async def test_a_partition_named_again_is_rejected(harness: Harness) -> None:
+    harness.leader.answer = appending
+    request = produced(0, b"first", name="flights")
+    request.topic_data.append(produced(0, b"again", topic_id=TOPIC.topic_id).topic_data[0])
+    request.topic_data.append(produced(1, b"other", name="flights").topic_data[0])
+    responses = (await harness.produce.Produce(request)).responses
+    codes = [response.partition_responses[0].error_code for response in responses]
+    assert codes == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    (sent,) = harness.leader.of(leader.ProduceRequest)
+    assert [part.record_batches for part in sent.partitions] == [b"first", b"other"]
+
+
 async def test_produce_retries_at_the_new_leader(harness: Harness) -> None:
     harness.leader.answer = refusing(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -64,15 +76,15 @@ async def test_produce_reports_a_missing_leader_within_its_timeout(harness: Harn
     assert response.partition_responses[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_stream_answers_all_requests_before_it_ends(harness: Harness) -> None:
+async def test_stream_responds_to_all_requests_before_it_ends(harness: Harness) -> None:
     harness.leader.answer = appending
     call = harness.produce.ProduceStream()
     for number in range(50):
         request = produced(number % 2, str(number).encode(), name="flights")
         await call.write(pb.ProduceStreamRequest(id=number, produce=request))
     await call.done_writing()
-    answers = [answer async for answer in call]
-    assert sorted(answer.id for answer in answers) == list(range(50))
+    responses = [response async for response in call]
+    assert sorted(response.id for response in responses) == list(range(50))
     requests = harness.leader.of(leader.ProduceRequest)
     for index in (0, 1):  # each partition got its batches in the order they were sent
         sent = [int(p.record_batches) for r in requests for p in r.partitions if p.partition == index]
@@ -92,7 +104,7 @@ async def test_stream_keeps_the_order_of_a_partition(harness: Harness) -> None:
         request = produced(7, str(number).encode(), name="wide")
         await call.write(pb.ProduceStreamRequest(id=number, produce=request))
     await call.done_writing()
-    assert len([answer async for answer in call]) == 6
+    assert len([response async for response in call]) == 6
     requests = harness.leader.of(leader.ProduceRequest)
     assert [int(p.record_batches) for r in requests for p in r.partitions if p.partition == 7] == [*range(6)]
 

@@ -40,14 +40,14 @@ async def test_session_replaced_during_its_close_continues(harness: Harness) -> 
 
     harness.leader.answer = meanwhile
     await harness.share.ShareFetch(fetch(-1, 0, acks={0: [(0, 0, [ACCEPT])]}))
-    await harness.gateway.stop()  # waits for what would be under way
+    await harness.gateway.stop()  # waits for requests in flight
     assert harness.leader.of(leader.ReleaseMemberRequest) == []
 
 
 async def test_acknowledge_with_epoch_minus_1_closes_the_session(harness: Harness) -> None:
     await harness.share.ShareFetch(fetch(0, 0))
-    answer = await harness.share.ShareAcknowledge(acknowledge(-1, {0: [(0, 0, [ACCEPT])]}))
-    assert answered(answer)[0].error_code == 0
+    response = await harness.share.ShareAcknowledge(acknowledge(-1, {0: [(0, 0, [ACCEPT])]}))
+    assert answered(response)[0].error_code == 0
     await eventually(lambda: harness.leader.of(leader.ReleaseMemberRequest))
     code = (await refused(harness.share.ShareAcknowledge(acknowledge(-1, {})))).code
     assert code is ErrorCode.SHARE_SESSION_NOT_FOUND
@@ -91,7 +91,7 @@ async def test_invalid_ack_batches_fail_their_partition_only(
 async def test_leaving_broker_forwards_acknowledgements(
     harness: Harness, leaving: bool, code: ErrorCode | None
 ) -> None:
-    """For records that were fetched there: no other broker would accept them."""
+    """The records were fetched there, so no other broker would accept the acknowledgements."""
     part = TopicIdPartition(TOPIC.topic_id, 0)
     await harness.share.ShareFetch(fetch(0, 0))
     caller = Caller("connection", lambda *_: False, leaving=leaving)
@@ -101,6 +101,6 @@ async def test_leaving_broker_forwards_acknowledgements(
     assert len(harness.leader.of(leader.AcknowledgeRecordsRequest)) == leaving
 
 
-def test_error_codes_are_those_of_kafka() -> None:
+def test_error_codes_equal_kafkas() -> None:
     assert wire(ErrorCode.INVALID_RECORD_STATE) == 121
     assert delivery.ACKNOWLEDGE_TYPE_RENEW == RENEW

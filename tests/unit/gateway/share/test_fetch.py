@@ -135,8 +135,8 @@ async def test_wait_is_short_if_another_broker_leads_a_partition(harness: Harnes
         }
         key = SessionKey("group", "me")
         request = ShareFetch(caller, key, epoch, parts, (), 60_000, 1, 1_000_000, 500)
-        answer = await share_fetch(harness.gateway, request, Deadline(90))
-        return [(one.partition.partition, one.error) for one in answer]
+        response = await share_fetch(harness.gateway, request, Deadline(90))
+        return [(one.partition.partition, one.error) for one in response]
 
     moved = (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert moved in await fetched(0, 0, 1)
@@ -203,7 +203,7 @@ class Watching(BaseWatch):
         return not self.active
 
     def _stop(self) -> None:
-        """Nothing is behind it."""
+        """No leader is behind the gateway."""
 
 
 @pytest.fixture
@@ -273,7 +273,7 @@ async def test_request_overtaken_during_the_watch_is_rejected(harness: Harness, 
     assert (await refused(slow)).code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
-async def test_no_watch_if_the_leader_cannot_decide(harness: Harness, calls: Calls) -> None:
+async def test_no_watch_if_the_leader_cannot_provide_one(harness: Harness, calls: Calls) -> None:
     calls.can_watch = False
     for epoch in range(3):
         await harness.share.ShareFetch(fetch(epoch, *((0, 1) if not epoch else ()), max_wait_ms=1))
@@ -340,7 +340,7 @@ async def test_several_leaders_fill_one_response_up_to_its_limit(harness: Harnes
     harness.leader.requests.clear()
     other.requests.clear()
     parts = answered(await harness.share.ShareFetch(fetch(1, max_records=10)))
-    assert list(parts) == [1]  # its turn to be first, and that is enough
+    assert list(parts) == [1]  # it is the first in turn, and its records suffice
     assert harness.leader.requests == []
 
 
@@ -348,7 +348,7 @@ async def test_fetch_from_several_leaders_waits_for_a_notification(harness: Harn
     other = harness.local_leader(2, 1)
     task = asyncio.ensure_future(harness.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=20_000)))
     await eventually(lambda: harness.leader.watching and other.watching)
-    other.comes.set()  # but nothing can be had of it yet
+    other.comes.set()  # but its state is not loaded yet
     await eventually(lambda: len(other.requests) > 2)
     other.answer = records_of(1)
     assert answered(await task)[1].records == b"batch"

@@ -22,14 +22,14 @@ class Leader:
     async def ListOffsets(self, request: pb.ListOffsetsRequest, _context: object) -> pb.ListOffsetsResponse:
         (part,) = request.partitions
         offset = {-1: 42, -2: 7}[part.timestamp]
-        answer = pb.ListOffsetsResponse.Partition(
+        response = pb.ListOffsetsResponse.Partition(
             topic_id=part.topic_id, partition=part.partition, offset=offset
         )
         if part.HasField("made_at_offset"):
-            answer.made_at = 1000 + part.made_at_offset
+            response.made_at = 1000 + part.made_at_offset
         if part.partition:
-            answer.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return pb.ListOffsetsResponse(partitions=[answer])
+            response.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return pb.ListOffsetsResponse(partitions=[response])
 
 
 class Leaders:
@@ -57,5 +57,5 @@ async def test_each_partition_has_its_own_result() -> None:
     assert leaders.forgotten == [ELSEWHERE, LEADERLESS]
 
 
-async def test_no_partitions_no_calls() -> None:
+async def test_no_partitions_make_no_calls() -> None:
     assert await LeaderLogEnds(Leaders()).of({}) == {}

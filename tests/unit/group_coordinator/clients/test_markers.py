@@ -1,4 +1,4 @@
-"""Markers to leaders: one call each, and what each outcome means."""
+"""Markers to leaders: one call each, and the result for each outcome."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Leader:
         self.requests.append(list(request.markers))
         if self.refusal is not None:
             raise self.refusal
-        answers = [
+        responses = [
             pb.WriteTxnMarkersResponse.Partition(
                 topic_id=marker.topic_id,
                 partition=marker.partition,
@@ -45,7 +45,7 @@ class Leader:
             )
             for marker in request.markers
         ]
-        return pb.WriteTxnMarkersResponse(partitions=answers)
+        return pb.WriteTxnMarkersResponse(partitions=responses)
 
 
 class Leaders:
@@ -102,7 +102,7 @@ def leaders() -> Brokers:
 
 
 async def left(leaders: Brokers, *partitions: TopicIdPartition, exists: bool = True) -> set[int]:
-    """Which partitions have no marker after a round."""
+    """Returns the partitions without a marker after a round."""
     cluster = FakeView()
     if exists:
         cluster.create("a", 4, "ta")
@@ -130,7 +130,7 @@ async def test_each_leader_gets_one_call(leaders: Brokers) -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, set()),
     ],
 )
-async def test_what_an_outcome_means(
+async def test_marker_error_decides_between_done_retry_and_fenced(
     leaders: Brokers, outcome: ErrorCode, exists: bool, missing: set[int]
 ) -> None:
     leaders.there.outcomes[1] = outcome

@@ -1,12 +1,10 @@
-"""Deadlines of sessions, and state changes in progress."""
+"""Deadlines, and state changes in progress."""
 
 from __future__ import annotations
 
 from sharebroker_server.group_coordinator.core.deadlines import (
     Deadlines,
     DeadlineSet,
-    Session,
-    Sessions,
     StateChangesInProgress,
 )
 from tests.unit.group_coordinator.harness import tp
@@ -39,44 +37,35 @@ def test_key_with_duplicate_heap_entries_is_due_once() -> None:
 
 
 def test_earlier_deadline_applies_at_once() -> None:
-    sessions, session = Sessions(), Session("g", "m")
-    sessions.set(session, 100.0)
-    sessions.set(session, 50.0)
-    assert sessions.next_deadline() == 50.0
-    assert sessions.due(60.0, 10) == [session]
-    sessions.drop(session)
-    assert sessions.due(200.0, 10) == []
-    assert sessions.next_deadline() is None
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", 100.0)
+    deadlines.set("a", 50.0)
+    assert deadlines.next_deadline() == 50.0
+    assert deadlines.due(60.0, 10) == ["a"]
+    deadlines.drop("a")
+    assert deadlines.due(200.0, 10) == []
+    assert deadlines.next_deadline() is None
 
 
 def test_later_deadline_is_checked_again() -> None:
-    sessions, session = Sessions(), Session("g", "m")
-    sessions.set(session, 50.0)
-    sessions.set(session, 100.0)
-    assert sessions.due(60.0, 10) == []
-    assert sessions.next_deadline() == 100.0
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", 50.0)
+    deadlines.set("a", 100.0)
+    assert deadlines.due(60.0, 10) == []
+    assert deadlines.next_deadline() == 100.0
 
 
 def test_outdated_heap_entries_are_skipped() -> None:
-    sessions, session = Sessions(), Session("g", "m")
+    deadlines: Deadlines[str] = Deadlines()
     for _ in range(3):
-        sessions.set(session, 50.0)
-        sessions.drop(session)
-    sessions.set(session, 70.0)
-    assert sessions.due(60.0, 10) == []
-    assert sessions.due(70.0, 10) == [session]
+        deadlines.set("a", 50.0)
+        deadlines.drop("a")
+    deadlines.set("a", 70.0)
+    assert deadlines.due(60.0, 10) == []
+    assert deadlines.due(70.0, 10) == ["a"]
 
 
-def test_tracking_a_member_with_a_deadline_changes_nothing() -> None:
-    sessions, session = Sessions(), Session("g", "m")
-    sessions.track(session)
-    assert (sessions.new(), sessions.next_deadline()) == ([session], 0.0)
-    sessions.set(session, 5.0)
-    sessions.track(session)
-    assert (sessions.new(), sessions.next_deadline()) == ([], 5.0)
-
-
-def test_state_changes_run_until_they_end_or_time_out() -> None:
+def test_state_changes_last_until_they_end_or_time_out() -> None:
     attempts = StateChangesInProgress()
     attempts.begin("g", tp("t", 0, 1), 10.0)
     attempts.begin("g", tp("t", 2), 20.0)

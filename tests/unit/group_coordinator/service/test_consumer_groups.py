@@ -21,7 +21,7 @@ async def test_reply_completes_the_future_of_its_id_once() -> None:
     assert not other.done()
 
 
-async def test_error_is_raised() -> None:
+async def test_deferred_error_is_raised() -> None:
     replies = DeferredReplies()
     reply_id, waiting = replies.expect()
     replies.resolve(reply_id, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
@@ -29,7 +29,7 @@ async def test_error_is_raised() -> None:
         await waiting
 
 
-async def test_reply_to_a_forgotten_id_is_ignored() -> None:
+async def test_reply_to_an_unknown_id_is_ignored() -> None:
     replies = DeferredReplies()
     reply_id, waiting = replies.expect()
     replies.forget(reply_id)

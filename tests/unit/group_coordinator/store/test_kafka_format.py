@@ -1,4 +1,4 @@
-"""Against what Apache Kafka's own classes write (kafka/OffsetCommitVectors.java makes kafka/vectors.txt)."""
+"""Our bytes equal those of Apache Kafka's classes (kafka/OffsetCommitVectors.java writes vectors.txt)."""
 
 from __future__ import annotations
 

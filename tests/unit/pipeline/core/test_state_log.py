@@ -83,7 +83,7 @@ STEPS: dict[str, tuple[Entry, int, list[RunValues]]] = {
 
 
 @pytest.mark.parametrize("step", range(1, len(STEPS) + 1), ids=list(STEPS))
-def test_the_drafts_examples(step: int) -> None:
+def test_examples_of_the_drafts_replay_correctly(step: int) -> None:
     taken = list(STEPS.values())[:step]
     _, start, values = taken[-1]
     assert replay(reversed([entry for entry, _, _ in taken])) == State(2, 5, start, runs(*values))
@@ -120,7 +120,7 @@ def test_a_run_that_straddles_the_start_is_clipped() -> None:
     assert replay(log) == State(2, 5, 110, runs((110, 120, ACCEPTED, 1)))
 
 
-def test_the_first_piece_covers() -> None:
+def test_earlier_run_covers_a_later_one() -> None:
     pieces = [Piece(3, 5, "a"), Piece(0, 9, "b"), Piece(4, 12, "c"), Piece(13, 13, "c"), Piece(20, 20, "b")]
     assert cover(pieces) == [
         Piece(0, 2, "b"),
@@ -132,7 +132,7 @@ def test_the_first_piece_covers() -> None:
     assert cover([]) == []
 
 
-def test_two_sides_are_aligned() -> None:
+def test_runs_of_log_and_coordinator_are_aligned() -> None:
     assert align([Piece(0, 4, "a")], [Piece(3, 6, 1), Piece(9, 9, 2)]) == [
         Piece(0, 2, ("a", None)),
         Piece(3, 4, ("a", 1)),
@@ -178,7 +178,7 @@ CASES: dict[str, tuple[list[Entry], list[tuple[int | None, int | None, str]]]] =
             ),
         ],
     ),
-    "a state that there is not": (
+    "a missing state": (
         [checkpoint((100, 100, 7, 1)), answer()],
         [(100, 100, "In the log: 7, delivered once; in the coordinator: no state.")],
     ),
@@ -193,7 +193,7 @@ CASES: dict[str, tuple[list[Entry], list[tuple[int | None, int | None, str]]]] =
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_differences(case: str) -> None:
+def test_differences_between_log_and_coordinator_are_found(case: str) -> None:
     entries, expected = CASES[case]
     checked = check(entries)
     assert [tuple(one) for one in checked.differences] == expected
@@ -240,6 +240,6 @@ OUTCOMES: dict[str, tuple[list[Entry], list[tuple[int, int, str, int | None, int
 
 
 @pytest.mark.parametrize("case", OUTCOMES)
-def test_outcomes(case: str) -> None:
+def test_outcome_of_each_offset_is_derived(case: str) -> None:
     entries, expected = OUTCOMES[case]
     assert [tuple(one) for one in outcomes_of(entries)] == expected

@@ -39,7 +39,7 @@ def test_an_independent_reader_returns_the_content(codec: str, content: str) -> 
     assert bytes(READERS[codec](CODECS[codec].compress(data))) == data
 
 
-def test_codec_numbers_are_those_of_batch_attributes() -> None:
+def test_codec_numbers_equal_the_batch_attributes() -> None:
     assert [(name, codec.number) for name, codec in CODECS.items()] == [
         ("none", 0),
         ("gzip", 1),
@@ -50,7 +50,7 @@ def test_codec_numbers_are_those_of_batch_attributes() -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_repeated_content_becomes_smaller(codec: str) -> None:
+def test_repeated_content_is_compressed(codec: str) -> None:
     assert len(CODECS[codec].compress(CONTENTS["repeated"])) < 20_000
 
 
@@ -110,7 +110,7 @@ def test_full_batch_rejects_records() -> None:
     assert len(list(DefaultRecordBatch(builder.build()))) == 4
 
 
-def test_one_record_larger_than_a_batch_makes_a_batch() -> None:
+def test_oversized_record_gets_a_batch_of_its_own() -> None:
     builder = BatchBuilder(CODECS["none"], 300)
     assert builder.append(0, None, b"x" * 1000)
     assert not builder.append(0, None, b"y")
@@ -259,10 +259,10 @@ def test_every_acquired_offset_is_accounted_for(
     for gap, length in spans:
         acquired.append(acquisition(start + gap, start + gap + length))
         start += gap + length + 1
-    wanted = {offset for a in acquired for offset in range(a.first, a.last + 1)}
+    acquired_offsets = {offset for a in acquired for offset in range(a.first, a.last + 1)}
     decoded = decode(data, acquired)
-    assert offsets(decoded) == sorted(wanted & present)
+    assert offsets(decoded) == sorted(acquired_offsets & present)
     gaps = [offset for span in decoded.unreadable for offset in range(span.first, span.last + 1)]
-    assert gaps == sorted(wanted - present)
+    assert gaps == sorted(acquired_offsets - present)
     assert all(r.acquisition.first <= r.offset <= r.acquisition.last for r in decoded.records)
     assert all(s.acquisition.first <= s.first <= s.last <= s.acquisition.last for s in decoded.unreadable)

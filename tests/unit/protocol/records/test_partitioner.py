@@ -34,7 +34,7 @@ def test_single_partition_is_reused() -> None:
     assert [partitioner.partition(None, 1, 1) for _ in range(3)] == [0, 0, 0]
 
 
-def test_a_topic_with_fewer_partitions_than_before_gets_a_new_choice() -> None:
+def test_sticky_partition_is_reselected_when_partitions_decrease() -> None:
     partitioner = Partitioner(100, last)
     assert partitioner.partition(None, 1, 8) == 7
     assert partitioner.partition(None, 1, 2) == 1
@@ -51,16 +51,16 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(("key", "expected"), VECTORS)
-def test_kafkas_vectors(key: bytes, expected: int) -> None:
+def test_hash_equals_kafkas_vectors(key: bytes, expected: int) -> None:
     assert murmur2(key) == expected
 
 
 @pytest.mark.parametrize("length", range(9))
-def test_every_length_modulo_four_has_32_bits(length: int) -> None:
+def test_hash_of_any_length_has_32_bits(length: int) -> None:
     assert -(2**31) <= murmur2(bytes(length)) < 2**31
 
 
 @pytest.mark.parametrize(("key", "expected"), VECTORS)
-def test_partition_uses_hash_without_sign(key: bytes, expected: int) -> None:
+def test_partition_uses_the_unsigned_hash(key: bytes, expected: int) -> None:
     assert key_hash(key) == expected & 0x7FFFFFFF
     assert partition_of(key, 8) == (expected & 0x7FFFFFFF) % 8

@@ -22,7 +22,7 @@ def test_ratio_uses_low_half_of_trace_id() -> None:
     assert not half.joins(TraceContext((7 << 64) | LOW, 1))
 
 
-def test_ratios_zero_and_one() -> None:
+def test_ratio_0_samples_nothing_and_1_everything() -> None:
     assert Sampling(1.0, parent_based=False).left_out(0.5) == 0
     assert Sampling(0.0, parent_based=True).left_out(0.5) == sys.maxsize
     assert Sampling(1.0, parent_based=False).joins(DROPPED)

@@ -28,7 +28,7 @@ def test_telemetry_is_off_by_default(environment: dict[str, str]) -> None:
     assert (found.traces, found.metrics) == (None, None)
 
 
-def test_sdk_disabled() -> None:
+def test_otel_sdk_disabled_turns_telemetry_off() -> None:
     assert parse({"OTEL_SDK_DISABLED": "TRUE", "OTEL_TRACES_SAMPLER": "wrong", **HERE}) is OFF
 
 
@@ -85,7 +85,7 @@ def test_http_endpoints_are_complete_urls() -> None:
         ("parentbased_always_off", "7", Sampling(0.0, parent_based=True)),
     ],
 )
-def test_samplers(sampler: str, ratio: str | None, found: Sampling) -> None:
+def test_sampler_variables_determine_the_sampling(sampler: str, ratio: str | None, found: Sampling) -> None:
     variables = {**HERE, "OTEL_TRACES_SAMPLER": sampler}
     assert (
         parse(variables if ratio is None else variables | {"OTEL_TRACES_SAMPLER_ARG": ratio}).sampling

@@ -82,7 +82,7 @@ def test_a_failed_span_has_code_reason_and_text(
     assert (finished.status.status_code, finished.status.description) == (StatusCode.ERROR, "lost")
 
 
-def test_current_span_is_known_only_inside(spans: FinishedSpans) -> None:
+def test_current_span_is_set_only_inside_its_block(spans: FinishedSpans) -> None:
     tracer = spans.tracer
     assert tracer.current() is None
     with tracer.within(PARENT):

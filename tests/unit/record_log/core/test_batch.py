@@ -82,7 +82,7 @@ def test_log_append_time_stamps_every_record() -> None:
     assert header_of(second.data).codec == 3
 
 
-def test_memoryview_is_as_good_as_bytes() -> None:
+def test_memoryview_and_bytes_parse_alike() -> None:
     data = batch(3)
     assert parse_headers(memoryview(data), LIMIT) == parse_headers(data, LIMIT)
     headers = parse_headers(data, LIMIT)
@@ -122,11 +122,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("data", "code"), REFUSED)
-def test_refused(data: bytes, code: ErrorCode) -> None:
+def test_invalid_batch_is_rejected(data: bytes, code: ErrorCode) -> None:
     assert code_of(lambda: parse_headers(data, LIMIT)) is code
 
 
-def test_a_bad_batch_spoils_the_good_one_before_it() -> None:
+def test_invalid_batch_rejects_the_whole_request() -> None:
     spoilt = GOOD + patched(GOOD, 17, ">I", 0, crc=False)
     assert code_of(lambda: parse_headers(spoilt, LIMIT)) is ErrorCode.CORRUPT_MESSAGE
 

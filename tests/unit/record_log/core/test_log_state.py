@@ -51,18 +51,18 @@ def test_read_begins_with_the_batch_that_contains_the_offset(offset: int, expect
 @pytest.mark.parametrize(
     ("max_bytes", "count"), [(0, 1), (1, 1), (SIZE, 1), (2 * SIZE - 1, 1), (2 * SIZE, 2), (10 * SIZE, 4)]
 )
-def test_read_returns_what_fits_but_at_least_one(max_bytes: int, count: int) -> None:
+def test_read_returns_at_least_one_batch_within_the_limit(max_bytes: int, count: int) -> None:
     assert len(filled().read(10, max_bytes) or []) == count
 
 
-def test_oldest_go_when_the_limit_is_passed() -> None:
+def test_oldest_batches_leave_the_full_cache() -> None:
     tail = filled(limit=2 * SIZE)
     assert (tail.start, tail.end, tail.size) == (16, 22, 2 * SIZE)
     assert bases(tail, 15) is None
     assert bases(tail, 16) == [16, 19]
 
 
-def test_newest_batch_stays_even_when_too_large() -> None:
+def test_newest_batch_stays_in_the_cache_even_when_oversized() -> None:
     tail = filled(limit=1)
     assert bases(tail, 19) == [19]
     assert bases(tail, 18) is None
@@ -99,7 +99,7 @@ def test_drop_before_keeps_the_batch_that_contains_the_offset(offset: int, left:
     assert bases(tail, 22) == [22]
 
 
-def test_select_batches_of_none() -> None:
+def test_select_batches_of_an_empty_list_is_empty() -> None:
     assert select_batches([], 0, 10) == []
 
 
@@ -249,12 +249,12 @@ def test_expired_ends_at_the_first_young_segment(oldest: int, end: int) -> None:
 @pytest.mark.parametrize(
     ("log_start", "oldest", "end"), [(0, 1_800, 10), (0, 3_500, 40), (25, 1_500, 25), (25, 1_501, 30)]
 )
-def test_within_the_tail_single_batches_expire(log_start: int, oldest: int, end: int) -> None:
+def test_single_batches_expire_within_the_tail(log_start: int, oldest: int, end: int) -> None:
     rows = [row for row in SEGMENTS if row.end_offset > log_start]
     assert expired_before(rows, HALF, log_start, oldest) == end
 
 
-def test_a_batch_without_time_waits_for_its_segment() -> None:
+def test_batch_without_timestamp_expires_with_its_segment() -> None:
     hot = tail(of_size(0, 50, 1_000), of_size(5, 50, -1), of_size(10, 50, 1_000))
     assert expired_before([Segment(0, 15, 150, 2_000)], hot, 0, 1_500) == 5
     assert expired_before([Segment(0, 15, 150, 2_000)], hot, 0, 2_001) == 15
@@ -276,12 +276,12 @@ def test_retention_without_limits_keeps_all() -> None:
     ("limit", "end"),
     [(0, 40), (1, 35), (50, 35), (51, 30), (149, 25), (150, 25), (151, 10), (250, 10), (251, 0), (351, 0)],
 )
-def test_within_the_tail_single_batches_are_too_many(limit: int, end: int) -> None:
+def test_single_batches_beyond_the_limit_are_dropped_within_the_tail(limit: int, end: int) -> None:
     """A partly hot segment counts with its hot part only."""
     assert oversized_before(SEGMENTS, HALF, limit) == end
 
 
-def test_nothing_to_drop_from_nothing() -> None:
+def test_empty_log_drops_nothing() -> None:
     assert expired_before([], tail(), 0, 1) == 0
     assert oversized_before([], tail(), 0) == 0
     assert oversized_before([], tail(), 1) == 0
@@ -297,7 +297,7 @@ def test_nothing_to_drop_from_nothing() -> None:
         (Retention(0, 100), 40),
     ],
 )
-def test_the_most_generous_rule_wins(retention: Retention, end: int) -> None:
+def test_retention_rules_are_combined_by_the_highest_offset(retention: Retention, end: int) -> None:
     log = LogState(0, COLD.end, SEGMENTS, Limits())
     log.hot_cache = COLD
     assert log.disposable_before(retention, 4_500, None) == end
@@ -321,7 +321,7 @@ def test_a_segment_closes_when_it_is_full() -> None:
     assert rows.unsaved == []
 
 
-def test_a_segment_closes_when_it_spans_too_long() -> None:
+def test_segment_closes_at_its_time_span() -> None:
     rows = small_segments(max_bytes=10**9, max_ms=1000)
     for base, time in ((0, 0), (3, 500), (6, 1000), (9, 2000)):
         rows.add(stored(base, time=time), now_ms=0)
@@ -329,7 +329,7 @@ def test_a_segment_closes_when_it_spans_too_long() -> None:
     assert [row.end_offset for row in rows.unsaved] == [9]
 
 
-def test_a_batch_without_time_is_as_old_as_its_append() -> None:
+def test_batch_without_timestamp_has_the_age_of_its_append() -> None:
     rows = small_segments()
     rows.add(stored(0, count=1, time=-1), now_ms=7_000)
     assert [row.max_timestamp for row in rows.segments()] == [7_000]
@@ -429,7 +429,7 @@ def test_consumption_frees_whole_batches(consumed: int | None, start: int) -> No
 
 
 @pytest.mark.parametrize(("consumed", "start"), [(5, 0), (6, 6), (8, 6), (9, 6), (11, 6), (12, 12)])
-def test_consumption_frees_whole_segments_where_the_tail_does_not_reach(consumed: int, start: int) -> None:
+def test_consumption_frees_whole_segments_below_the_tail(consumed: int, start: int) -> None:
     assert view(8, tail_batches=1).disposable_before(CONSUMED, 0, consumed) == start
 
 

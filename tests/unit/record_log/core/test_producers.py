@@ -60,8 +60,8 @@ SEQUENCES = [
     ("the same again with fewer records", sent(header(0, 3)), header(0, 2), GAP),
     ("one that overlaps", sent(header(0, 3)), header(2, 3), GAP),
     ("one that was never here, before the first", sent(header(5)), header(4), GAP),
-    ("one forgotten since", sent(*(header(n) for n in range(6))), header(0), OLD),
-    ("one that reaches into what is known", sent(*(header(n) for n in range(6))), header(0, 2), GAP),
+    ("a batch no longer stored", sent(*(header(n) for n in range(6))), header(0), OLD),
+    ("a batch that overlaps a stored one", sent(*(header(n) for n in range(6))), header(0, 2), GAP),
     ("over the top", sent(header(TOP - 1, 2)), header(0), FINE),
     ("within a batch over the top", sent(header(TOP, 3)), header(2), FINE),
     ("not over the top", sent(header(TOP - 1, 2)), header(TOP), GAP),
@@ -74,11 +74,13 @@ SEQUENCES = [
 @pytest.mark.parametrize(
     ("state", "batch", "outcome"), [case[1:] for case in SEQUENCES], ids=[c[0] for c in SEQUENCES]
 )
-def test_sequences(state: ProducerState | None, batch: BatchHeader, outcome: ErrorCode) -> None:
+def test_sequence_of_a_batch_is_checked(
+    state: ProducerState | None, batch: BatchHeader, outcome: ErrorCode
+) -> None:
     assert code(state, batch) is outcome
 
 
-def test_each_of_the_last_batches_is_known_again_with_its_offsets() -> None:
+def test_duplicates_of_the_last_batches_return_their_offsets() -> None:
     state = sent(*(header(2 * n, 2) for n in range(7)))
     assert len(state.batches) == RETAINED_BATCHES
     for n in range(2, 7):
@@ -112,7 +114,7 @@ TRANSACTIONS = [
     ("one outside, when it is over", ENDED, header(2), None, FINE),
     ("one late, when it is over", ENDED, header(2, transactional=True), None, UNVERIFIED),
     ("verified before the marker", ENDED, header(2, transactional=True), Verified(2, True), UNVERIFIED),
-    ("verified behind the marker", ENDED, header(2, transactional=True), Verified(3, False), FINE),
+    ("verified after the marker", ENDED, header(2, transactional=True), Verified(3, False), FINE),
     ("a new epoch in an open one", TXN, header(0, epoch=1, transactional=True), None, UNVERIFIED),
     ("not from 0, with an epoch of its own", None, header(2, transactional=True), FRESH, GAP),
     ("not from 0, with a lasting epoch", None, header(2, transactional=True), Verified(0, False), FINE),
@@ -122,7 +124,7 @@ TRANSACTIONS = [
 @pytest.mark.parametrize(
     ("state", "batch", "verified", "outcome"), [c[1:] for c in TRANSACTIONS], ids=[c[0] for c in TRANSACTIONS]
 )
-def test_transactional_batches(
+def test_transactional_batch_is_accepted_or_rejected(
     state: ProducerState | None, batch: BatchHeader, verified: Verified | None, outcome: ErrorCode
 ) -> None:
     assert code(state, batch, verified) is outcome
@@ -138,7 +140,7 @@ def test_a_transaction_begins_with_its_first_batch() -> None:
     assert (state.transaction_start, state.in_transaction) == (3, True)
 
 
-def test_a_marker_ends_it_and_keeps_the_sequences_of_its_epoch() -> None:
+def test_marker_ends_the_transaction_and_keeps_sequences_of_its_epoch() -> None:
     assert (ENDED.in_transaction, ENDED.marker, ENDED.coordinator_epoch) == (False, 2, 9)
     assert code(ENDED, header(2), None) is FINE
     assert code(ENDED, header(0), None) is GAP
@@ -151,7 +153,7 @@ def test_marker_with_a_new_epoch_restarts_sequences() -> None:
     assert code(state, header(2)) is FENCED
 
 
-def test_a_marker_makes_a_producer_known() -> None:
+def test_marker_creates_an_unknown_producer() -> None:
     state = after_marker(None, Marker(P, 3, 9, commit=False), 0, 2000)
     assert code(state, header(0, epoch=2)) is FENCED
 
@@ -163,7 +165,7 @@ def test_a_marker_makes_a_producer_known() -> None:
         (Marker(P, -1, 9, commit=True), FENCED),
     ],
 )
-def test_late_markers(marker: Marker, refusal: ErrorCode) -> None:
+def test_late_marker_is_rejected(marker: Marker, refusal: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
         after_marker(ENDED, marker, 3, 3000)
     assert refused.value.code is refusal

@@ -1,4 +1,4 @@
-"""Open and aborted transactions, and how they are kept."""
+"""Open and aborted transactions, and their storage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.record_log.batches import LIMIT, batch
 
 
 class Partition:
-    """Appends to transactions, each in its own draft; `notes` holds the persisted notes."""
+    """Appends to transactions, each in its own draft; `notes` holds the persisted snapshots."""
 
     def __init__(self) -> None:
         self.transactions = Transactions()
@@ -66,7 +66,7 @@ def partition() -> Partition:
     return partition
 
 
-def test_the_earliest_open_transaction_bounds_what_is_stable(partition: Partition) -> None:
+def test_earliest_open_transaction_bounds_the_last_stable_offset(partition: Partition) -> None:
     assert partition.stable == 2
     partition.write(1)
     partition.mark(2, commit=True)
@@ -84,7 +84,7 @@ def test_aborted_transactions_are_found_by_offset(partition: Partition) -> None:
     assert found(7, 100) == []
 
 
-def test_a_search_ends_where_later_ones_begin_later() -> None:
+def test_search_for_aborted_transactions_stops_at_the_range_end() -> None:
     partition = Partition()
     for _ in range(3):
         partition.write(1)
@@ -99,7 +99,7 @@ def test_trimming_drops_unreadable_transactions(partition: Partition) -> None:
     assert [t.producer_id for t in partition.transactions.aborted_in(0, 100)] == [3]
 
 
-def test_producers_that_are_silent_expire_but_not_in_a_transaction(partition: Partition) -> None:
+def test_idle_producers_expire_unless_in_a_transaction(partition: Partition) -> None:
     transactions = partition.transactions
     assert transactions.expired(1000) == []
     assert sorted(transactions.expired(1001)) == [1, 3]

@@ -1,4 +1,4 @@
-"""Which record a change becomes, and what the records carry."""
+"""The record that a change is stored as, and the fields of each record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
-from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Read
+from sharebroker_server.share_coordinator.core.commands import Delete, Initialize
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -14,7 +14,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareDelta,
     ShareRecord,
 )
-from tests.unit.share_coordinator.harness import KEY, NOW, Shard, batch, write
+from tests.unit.share_coordinator.harness import KEY, NOW, Shard, batch, read, write
 
 NOW_MS = int(NOW * 1000)
 
@@ -55,7 +55,7 @@ def made(shard: Shard) -> ShareRecord:
         ((batch(115, 119, 0),), (batch(110, 112),), 110, False),
     ],
 )
-def test_a_checkpoint_where_it_is_no_larger(
+def test_checkpoint_is_written_where_it_is_no_larger_than_a_delta(
     before: tuple[StateBatch, ...], batches: tuple[StateBatch, ...], start: int, checkpoint: bool
 ) -> None:
     shard = shard_at(100, *before)
@@ -64,7 +64,7 @@ def test_a_checkpoint_where_it_is_no_larger(
     assert isinstance(made(shard), ShareDelta) is not checkpoint
 
 
-def test_fields_of_a_delta() -> None:
+def test_delta_has_only_changed_fields() -> None:
     shard = shard_at(100, batch(115, 119, 0), batch(121, 121, 0))
     shard.run(write(batch(110, 112), start=110, count=3))
     assert made(shard) == ShareDelta(KEY, 1, 0, -1, 110, 3, (batch(110, 112),), NOW_MS)
@@ -72,11 +72,11 @@ def test_fields_of_a_delta() -> None:
     assert made(shard) == ShareDelta(KEY, 2, 0, -1, -1, 4, (batch(113, 113),), NOW_MS)
     shard.run(write(batch(90, 120), start=90, count=2))
     assert made(shard) == ShareDelta(KEY, 3, 0, -1, -1, 4, (batch(90, 120),), NOW_MS)
-    shard.run(Read(KEY, 8))
+    shard.run(read(8))
     assert made(shard) == ShareDelta(KEY, 4, 0, 8, -1, 4, (), NOW_MS)
 
 
-def test_fields_of_a_checkpoint() -> None:
+def test_checkpoint_has_every_field() -> None:
     shard = shard_at(100, batch(100, 114))
     shard.run(write(batch(115, 119), start=110, count=10))
     expected = ShareCheckpoint(KEY, 1, 1, 0, 110, 10, NOW_MS, NOW_MS, (batch(110, 119),))
@@ -84,7 +84,7 @@ def test_fields_of_a_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 10, 255, 256, 257, 500])
-def test_number_of_deltas_between_checkpoints(limit: int) -> None:
+def test_deltas_between_checkpoints_are_limited(limit: int) -> None:
     """Kafka up to 4.2.0 wrote one more (#21426)."""
     shard = Shard(CheckpointRules(deltas_per_checkpoint=limit))
     shard.run(Initialize(KEY, 1, 0))
@@ -98,12 +98,12 @@ def test_number_of_deltas_between_checkpoints(limit: int) -> None:
 def test_a_read_counts_as_a_delta() -> None:
     shard = Shard(CheckpointRules(deltas_per_checkpoint=1))
     shard.run(Initialize(KEY, 1, 0))
-    shard.run(Read(KEY, 1))
-    shard.run(Read(KEY, 2))
+    shard.run(read(1))
+    shard.run(read(2))
     assert made(shard) == ShareCheckpoint(KEY, 1, 1, 2, 0, 0, NOW_MS, NOW_MS, ())
 
 
-def test_indices_go_on_over_checkpoints() -> None:
+def test_delta_indices_continue_over_checkpoints() -> None:
     """Two checkpoints, a delta, a checkpoint, two deltas."""
     shard = Shard()
     shard.run(Initialize(KEY, 1, 0))
@@ -119,7 +119,7 @@ def test_indices_go_on_over_checkpoints() -> None:
 @pytest.mark.parametrize(
     ("limit", "last"), [(1, 255), (100, 255), (255, 255), (256, 255), (257, 511), (300, 511), (500, 511)]
 )
-def test_indices_roll_over_at_255_and_the_range_is_extended_when_too_small(limit: int, last: int) -> None:
+def test_delta_index_wraps_at_255_and_a_small_range_is_extended(limit: int, last: int) -> None:
     shard = Shard(CheckpointRules(deltas_per_checkpoint=limit))
     shard.run(Initialize(KEY, 1, 0))
     for offset in range(1300):
@@ -129,7 +129,7 @@ def test_indices_roll_over_at_255_and_the_range_is_extended_when_too_small(limit
     assert len(indices) > last
 
 
-def test_an_index_in_use_is_not_written_again_after_the_range_was_extended() -> None:
+def test_used_delta_index_is_not_reused_after_the_range_was_extended() -> None:
     """Deltas 250 to 255 and 0 to 50 count, then the limit is raised: at 250 a checkpoint is written first."""
     small = Shard(CheckpointRules(deltas_per_checkpoint=250))
     small.run(Initialize(KEY, 1, 0))
@@ -146,7 +146,7 @@ def test_an_index_in_use_is_not_written_again_after_the_range_was_extended() -> 
     assert len(set(deltas)) == len(deltas)
 
 
-def test_the_range_may_shrink() -> None:
+def test_delta_index_range_may_shrink() -> None:
     large = Shard(CheckpointRules(deltas_per_checkpoint=500))
     large.run(Initialize(KEY, 1, 0))
     for offset in range(300):

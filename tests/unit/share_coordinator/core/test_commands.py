@@ -37,7 +37,7 @@ TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
     "group", ["G1", "a:b", "::", ":", "a:AQIDBAUGBwgJCgsMDQ4PEA:3", "ünï", " ", "x" * 249, "ü" * (2**14 - 1)]
 )
 @pytest.mark.parametrize("partition", [0, 1, 49, 2**31 - 1])
-def test_hashed_text_of_any_group(group: str, partition: int) -> None:
+def test_key_text_of_any_group_is_hashed(group: str, partition: int) -> None:
     key = make_key(group, TOPIC, partition)
     assert key == SharePartitionKey(group, TOPIC, partition)
     assert str(key) == f"{group}:{TOPIC}:{partition}"
@@ -60,7 +60,7 @@ def test_hashed_text_of_any_group(group: str, partition: int) -> None:
         ("g", TOPIC, 2**31, "partition"),
     ],
 )
-def test_which_field_is_wrong(group: str, topic: str, partition: int, field: str) -> None:
+def test_error_names_the_invalid_field(group: str, topic: str, partition: int, field: str) -> None:
     with pytest.raises(KafkaError) as refused:
         make_key(group, topic, partition)
     assert [violation.field for violation in refused.value.violations] == [field]

@@ -1,4 +1,4 @@
-"""Which commands are permitted, what is due, what replay ignores, and what may be trimmed."""
+"""Permitted commands, due checkpoints, records that replay ignores, and the trim position."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import (
+    NO_LEASE,
     Command,
     Delete,
     DeleteTopic,
     Initialize,
+    LeaseRequired,
     Read,
     ReadReply,
     Summarize,
@@ -27,7 +29,7 @@ from sharebroker_server.share_coordinator.core.state import (
     ShareDelta,
     ShareRecord,
 )
-from tests.unit.share_coordinator.harness import KEY, NOW, OTHER_TOPIC, TOPIC, Shard, batch, same, write
+from tests.unit.share_coordinator.harness import KEY, NOW, OTHER_TOPIC, TOPIC, Shard, batch, read, same, write
 
 NOW_MS = int(NOW * 1000)
 KEYS = [SharePartitionKey("g", TOPIC, n) for n in range(4)]
@@ -67,7 +69,7 @@ GONE = CheckpointTombstone(KEY)
         ([checkpoint(0), delta(0), GONE, DeltaTombstone(KEY, 0), checkpoint(0)], []),
     ],
 )
-def test_replay_takes_the_latest_checkpoint_and_the_deltas_of_its_epoch(
+def test_replay_applies_the_latest_checkpoint_and_the_deltas_of_its_epoch(
     records: list[ShareRecord], firsts: list[int] | None
 ) -> None:
     shard = Shard(log=enumerate(records, 1))
@@ -75,7 +77,7 @@ def test_replay_takes_the_latest_checkpoint_and_the_deltas_of_its_epoch(
     assert (None if state is None else [run.first for run in state.runs]) == firsts
 
 
-def test_a_quiet_key_gets_a_cold_checkpoint_once() -> None:
+def test_idle_key_gets_one_cold_checkpoint() -> None:
     shard = Shard(CheckpointRules(cold_after=300))
     shard.run(Initialize(KEY, 1, 0))
     shard.run(write(batch(0, 4, 0), count=2))
@@ -115,7 +117,7 @@ def test_a_key_that_is_written_is_not_cold() -> None:
     assert len(shard.log) == 5
 
 
-def test_deleting_the_last_warm_key_leaves_nothing_to_do() -> None:
+def test_deleting_the_last_warm_key_clears_the_deadline() -> None:
     shard = Shard()
     shard.run(Initialize(KEYS[0], 1, 0))
     shard.tick(1000)
@@ -126,7 +128,7 @@ def test_deleting_the_last_warm_key_leaves_nothing_to_do() -> None:
     assert shard.machine.next_deadline() is None
 
 
-def test_one_deadline_makes_a_bounded_number_of_records() -> None:
+def test_one_deadline_writes_a_bounded_number_of_records() -> None:
     shard = Shard()
     keys = [SharePartitionKey("g", TOPIC, n) for n in range(2 * MAX_RECORDS_PER_DEADLINE + 5)]
     for key in keys:
@@ -142,14 +144,14 @@ def test_an_interrupted_topic_deletion_is_finished_in_bounded_steps() -> None:
         for n in range(100):
             shard.run(write(batch(2 * n, 2 * n), key=key))
     shard.run(DeleteTopic(TOPIC), keep=1)
-    left = shard.replayed()
-    assert left.machine.next_deadline() == 0.0
-    assert left.tick(0) == [DeltaTombstone(KEYS[0], n, NOW_MS) for n in range(100)]
-    assert [left.state(key) is None for key in KEYS] == [True, False, False, False]
-    assert left.run(DeleteTopic(TOPIC)) == 3
+    replayed = shard.replayed()
+    assert replayed.machine.next_deadline() == 0.0
+    assert replayed.tick(0) == [DeltaTombstone(KEYS[0], n, NOW_MS) for n in range(100)]
+    assert [replayed.state(key) is None for key in KEYS] == [True, False, False, False]
+    assert replayed.run(DeleteTopic(TOPIC)) == 3
 
 
-def test_trim_position() -> None:
+def test_trim_position_is_below_every_live_record() -> None:
     shard = Shard(CheckpointRules(deltas_per_checkpoint=2))
     assert shard.machine.trim_before() == 1
     shard.run(Initialize(KEYS[0], 1, 0))  # 1
@@ -220,7 +222,7 @@ def shard_in(situation: str) -> Shard:
     if situation != ABSENT:
         shard.run(Initialize(KEY, 5, 100))
     if situation in (LED, AGAIN, DELETED):
-        shard.run(Read(KEY, 3))
+        shard.run(read(3))
     if situation == AGAIN:
         shard.run(Initialize(KEY, 7, 50))
     if situation == DELETED:
@@ -231,6 +233,7 @@ def shard_in(situation: str) -> Shard:
 BAD = ErrorCode.INVALID_REQUEST
 STATE = ErrorCode.FENCED_STATE_EPOCH
 LEADER = ErrorCode.FENCED_LEADER_EPOCH
+UNKNOWN = ErrorCode.UNKNOWN_LEADER_EPOCH
 
 TABLE: list[tuple[str, Command, ErrorCode | None]] = [
     # Initialize: only the state epoch is compared
@@ -246,17 +249,26 @@ TABLE: list[tuple[str, Command, ErrorCode | None]] = [
     (AGAIN, Initialize(KEY, 7, 0), None),
     (DELETED, Initialize(KEY, 1, 0), None),
     # Read: only the leader epoch
-    (ABSENT, Read(KEY, 0), BAD),
-    (ABSENT, Read(KEY, -1), BAD),
-    (FRESH, Read(KEY, 0), None),
-    (FRESH, Read(KEY, 9), None),
-    (FRESH, Read(KEY, -1), BAD),
-    (LED, Read(KEY, 2), LEADER),
-    (LED, Read(KEY, 3), None),
-    (LED, Read(KEY, 4), None),
-    (AGAIN, Read(KEY, 2), LEADER),
-    (AGAIN, Read(KEY, 3), None),
-    (DELETED, Read(KEY, 9), BAD),
+    (ABSENT, read(0), BAD),
+    (ABSENT, read(-1), BAD),
+    (FRESH, read(0), None),
+    (FRESH, read(9), None),
+    (FRESH, read(-1), BAD),
+    (LED, read(2), LEADER),
+    (LED, read(3), None),
+    (LED, read(4), None),
+    (AGAIN, read(2), LEADER),
+    (AGAIN, read(3), None),
+    (DELETED, read(9), BAD),
+    # Read above the stored leader epoch: only with a lease of that epoch, or a newer one
+    (FRESH, Read(KEY, 9, 9), None),
+    (FRESH, Read(KEY, 9, 10), None),
+    (FRESH, Read(KEY, 9, 8), UNKNOWN),
+    (FRESH, Read(KEY, 9, NO_LEASE), UNKNOWN),
+    (LED, Read(KEY, 2**31 - 1, 3), UNKNOWN),
+    (LED, Read(KEY, 3, NO_LEASE), None),
+    (LED, Read(KEY, 2, 2), LEADER),
+    (DELETED, Read(KEY, 9, 8), BAD),
     # Write: leader epoch first, then state epoch
     (ABSENT, write(), BAD),
     (FRESH, write(state_epoch=5, leader_epoch=0), None),
@@ -303,7 +315,7 @@ TABLE: list[tuple[str, Command, ErrorCode | None]] = [
 
 
 @pytest.mark.parametrize(("situation", "command", "code"), TABLE)
-def test_rejected_names(situation: str, command: Command, code: ErrorCode | None) -> None:
+def test_invalid_names_are_rejected(situation: str, command: Command, code: ErrorCode | None) -> None:
     shard = shard_in(situation)
     before, length = deepcopy(shard.state()), len(shard.log)
     if code is None:
@@ -319,11 +331,12 @@ def test_rejected_names(situation: str, command: Command, code: ErrorCode | None
     ("command", "metadata"),
     [
         (Initialize(KEY, 4, 0), {"stored_state_epoch": "5", "state_epoch": "4"}),
-        (Read(KEY, 2), {"stored_leader_epoch": "3", "leader_epoch": "2"}),
+        (read(2), {"stored_leader_epoch": "3", "leader_epoch": "2"}),
+        (Read(KEY, 9, 4), {"lease_epoch": "4", "leader_epoch": "9"}),
         (write(state_epoch=4, leader_epoch=3), {"stored_state_epoch": "5", "state_epoch": "4"}),
     ],
 )
-def test_a_fenced_caller_learns_both_epochs(command: Command, metadata: dict[str, str]) -> None:
+def test_fencing_error_contains_both_epochs(command: Command, metadata: dict[str, str]) -> None:
     with pytest.raises(KafkaError) as refused:
         shard_in(LED).run(command)
     assert refused.value.metadata == {"key": str(KEY), **metadata}
@@ -374,7 +387,7 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
         (Initialize(KEY, 2, 0, keep_existing=True, since_epoch=2), True),
     ],
 )
-def test_repeated_initialize(again: Initialize, wiped: bool) -> None:
+def test_repeated_initialize_keeps_or_replaces_the_state(again: Initialize, wiped: bool) -> None:
     shard = Shard()
     shard.run(Initialize(KEY, 1, -1))
     shard.run(write(batch(110, 112, 0), start=110))
@@ -405,10 +418,20 @@ def test_read_returns_the_state_and_raises_the_leader_epoch_once() -> None:
     length = len(shard.log)
     expected = ReadReply(5, 100, (StateBatch(100, 104, 2, 1), StateBatch(110, 111, 0, 2)))
     for leader_epoch, more in ((3, 1), (3, 0), (4, 1), (4, 0)):
-        assert shard.run(Read(KEY, leader_epoch)) == expected
+        assert shard.run(read(leader_epoch)) == expected
         assert len(shard.log) - length == more
         length = len(shard.log)
     assert shard.run(Summarize(KEY)) == Summary(5, 4, 100, 0)
+
+
+@pytest.mark.parametrize("situation", [FRESH, LED, AGAIN])
+def test_a_read_raises_the_leader_epoch_only_with_a_lease_epoch(situation: str) -> None:
+    shard = shard_in(situation)
+    before, length = deepcopy(shard.state()), len(shard.log)
+    assert shard.run(Read(KEY, 9)) == LeaseRequired()
+    assert (shard.state(), len(shard.log)) == (before, length)
+    assert isinstance(shard.run(Read(KEY, 9, 9)), ReadReply)
+    assert isinstance(shard.run(Read(KEY, 9)), ReadReply), "the state names this leader already"
 
 
 def test_writes_change_neither_epoch() -> None:

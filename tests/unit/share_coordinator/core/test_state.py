@@ -36,7 +36,7 @@ def test_cold_checkpoint_repeats_an_older_one(written: int, cold: bool) -> None:
     assert state(CHECKPOINT._replace(write_timestamp_ms=written)).cold is cold
 
 
-def test_delta_changes_what_it_contains() -> None:
+def test_delta_changes_only_its_fields() -> None:
     found = state()
     found.apply(ShareDelta(KEY, 9, 2, 6, 105, 7, (batch(110, 112),)))
     assert (found.leader_epoch, found.start_offset, found.delivery_complete_count) == (6, 105, 7)
@@ -74,27 +74,27 @@ CASES: list[tuple[str, Batches, Batches, int, Batches]] = [
         -1,
         [(100, 104, 0, 1), (105, 119, 2, 1)],
     ),
-    ("older with the higher count stays", [(100, 110, 2, 2)], [(100, 110, 0, 1)], -1, [(100, 110, 2, 2)]),
+    ("the higher delivery count is kept", [(100, 110, 2, 2)], [(100, 110, 0, 1)], -1, [(100, 110, 2, 2)]),
     ("higher count beats a final state", [(100, 110, 2, 1)], [(100, 110, 0, 2)], -1, [(100, 110, 0, 2)]),
     ("archived beats acknowledged", [(100, 110, 2, 1)], [(100, 110, 4, 1)], -1, [(100, 110, 4, 1)]),
     ("archived beats archiving", [(100, 110, 4, 1)], [(100, 110, 3, 1)], -1, [(100, 110, 4, 1)]),
     ("contiguous and the same become one", [(100, 109, 0, 1)], [(110, 119, 0, 1)], -1, [(100, 119, 0, 1)]),
     (
-        "contiguous with another count stay apart",
+        "adjacent batches with different counts are not merged",
         [(100, 109, 0, 1)],
         [(110, 119, 0, 2)],
         -1,
         [(100, 109, 0, 1), (110, 119, 0, 2)],
     ),
     (
-        "contiguous in another state stay apart",
+        "adjacent batches in different states are not merged",
         [(100, 109, 0, 1)],
         [(110, 119, 2, 1)],
         -1,
         [(100, 109, 0, 1), (110, 119, 2, 1)],
     ),
     (
-        "a gap stays a gap",
+        "a gap is kept",
         [(100, 109, 0, 1)],
         [(111, 119, 0, 1)],
         -1,
@@ -102,7 +102,7 @@ CASES: list[tuple[str, Batches, Batches, int, Batches]] = [
     ),
     ("a gap is filled", [(1, 3, 0, 1), (5, 7, 0, 1)], [(4, 4, 0, 1)], -1, [(1, 7, 0, 1)]),
     (
-        "a hole is cut",
+        "a batch is split",
         [(100, 119, 0, 1)],
         [(105, 109, 2, 2)],
         -1,
@@ -117,7 +117,7 @@ CASES: list[tuple[str, Batches, Batches, int, Batches]] = [
         [(100, 119, 0, 2)],
     ),
     (
-        "same first, longer and weaker: continues behind",
+        "same first offset, longer, lower count: continues after it",
         [(100, 104, 2, 2)],
         [(100, 119, 0, 1)],
         -1,
@@ -131,14 +131,14 @@ CASES: list[tuple[str, Batches, Batches, int, Batches]] = [
         [(100, 109, 2, 1), (110, 119, 0, 2)],
     ),
     (
-        "spans several, with holes between",
+        "spans several, with gaps between",
         [(100, 104, 2, 1), (108, 110, 0, 3), (115, 119, 0, 1)],
         [(102, 117, 0, 2)],
         -1,
         [(100, 101, 2, 1), (102, 107, 0, 2), (108, 110, 0, 3), (111, 117, 0, 2), (118, 119, 0, 1)],
     ),
     ("before all others", [(100, 109, 0, 1)], [(0, 4, 0, 1)], -1, [(0, 4, 0, 1), (100, 109, 0, 1)]),
-    ("added ones overlap each other", [], [(5, 9, 0, 1), (0, 6, 2, 1), (3, 3, 0, 5)], -1,
+    ("added batches overlap each other", [], [(5, 9, 0, 1), (0, 6, 2, 1), (3, 3, 0, 5)], -1,
      [(0, 2, 2, 1), (3, 3, 0, 5), (4, 6, 2, 1), (7, 9, 0, 1)]),
     ("added out of order", [], [(20, 29, 0, 1), (0, 9, 0, 1), (10, 19, 0, 1)], -1, [(0, 29, 0, 1)]),
     ("added in order and touching", [], [(0, 9, 0, 1), (10, 19, 0, 1), (20, 29, 2, 1)], -1,
@@ -148,7 +148,7 @@ CASES: list[tuple[str, Batches, Batches, int, Batches]] = [
     ("straddling the start offset: clipped", [(100, 109, 0, 1)], [], 105, [(105, 109, 0, 1)]),
     ("start offset at the first", [(100, 109, 0, 1)], [], 100, [(100, 109, 0, 1)]),
     ("start offset at the last", [(100, 109, 0, 1)], [], 109, [(109, 109, 0, 1)]),
-    ("start offset behind all", [(100, 109, 0, 1)], [(110, 119, 2, 1)], 120, []),
+    ("start offset after all batches", [(100, 109, 0, 1)], [(110, 119, 2, 1)], 120, []),
     ("new ones below the start offset", [], [(90, 94, 2, 1), (98, 102, 2, 1)], 100, [(100, 102, 2, 1)]),
     ("start offset in a gap", [(1, 3, 0, 1), (7, 9, 0, 1)], [], 5, [(7, 9, 0, 1)]),
     ("no start offset: nothing is pruned", [(0, 3, 0, 1)], [(4, 5, 0, 1)], -1, [(0, 5, 0, 1)]),
@@ -162,11 +162,13 @@ def values(batches: Batches) -> list[StateBatch]:
 @pytest.mark.parametrize(
     ("runs", "added", "start", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
 )
-def test_cases(runs: Batches, added: Batches, start: int, expected: Batches) -> None:
+def test_combined_batches_follow_kafkas_rules(
+    runs: Batches, added: Batches, start: int, expected: Batches
+) -> None:
     assert combine(values(runs), values(added), start) == values(expected)
 
 
-def test_arguments_stay_as_they_are() -> None:
+def test_combine_does_not_change_its_arguments() -> None:
     runs, added = values([(0, 9, 0, 1)]), values([(5, 20, 2, 2)])
     combine(runs, added, 3)
     assert (runs, added) == (values([(0, 9, 0, 1)]), values([(5, 20, 2, 2)]))
@@ -180,7 +182,7 @@ VALUES = [((0, 1), (0, 1)), ((0, 1), (2, 1)), ((2, 1), (0, 1)), ((2, 1), (0, 2))
 @pytest.mark.parametrize("old", RANGES)
 @pytest.mark.parametrize("new", OTHERS)
 @pytest.mark.parametrize(("old_value", "new_value"), VALUES)
-def test_every_relative_position_of_two_batches(
+def test_two_batches_combine_in_every_relative_position(
     old: tuple[int, int], new: tuple[int, int], old_value: tuple[int, int], new_value: tuple[int, int]
 ) -> None:
     runs, added = [StateBatch(*old, *old_value)], [StateBatch(*new, *new_value)]
@@ -190,7 +192,7 @@ def test_every_relative_position_of_two_batches(
         assert combine(runs, added, start) == naive.runs()
 
 
-def test_three_neighbours_in_every_order() -> None:
+def test_three_neighbours_combine_in_every_order() -> None:
     pieces = [StateBatch(0, 2, 0, 1), StateBatch(2, 5, 2, 1), StateBatch(4, 8, 0, 2)]
     naive = NaiveRuns()
     naive.add(pieces, -1)
@@ -202,5 +204,5 @@ def test_three_neighbours_in_every_order() -> None:
 @pytest.mark.parametrize(
     ("start", "below"), [(-1, 0), (0, 0), (1, 0), (3, 0), (4, 1), (5, 1), (9, 1), (10, 2), (99, 2)]
 )
-def test_count_below_the_start_offset(start: int, below: int) -> None:
+def test_finished_records_below_the_start_offset_are_counted(start: int, below: int) -> None:
     assert count_below(values([(1, 3, 0, 1), (5, 9, 0, 1)]), start) == below

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import Member
 from sharebroker_server.redis_link.keys import Keys
@@ -28,24 +29,37 @@ class Process:
     """A share coordinator that holds every shard."""
 
     def __init__(self, *settings: str) -> None:
-        leases = MemoryLeaseStore()
-        self.log = MemoryStreamLog(leases.epoch_of)
+        self.leases = MemoryLeaseStore()
+        self.log = MemoryStreamLog(self.leases.epoch_of)
         config = ShareCoordinatorConfig.of(BrokerConfig.parse(settings))
         self.config = replace(config, runtime=replace(config.runtime, backoff_most=0.0))
-        self.holder = LeaseHolder(leases, Member("1/1", 1, frozenset({"share-coordinator"}), ""))
+        self.holder = LeaseHolder(self.leases, Member("1/1", 1, frozenset({"share-coordinator"}), ""))
         self.host: Host = make_host(self.log, self.config)
         self.topics = {TOPIC: 4, OTHER_TOPIC: 1}
         self.servicer = ShareCoordinator(
             self.host,
+            self.leases,
             lambda topic, partition: partition < self.topics.get(topic, 0),
             Keys().log,
         )
         self.stub = LocalStub(self.servicer)
 
     async def start(self) -> None:
+        for partition in range(4):
+            await self.raise_lease(partition)
         await self.host.start(self.holder)
         await self.holder.start()
         await eventually(lambda: all(shard.state is ShardState.ACTIVE for shard in self.host.held()))
+
+    async def raise_lease(self, partition: int = 0, to: int = 1) -> None:
+        """Claims the lease of a partition until its epoch is `to`, as new leaders do."""
+        resource = names.partition(TOPIC, partition)
+        while self.leases.epoch_of(resource) < to:
+            await self.leases.claim(resource, "2/1", 1e6, force=True)
+
+    async def release_lease(self, partition: int = 0) -> None:
+        """Releases the lease of a partition."""
+        await self.leases.release(names.partition(TOPIC, partition), "2/1")
 
     async def initialize(
         self, *partitions: int, topic: str = TOPIC, state_epoch: int = 1, start: int = 0

@@ -26,7 +26,7 @@ async def process() -> AsyncIterator[Process]:
 
 async def remembered(process: Process, topic: str) -> list[bool]:
     inspected = [await process.inspect(index, topic) for index in range(process.topics[topic])]
-    return [answer.HasField("folded") for answer in inspected]
+    return [response.HasField("folded") for response in inspected]
 
 
 async def test_only_state_of_deleted_topics_is_removed(process: Process) -> None:
@@ -70,5 +70,5 @@ async def test_cleanup_continues_after_any_failure(process: Process) -> None:
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "deleted topic cleanup"]
 
 
-async def test_one_that_never_started_can_be_stopped(process: Process) -> None:
+async def test_stop_before_start_does_not_raise(process: Process) -> None:
     await DeletedTopicCleanup(process.host, lambda _: True, 1.0).stop()

@@ -42,7 +42,7 @@ async def test_inspection_starts_at_the_latest_checkpoint(process: Process) -> N
     assert (shown.folded.checkpoint_epoch, shown.folded.start_offset, shown.consistent) == (1, 20, True)
 
 
-async def test_inspection_of_missing_state(process: Process) -> None:
+async def test_inspection_of_missing_state_is_consistent(process: Process) -> None:
     shown = await process.inspect()
     assert (len(shown.records), shown.HasField("folded"), shown.consistent) == (0, False, True)
     await process.initialize(0)
@@ -84,7 +84,7 @@ async def test_inspection_skips_records_of_other_keys() -> None:
     await process.holder.stop()
 
 
-async def test_inspection_while_the_log_is_away(process: Process) -> None:
+async def test_inspection_reports_an_unavailable_log(process: Process) -> None:
     await process.initialize(0)
     process.log.away = True
     with pytest.raises(KafkaError) as refused:

@@ -28,7 +28,7 @@ def test_batches_round_trip() -> None:
     assert all(isinstance(part, StateBatch) for part in tuple(map(messages.STATE_BATCH.value, sent)))
 
 
-def test_fields_of_read_responses() -> None:
+def test_read_response_has_every_field() -> None:
     fields = messages.READ_REPLY.fields(ReadReply(3, 100, BATCHES))
     assert (fields["state_epoch"], fields["start_offset"]) == (3, 100)
     assert tuple(StateBatch(*part.values()) for part in fields["state_batches"]) == BATCHES

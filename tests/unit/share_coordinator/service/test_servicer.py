@@ -1,4 +1,4 @@
-"""The RPCs on a memory log: results a partition, in band."""
+"""The RPCs on a memory log: one result per partition, in band."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 from tests.unit.share_coordinator.service.process import GROUP, Process, Wrote
 
 
-async def test_initialize_write_read_summary_delete(process: Process) -> None:
+async def test_state_can_be_initialised_written_read_and_deleted(process: Process) -> None:
     assert await process.initialize(0, 1) == [0, 0]
     assert await process.write((0, 9, 2, 1), (12, 12, 0, 2)) == 0
     [read] = await process.read(0)
@@ -75,7 +75,7 @@ async def test_delayed_deletion_keeps_newer_state(process: Process) -> None:
 
 
 @pytest.mark.parametrize("topic", ["", "not a topic id", "A" * 22])
-async def test_an_illegal_topic_id(process: Process, topic: str) -> None:
+async def test_invalid_topic_id_is_rejected(process: Process, topic: str) -> None:
     assert await process.initialize(0, topic=topic) == [ErrorCode.INVALID_REQUEST]
 
 
@@ -92,7 +92,7 @@ async def test_empty_request_returns_an_empty_response(process: Process) -> None
         assert not any(result.partitions for result in response.results)
 
 
-async def test_a_shard_held_elsewhere(process: Process) -> None:
+async def test_shard_of_another_broker_is_rejected(process: Process) -> None:
     await process.host.stop()
     assert await process.initialize(0) == [ErrorCode.NOT_COORDINATOR]
     with pytest.raises(KafkaError) as refused:
@@ -113,7 +113,7 @@ async def test_partitions_of_one_call_share_appends(process: Process) -> None:
     assert len(process.log.appends) == 50
 
 
-async def test_a_deleted_topic(process: Process) -> None:
+async def test_deleted_topic_has_no_state(process: Process) -> None:
     await process.initialize(0, 1, 2, 3)
     await process.initialize(0, topic=OTHER_TOPIC)
     response = await process.stub.DeleteTopicState(pb.DeleteTopicStateRequest(topic_id=TOPIC))

@@ -31,7 +31,7 @@ records: st.SearchStrategy[ShareRecord] = st.one_of(
 
 
 @given(records)
-def test_there_and_back(record: ShareRecord) -> None:
+def test_record_round_trip(record: ShareRecord) -> None:
     decoded = CODEC.decode(CODEC.encode(record))
     assert decoded == record
     assert type(decoded) is type(record)
@@ -59,7 +59,7 @@ def test_there_and_back(record: ShareRecord) -> None:
         (DeltaTombstone(SharePartitionKey("g", "t", 3), 255, 1000), "0a080a01671201741803 2a0608ff0110e807"),
     ],
 )
-def test_the_bytes_that_lie_in_old_logs(record: ShareRecord, payload: str) -> None:
+def test_stored_bytes_of_old_logs_are_decoded(record: ShareRecord, payload: str) -> None:
     """A stream written by an older version must always replay."""
     assert CODEC.decode(bytes.fromhex(payload)) == record
     assert CODEC.encode(record) == bytes.fromhex(payload)
@@ -68,7 +68,7 @@ def test_the_bytes_that_lie_in_old_logs(record: ShareRecord, payload: str) -> No
 @pytest.mark.parametrize(
     "payload", [b"", b"\xff", b"hello", pb.ShareStateRecord(key=pb.SharePartitionKey()).SerializeToString()]
 )
-def test_invalid_payload(payload: bytes) -> None:
+def test_invalid_payload_is_rejected(payload: bytes) -> None:
     with pytest.raises(ValueError, match="share state record"):
         CODEC.decode(payload)
 

@@ -1,4 +1,4 @@
-"""Against what Apache Kafka's own classes write (kafka/ShareStateVectors.java makes kafka/vectors.txt)."""
+"""Our bytes equal those of Apache Kafka's classes (kafka/ShareStateVectors.java writes vectors.txt)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ RECORDS: dict[str, ShareRecord] = {
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_the_bytes_are_kafkas(name: str) -> None:
+def test_bytes_equal_kafkas(name: str) -> None:
     _, made_key, made_value = kafka_record(RECORDS[name])
     assert (made_key.hex(), "-" if made_value is None else made_value.hex()) == VECTORS[name]
 
@@ -67,7 +67,7 @@ def test_a_record_has_the_time_it_was_written(name: str) -> None:
     assert kafka_record(RECORDS[name]).timestamp_ms == written.get(name, T1)
 
 
-def test_records_are_read_as_they_were_written() -> None:
+def test_written_records_are_read_unchanged() -> None:
     made = [(n, kafka_record(record)) for n, record in enumerate(RECORDS.values())]
     read = list(read_batches(record_batch(0, len(made), made)))
     assert [record.timestamp for record in read] == [record.timestamp_ms for _, record in made]

@@ -1,4 +1,4 @@
-"""What the share-partition tests share: short ways to build, drive, show and check one."""
+"""Helpers of the share-partition tests: build, drive, show and check a share-partition."""
 
 from __future__ import annotations
 

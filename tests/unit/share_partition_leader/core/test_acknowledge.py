@@ -1,4 +1,4 @@
-"""Which holder may acknowledge which record, and the resulting transitions."""
+"""Acknowledgements: accepted holders and records, and the resulting transitions."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _reason(refused: pytest.ExceptionInfo[KafkaError]) -> tuple[ErrorCode, str, 
         pytest.param("0-9 10-19", "1-19", "0 acquired 1, 1-19 {} 1", id="all but the first"),
     ],
 )
-def test_every_type_on_every_shape_of_range(kind: str, log: str, part: str, window: str) -> None:
+def test_every_type_applies_to_every_shape_of_range(kind: str, log: str, part: str, window: str) -> None:
     share = opened()
     fetch(share, log, size=10)
     untouched = picture(share)
@@ -79,13 +79,13 @@ def test_every_type_on_every_shape_of_range(kind: str, log: str, part: str, wind
         pytest.param((2, 2, 2, 2), "0-3 available 1", "0: 0-3 available 1", id="all released"),
         pytest.param((1, 2, 1, 2), "1 available 1, 2 acknowledged 1, 3 available 1", "", id="alternating"),
         pytest.param((1, 1, 2, 3), "2 available 1, 3 archived 1", "2: 2 available 1, 3 archived 1", id="mix"),
-        pytest.param((0, 3, 2, 1), "2 available 1, 3 acknowledged 1", "", id="gap and reject are alike"),
+        pytest.param((0, 3, 2, 1), "2 available 1, 3 acknowledged 1", "", id="gap and reject are equal"),
         pytest.param((4, 1, 1, 4), "0 acquired 1, 1-2 acknowledged 1, 3 acquired 1", "", id="renew ends"),
         pytest.param((1, 4, 4, 1), "1-2 acquired 1, 3 acknowledged 1", "1: 3 acknowledged 1", id="renew mid"),
         pytest.param((4, 4, 4, 4), "0-3 acquired 1", "", id="renew all"),
     ],
 )
-def test_a_type_for_each_offset(types: tuple[int, ...], window: str, written: str) -> None:
+def test_each_offset_may_have_its_own_type(types: tuple[int, ...], window: str, written: str) -> None:
     share = opened()
     fetch(share, "0-3")
     result = ack(share, "0-3", types)
@@ -94,7 +94,7 @@ def test_a_type_for_each_offset(types: tuple[int, ...], window: str, written: st
         assert show(result) == written
 
 
-# --- refusals: one row a situation, for every type
+# --- rejections: one row per situation, for every type
 
 
 def _held(member: str = "m1") -> SteppedPartition:
@@ -143,7 +143,7 @@ SITUATIONS = {
     "released": (lambda: _after_ack(RELEASE), RejectReason.LOCK_LOST),
     "lock timed out": (_expired, RejectReason.LOCK_LOST),
     "another's": (lambda: _held("m2"), RejectReason.HELD_BY_ANOTHER_MEMBER),
-    "released, now another's": (_passed_on, RejectReason.HELD_BY_ANOTHER_MEMBER),
+    "released, then acquired by another member": (_passed_on, RejectReason.HELD_BY_ANOTHER_MEMBER),
     "accepted": (lambda: _after_ack(ACCEPT), RejectReason.ALREADY_ACKNOWLEDGED),
     "rejected": (lambda: _after_ack(REJECT), RejectReason.ALREADY_ACKNOWLEDGED),
     "pending": (_pending, RejectReason.ACKNOWLEDGEMENT_PENDING),
@@ -153,7 +153,7 @@ SITUATIONS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("prepare", "reason"), SITUATIONS.values(), ids=SITUATIONS)
-def test_a_record_the_member_does_not_hold_is_refused_with_the_reason(
+def test_record_not_held_by_the_member_is_rejected_with_the_reason(
     prepare: Callable[[], SteppedPartition], reason: RejectReason, kind: str
 ) -> None:
     share = prepare()
@@ -167,7 +167,7 @@ def test_a_record_the_member_does_not_hold_is_refused_with_the_reason(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("back", ["release", "timeout"])
-def test_a_token_of_an_earlier_acquisition_is_refused(kind: str, back: str) -> None:
+def test_token_of_an_earlier_acquisition_is_rejected(kind: str, back: str) -> None:
     share = opened()
     early = fetch(share, "0-9")[0].token
     if back == "release":
@@ -181,7 +181,7 @@ def test_a_token_of_an_earlier_acquisition_is_refused(kind: str, back: str) -> N
     share.acknowledge("m1", acks("5", KINDS[kind], token=late), 31.0)
 
 
-def test_without_a_token_only_the_member_counts() -> None:
+def test_without_a_token_the_member_alone_is_checked() -> None:
     share = opened()
     fetch(share, "0-9")
     ack(share, "5", RELEASE)
@@ -198,10 +198,10 @@ def test_without_a_token_only_the_member_counts() -> None:
         pytest.param(0, "", "0-9", "0-100", ErrorCode.INVALID_REQUEST, id="far past the window"),
         pytest.param(10, "", "", "5-12", ErrorCode.INVALID_REQUEST, id="over the SPSO of an empty window"),
         pytest.param(10, "", "", "10", ErrorCode.INVALID_RECORD_STATE, id="on an empty window"),
-        pytest.param(10, "", "", "15-20", ErrorCode.INVALID_RECORD_STATE, id="behind an empty window"),
+        pytest.param(10, "", "", "15-20", ErrorCode.INVALID_RECORD_STATE, id="after an empty window"),
     ],
 )
-def test_ranges_beyond_the_acquired_records(
+def test_ranges_beyond_the_acquired_records_are_rejected(
     start: int, stored: str, log: str, part: str, code: ErrorCode
 ) -> None:
     share = opened(start, stored)
@@ -228,7 +228,7 @@ def test_ranges_over_a_gap_in_the_log_end_on_a_record(part: str, fine: bool) -> 
             share.acknowledge("m1", acks(part), 0.0)
 
 
-def test_types_for_offsets_in_a_gap_mean_nothing() -> None:
+def test_types_for_offsets_in_a_gap_are_ignored() -> None:
     share = opened()
     fetch(share, "0-1")
     fetch(share, "4-5")
@@ -285,7 +285,7 @@ def test_types_count_from_the_first_offset_even_if_it_is_skipped() -> None:
 @pytest.mark.parametrize("bad", ["20", "25-27", "40-45"])
 @pytest.mark.parametrize("good", ["0-9", "5", "0-3 7", "0-19"])
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE, RENEW])
-def test_one_refused_batch_refuses_the_request(good: str, bad: str, kind: int) -> None:
+def test_one_rejected_batch_rejects_the_request(good: str, bad: str, kind: int) -> None:
     share = opened()
     fetch(share, "0-9 10-19", now=0.0)
     fetch(share, "20-29", "m2", now=0.0)
@@ -297,7 +297,7 @@ def test_one_refused_batch_refuses_the_request(good: str, bad: str, kind: int) -
     assert {lost.token for lost in share.expire(30.0).lost if lost.member == "m1"} != set()
 
 
-def test_an_offset_named_twice_is_refused() -> None:
+def test_duplicate_offset_is_rejected() -> None:
     share = opened()
     fetch(share, "0-9")
     with pytest.raises(KafkaError) as refused:
@@ -315,13 +315,13 @@ def test_an_offset_renewed_and_accepted_in_one_request_is_accepted() -> None:
     assert picture(share) == "0-4 acquired 1, 5-9 acknowledged 1"
 
 
-def test_nothing_acknowledged_is_nothing_to_write() -> None:
+def test_empty_request_writes_nothing() -> None:
     share = opened()
     fetch(share, "0-9")
     assert share.acknowledge("m1", [], 0.0) is None
 
 
-# --- the last attempt
+# --- the delivery limit
 
 
 @pytest.mark.parametrize(("limit", "count"), [*product((2, 3, 5), range(1, 6))])
@@ -340,7 +340,7 @@ def test_a_release_at_the_limit_succeeds_and_archives(limit: int, count: int) ->
 # --- sessions
 
 
-def test_a_members_records_are_given_back_when_its_session_ends() -> None:
+def test_end_of_a_session_releases_its_records() -> None:
     share = opened()
     fetch(share, "0-9", "m1")
     fetch(share, "10-19", "m2")
@@ -377,7 +377,7 @@ def test_a_foreign_record_in_the_batch_does_not_stop_the_release() -> None:
     assert show(done(share, transition)) == "0: 0-3 available 1, 6-9 available 1"
 
 
-def test_a_closed_session_uses_up_the_last_attempt() -> None:
+def test_closed_session_archives_records_at_the_delivery_limit() -> None:
     share = opened(stored="0 available 4, 1-9 available 1")
     fetch(share, "0-9")
     transition = share.release_member("m1")
@@ -445,7 +445,7 @@ def test_renewing_records_of_several_acquisitions_keeps_them_apart() -> None:
     assert [x.token for x in share.expire(40.0).lost] == tokens
 
 
-def test_the_lock_duration_of_the_moment_counts_for_a_renewal() -> None:
+def test_renewal_uses_the_current_lock_duration() -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     share.settings = SharePartitionSettings(lock_duration=5.0)
@@ -455,7 +455,7 @@ def test_the_lock_duration_of_the_moment_counts_for_a_renewal() -> None:
 
 
 @pytest.mark.parametrize("types", [(RENEW,), (ACCEPT, RENEW, ACCEPT)])
-def test_renewals_can_be_switched_off(types: tuple[int, ...]) -> None:
+def test_renewals_can_be_disabled(types: tuple[int, ...]) -> None:
     share = opened(settings=SharePartitionSettings(renew_enabled=False))
     fetch(share, "0-2")
     with pytest.raises(KafkaError) as refused:

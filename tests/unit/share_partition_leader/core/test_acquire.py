@@ -29,9 +29,9 @@ SINGLES = " ".join(str(offset) for offset in range(20))
         pytest.param("0-9 10-19", 500, 500, "0-19 x1", id="two batches are one unit"),
         pytest.param("0", 1, 1, "0 x1", id="one record"),
         pytest.param("0-9", 1, 500, "0-9 x1", id="a batch is never cut"),
-        pytest.param("0-9 10-19", 1, 500, "0-9 x1", id="the batch that holds the last wanted"),
+        pytest.param("0-9 10-19", 1, 500, "0-9 x1", id="the batch of the last requested record"),
         pytest.param("0-9 10-19", 10, 500, "0-9 x1", id="exactly a batch"),
-        pytest.param("0-9 10-19", 11, 500, "0-19 x1", id="one more takes the next batch"),
+        pytest.param("0-9 10-19", 11, 500, "0-19 x1", id="one more record acquires the next batch"),
         pytest.param("0-9 10-19 20-29", 20, 500, "0-19 x1", id="stops between batches"),
         pytest.param(SINGLES, 5, 500, "0-4 x1", id="singles are exact"),
         pytest.param(SINGLES, 500, 500, "0-19 x1", id="ten single batches are one unit"),
@@ -46,12 +46,12 @@ SINGLES = " ".join(str(offset) for offset in range(20))
         pytest.param("0-99 100-101", 500, 10, "0-99 x1, 100-101 x1", id="split after a giant"),
         pytest.param("0-2 3-99 100", 500, 3, "0-2 x1, 3-99 x1, 100 x1", id="giant in the middle"),
         pytest.param("0-9 10-19", 500, 0, "0-9 x1, 10-19 x1", id="no size is size one"),
-        pytest.param("0-9 10-19", 0, 500, "", id="none wanted"),
-        pytest.param("0-9 10-19", -1, 500, "", id="less than none wanted"),
+        pytest.param("0-9 10-19", 0, 500, "", id="none requested"),
+        pytest.param("0-9 10-19", -1, 500, "", id="less than none requested"),
         pytest.param("", 500, 500, "", id="nothing read"),
     ],
 )
-def test_new_records_by_batches(log: str, most: int, size: int, expected: str) -> None:
+def test_new_records_are_acquired_in_whole_batches(log: str, most: int, size: int, expected: str) -> None:
     share = opened()
     assert ranges(fetch(share, log, most=most, size=size)) == expected
 
@@ -62,31 +62,33 @@ def test_new_records_by_batches(log: str, most: int, size: int, expected: str) -
         pytest.param("0-9", 1, "0 x1", "0 acquired 1, 1-9 available 0", id="one of ten"),
         pytest.param("0-9", 9, "0-8 x1", "0-8 acquired 1, 9 available 0", id="nine of ten"),
         pytest.param("0-9", 10, "0-9 x1", "0-9 acquired 1", id="all"),
-        pytest.param("0-9", 500, "0-9 x1", "0-9 acquired 1", id="more than there is"),
+        pytest.param("0-9", 500, "0-9 x1", "0-9 acquired 1", id="more than available"),
         pytest.param("0-9 10-19", 5, "0-4 x1", "0-4 acquired 1, 5-9 available 0", id="first batch only"),
         pytest.param("0-9 10-19", 12, "0-11 x1", "0-11 acquired 1, 12-19 available 0", id="into the second"),
         pytest.param(SINGLES, 5, "0-4 x1", "0-4 acquired 1", id="singles leave no tail"),
-        pytest.param("0-9", 0, "", "", id="none wanted"),
+        pytest.param("0-9", 0, "", "", id="none requested"),
     ],
 )
-def test_new_records_by_limit(log: str, most: int, expected: str, window: str) -> None:
+def test_new_records_are_acquired_up_to_a_strict_limit(
+    log: str, most: int, expected: str, window: str
+) -> None:
     share = opened()
     assert ranges(fetch(share, log, most=most, size=1, mode=LIMITED)) == expected
     assert picture(share) == window
 
 
-def test_a_limited_batch_is_one_unit_whatever_the_batch_size() -> None:
+def test_strictly_limited_batch_is_one_unit_for_any_batch_size() -> None:
     share = opened()
     assert ranges(fetch(share, SINGLES, most=20, size=3, mode=LIMITED)) == "0-19 x1"
 
 
-def test_the_tail_of_a_limited_batch_is_handed_out_next() -> None:
+def test_tail_of_a_limited_batch_is_acquired_next() -> None:
     share = opened()
     taken = [ranges(fetch(share, "0-9 10-19", most=4, mode=LIMITED)) for _ in range(6)]
     assert taken == ["0-3 x1", "4-7 x1", "8-9 x1, 10-11 x1", "12-15 x1", "16-19 x1", ""]
 
 
-def test_the_tail_of_a_limited_batch_goes_whole_by_batches() -> None:
+def test_tail_of_a_limited_batch_is_acquired_whole_in_batch_mode() -> None:
     share = opened()
     fetch(share, "0-9", most=4, mode=LIMITED)
     assert ranges(fetch(share, "0-9", most=1)) == "4-9 x1"
@@ -112,7 +114,7 @@ def test_each_member_gets_its_own_records(mode: AcquireMode) -> None:
         pytest.param(0, "0-3 7-9", "0-9 x1", 0, 9, id="a gap inside is acquired"),
     ],
 )
-def test_pointers_after_the_first_acquisition(
+def test_first_acquisition_sets_start_and_end_offset(
     start: int, log: str, expected: str, spso: int, speo: int
 ) -> None:
     share = opened(start)
@@ -129,7 +131,7 @@ def test_nothing_below_the_spso_is_acquired(log: str) -> None:
     assert (share.start_offset, share.end_offset, share.in_flight_count) == (100, 100, 0)
 
 
-def test_an_empty_window_points_at_the_next_offset() -> None:
+def test_empty_window_starts_at_the_next_offset() -> None:
     share = opened(42)
     assert (share.start_offset, share.end_offset, share.next_fetch_offset()) == (42, 42, 42)
     assert (share.in_flight_count, share.delivery_complete_count) == (0, 0)
@@ -137,7 +139,7 @@ def test_an_empty_window_points_at_the_next_offset() -> None:
     assert share.acquirable_offset() is not None
 
 
-def test_a_gap_behind_the_window_is_not_taken_in() -> None:
+def test_gap_after_the_window_is_not_acquired() -> None:
     share = opened()
     fetch(share, "0-9")
     assert ranges(fetch(share, "20-29")) == "20-29 x1"
@@ -175,7 +177,7 @@ def test_no_new_records_when_redelivered_ones_fill_the_limit() -> None:
     assert ranges(fetch(share, "0-9 10-19", most=10)) == "0-9 x2"
 
 
-# --- the window's width
+# --- the lock limit
 
 
 def narrow(locks: int) -> SharePartitionSettings:
@@ -202,7 +204,7 @@ def test_the_window_is_full_at_its_limit(locks: int, log: str, expected: str, mo
 def test_a_full_window_counts_strictly_by_limit() -> None:
     share = opened(settings=narrow(5))
     assert ranges(fetch(share, "0-9", mode=LIMITED)) == "0-4 x1"
-    # The batch is in the window as a whole, so its tail can still be handed out.
+    # The batch is in the window as a whole, so its tail can still be acquired.
     assert share.in_flight_count == 10
     assert ranges(fetch(share, "0-9 10-19", mode=LIMITED)) == "5-9 x1"
     assert fetch(share, "0-9 10-19", mode=LIMITED) == []
@@ -217,7 +219,7 @@ def test_a_full_window_redelivers_and_acquires_nothing_new() -> None:
     assert share.acquirable_offset() is None
 
 
-def test_finished_records_behind_a_slow_one_keep_the_window_full() -> None:
+def test_finished_records_after_a_slow_one_keep_the_window_full() -> None:
     share = opened(settings=narrow(30))
     fetch(share, "0-29")
     ack(share, "1-29")
@@ -234,7 +236,7 @@ def test_finished_records_behind_a_slow_one_keep_the_window_full() -> None:
         pytest.param("10-19", "10 x2, 15 x2", id="less read"),
     ],
 )
-def test_a_full_window_is_searched_as_far_as_was_read(log: str, expected: str) -> None:
+def test_full_window_is_searched_up_to_the_last_read_offset(log: str, expected: str) -> None:
     share = opened(settings=narrow(30))
     fetch(share, "0-9 10-19 20-29")
     ack(share, "10", RELEASE)
@@ -242,7 +244,7 @@ def test_a_full_window_is_searched_as_far_as_was_read(log: str, expected: str) -
     assert ranges(fetch(share, log)) == expected
 
 
-def test_a_window_made_wider_takes_more_at_once() -> None:
+def test_raised_lock_limit_applies_at_once() -> None:
     share = opened(settings=narrow(10))
     fetch(share, "0-9")
     assert share.acquirable_offset() is None
@@ -250,7 +252,7 @@ def test_a_window_made_wider_takes_more_at_once() -> None:
     assert ranges(fetch(share, "10-19")) == "10-19 x1"
 
 
-def test_a_window_made_narrower_takes_no_more_until_it_has_drained() -> None:
+def test_lowered_lock_limit_stops_acquisition_until_locks_end() -> None:
     share = opened(settings=narrow(100))
     fetch(share, "0-49")
     share.settings = narrow(20)
@@ -282,13 +284,13 @@ def test_tokens_of_a_later_leader_are_higher() -> None:
     assert fetch(early, "0")[0].token < fetch(late, "0")[0].token
 
 
-def test_the_lock_duration_of_the_moment_counts() -> None:
+def test_acquisition_uses_the_current_lock_duration() -> None:
     share = opened()
     share.settings = SharePartitionSettings(lock_duration=5.0)
     assert fetch(share, "0-9", now=1.0)[0].deadline == 6.0
 
 
-def test_a_refused_acquisition_changes_nothing() -> None:
+def test_rejected_acquisition_changes_nothing() -> None:
     share = opened(settings=narrow(10))
     fetch(share, "0-9", now=1.0)
     before = picture(share, members=True), share.next_deadline()

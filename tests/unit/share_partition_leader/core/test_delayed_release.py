@@ -56,7 +56,7 @@ def test_a_delayed_release_is_written_as_a_release() -> None:
 @pytest.mark.parametrize(
     ("now", "handed"), [(9.9, ""), (10.0, "2-4 x2"), (40.0, "2-4 x2"), (10_000.0, "2-4 x2")]
 )
-def test_it_can_be_acquired_once_the_delay_has_passed(now: float, handed: str) -> None:
+def test_delayed_record_is_acquirable_after_the_delay(now: float, handed: str) -> None:
     share = _released("2-4", 10.0)
     share.settings = SharePartitionSettings(lock_duration=1e6)
     ack(share, "0-1 5-9", RENEW, now=9.0)
@@ -73,7 +73,7 @@ def test_the_deadline_includes_the_delay() -> None:
     assert picture(share) == "0-9 available 1"
 
 
-def test_delays_of_several_requests_run_out_one_by_one() -> None:
+def test_delays_of_several_requests_end_separately() -> None:
     share = opened()
     fetch(share, "0-9")
     for part, delay in (("0-2", 20.0), ("3-5", 10.0), ("6-9", 15.0)):
@@ -99,7 +99,7 @@ def test_a_delayed_release_cannot_be_acknowledged(kind: int, with_token: bool) -
     check(share)
 
 
-def test_the_last_attempt_is_archived_at_once() -> None:
+def test_delayed_release_at_the_delivery_limit_archives_at_once() -> None:
     share = opened(stored="0-4 available 1, 5-9 available 4")
     fetch(share, "0-9", now=0.0)
     fetch(share, "0-9", now=0.0)
@@ -110,7 +110,7 @@ def test_the_last_attempt_is_archived_at_once() -> None:
     assert picture(share).startswith("0-4 acquired 2, 5 archived 5")
 
 
-def test_a_limit_that_was_lowered_meanwhile_counts_when_the_delay_ends() -> None:
+def test_lowered_delivery_limit_applies_when_the_delay_ends() -> None:
     share = _released("0-9", 10.0)
     share.settings = SharePartitionSettings(delivery_count_limit=1)
     expired = share.expire(10.0)
@@ -118,7 +118,7 @@ def test_a_limit_that_was_lowered_meanwhile_counts_when_the_delay_ends() -> None
     assert show(share.write([expired.transition])) == "10:"
 
 
-def test_a_failed_write_gives_the_records_back_to_their_holder() -> None:
+def test_failed_write_restores_the_lock_of_the_holder() -> None:
     share = opened()
     token = fetch(share, "0-9")[0].token
     transition = share.acknowledge("m1", acks("0-9", RELEASE), 0.0, 10.0)
@@ -129,7 +129,7 @@ def test_a_failed_write_gives_the_records_back_to_their_holder() -> None:
     assert share.acknowledge("m1", acks("0-9", ACCEPT, token=token), 1.0) is not None
 
 
-def test_a_delay_that_ends_before_its_write_is_durable_ends_with_it() -> None:
+def test_delay_ended_before_its_write_ends_when_it_is_durable() -> None:
     share = opened()
     fetch(share, "0-9")
     transition = share.acknowledge("m1", acks("0-9", RELEASE), 0.0, 1.0)
@@ -140,7 +140,7 @@ def test_a_delay_that_ends_before_its_write_is_durable_ends_with_it() -> None:
     assert len(share.expire(2.0).lost) == 1
 
 
-def test_the_spso_waits_and_the_log_start_does_not() -> None:
+def test_delayed_records_hold_the_spso_but_not_the_log_start() -> None:
     share = _released("0-4", 10.0)
     ack(share, "5-9")
     assert share.start_offset == 0
@@ -151,13 +151,13 @@ def test_the_spso_waits_and_the_log_start_does_not() -> None:
 
 
 @pytest.mark.parametrize("delay", [0.001, 1.0, LONGEST_DELAY_MS / 1000])
-def test_legal_delays(delay: float) -> None:
+def test_valid_delays_are_accepted(delay: float) -> None:
     share = _released("0-9", delay)
     assert share.next_deadline() == min(delay, 30.0)
 
 
 @pytest.mark.parametrize("delay", [-0.001, -5.0, LONGEST_DELAY_MS / 1000 + 0.001])
-def test_delays_out_of_bounds_are_refused(delay: float) -> None:
+def test_delays_out_of_bounds_are_rejected(delay: float) -> None:
     _refused((RELEASE,), delay)
 
 

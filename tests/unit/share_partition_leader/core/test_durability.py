@@ -61,14 +61,16 @@ def test_a_write_carries_the_epochs_of_the_loaded_state() -> None:
         pytest.param("", "10-19", "0: 10-19 acknowledged 1", 10, id="middle"),
         pytest.param("", "29", "0: 29 acknowledged 1", 1, id="last record"),
         pytest.param("10-19", "0-9", "20:", 0, id="front, middle done before"),
-        pytest.param("10-19 25", "0-9", "20:", 1, id="front, and one behind stays counted"),
-        pytest.param("1-29", "0", "30:", 0, id="the one that held all up"),
-        pytest.param("0-9", "20-29", "10: 20-29 acknowledged 1", 10, id="behind what is held"),
+        pytest.param("10-19 25", "0-9", "20:", 1, id="front; a later finished record stays counted"),
+        pytest.param("1-29", "0", "30:", 0, id="the record that held back the start offset"),
+        pytest.param("0-9", "20-29", "10: 20-29 acknowledged 1", 10, id="after acquired records"),
         pytest.param("5-9", "0-4 15", "10: 15 acknowledged 1", 1, id="front and a part"),
         pytest.param("", "0-4 6-9", "5: 6-9 acknowledged 1", 4, id="all but one of the front"),
     ],
 )
-def test_the_spso_is_sent_as_it_will_be(before: str, part: str, written: str, complete: int) -> None:
+def test_write_contains_the_spso_after_the_change(
+    before: str, part: str, written: str, complete: int
+) -> None:
     share = opened()
     fetch(share, "0-9 10-19 20-29", size=10)
     if before:
@@ -81,7 +83,7 @@ def test_the_spso_is_sent_as_it_will_be(before: str, part: str, written: str, co
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, REJECT])
-def test_the_spso_jumps_over_a_gap_in_the_log(kind: int) -> None:
+def test_spso_skips_a_gap_in_the_log(kind: int) -> None:
     share = opened()
     fetch(share, "0-9")
     fetch(share, "20-29")
@@ -160,7 +162,7 @@ def test_transitions_end_in_any_order_with_any_outcome(
 
 @pytest.mark.parametrize("error", FAILURES)
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT])
-def test_a_failed_write_leaves_everything_as_it_was(kind: int, error: ErrorCode) -> None:
+def test_failed_write_restores_the_previous_state(kind: int, error: ErrorCode) -> None:
     share = opened(stored="0-9 available 1")
     fetch(share, "0-9 10-19")
     before = picture(share, members=True), share.delivery_complete_count, share.next_fetch_offset()
@@ -172,7 +174,7 @@ def test_a_failed_write_leaves_everything_as_it_was(kind: int, error: ErrorCode)
     assert ack(share, "3-12", kind) is not None
 
 
-def test_a_code_of_none_is_success() -> None:
+def test_error_code_none_is_success() -> None:
     share = opened()
     fetch(share, "0-9")
     transition = share.acknowledge("m1", acks("0-9"), 0.0)
@@ -194,7 +196,7 @@ def test_a_pending_record_is_neither_fetched_nor_acknowledged() -> None:
     assert share.start_offset == 10
 
 
-def test_a_record_acknowledged_after_a_failed_write_is_written_once_more() -> None:
+def test_record_acknowledged_after_a_failed_write_is_written_again() -> None:
     share = opened()
     fetch(share, "0-9")
     transition = share.acknowledge("m1", acks("0-9"), 0.0)
@@ -203,7 +205,7 @@ def test_a_record_acknowledged_after_a_failed_write_is_written_once_more() -> No
     assert show(ack(share, "0-9", REJECT)) == "10:"
 
 
-def test_a_pending_write_leaves_out_deleted_records() -> None:
+def test_pending_write_omits_deleted_records() -> None:
     """KAFKA-19859: an acknowledgement after the log's start moved must not shift the SPSO."""
     share = opened()
     fetch(share, "0-9 10-19", size=10)
@@ -239,7 +241,7 @@ def test_equal_pending_neighbours_are_committed_once() -> None:
     assert share.delivery_complete_count == 3
 
 
-def test_an_expiry_travels_with_the_next_write() -> None:
+def test_lock_timeout_is_stored_with_the_next_write() -> None:
     share = opened()
     fetch(share, "0-9", "m1", now=0.0)
     fetch(share, "10-19", "m2", now=10.0)
@@ -296,7 +298,12 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
             id="finished tail",
         ),
         pytest.param(
-            0, "5-9 acknowledged 1", "0-4 available 0, 5-9 acknowledged 1", (0, 9, 0), 5, id="hole in front"
+            0,
+            "5-9 acknowledged 1",
+            "0-4 available 0, 5-9 acknowledged 1",
+            (0, 9, 0),
+            5,
+            id="gap at the start",
         ),
         pytest.param(
             0,
@@ -304,7 +311,7 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
             "0-4 available 1, 5-7 available 0, 8-9 archived 2",
             (0, 9, 0),
             2,
-            id="hole between",
+            id="gap between batches",
         ),
         pytest.param(
             0,
@@ -312,7 +319,7 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
             "5-7 available 0, 8 available 1",
             (5, 8, 5),
             0,
-            id="to hole",
+            id="up to a gap",
         ),
         pytest.param(
             100,
@@ -320,11 +327,11 @@ def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
             "100-109 available 0, 110 available 1, 111-118 available 0, 119 acknowledged 1",
             (100, 119, 100),
             1,
-            id="two holes",
+            id="two gaps",
         ),
     ],
 )
-def test_the_window_after_loading(
+def test_loaded_window_equals_the_stored_state(
     start: int, stored: str, window: str, pointers: tuple[int, int, int], complete: int
 ) -> None:
     share = opened(start, stored)
@@ -345,13 +352,13 @@ def test_the_window_after_loading(
         pytest.param((StateBatch(20, 29, AVAILABLE, 1), StateBatch(10, 15, AVAILABLE, 1)), id="descending"),
     ],
 )
-def test_a_state_that_contradicts_itself_is_refused(stored: tuple[StateBatch, ...]) -> None:
+def test_inconsistent_state_is_rejected(stored: tuple[StateBatch, ...]) -> None:
     with pytest.raises(KafkaError) as refused:
         SteppedPartition(SharePartitionSettings(), LoadedState(0, 1, 10, stored))
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_loaded_counts_go_on() -> None:
+def test_loaded_delivery_counts_continue() -> None:
     share = opened(stored="0-4 available 2, 5-9 available 1")
     assert ranges(fetch(share, "0-9")) == "0-4 x3, 5-9 x2"
 
@@ -370,8 +377,8 @@ def test_loaded_records_have_no_holder() -> None:
     ("stored", "log", "most", "size", "expected"),
     [
         pytest.param("10-19 available 1", "0-19", 500, 500, "0-9 x1, 10-19 x2", id="one log batch"),
-        pytest.param("10-19 available 1", "0-9 10-19", 10, 500, "0-9 x1", id="limit ends at the hole's end"),
-        pytest.param("10-19 available 1", "0-19", 1, 500, "0-9 x1", id="clipped to the hole"),
+        pytest.param("10-19 available 1", "0-9 10-19", 10, 500, "0-9 x1", id="limit ends at the gap's end"),
+        pytest.param("10-19 available 1", "0-19", 1, 500, "0-9 x1", id="clipped to the gap"),
         pytest.param("10-19 available 1", "0-4 5-9 10-19", 3, 500, "0-4 x1", id="soft limit on log batches"),
         pytest.param("10-19 available 1", "0-4 5-9 10-19", 500, 5, "0-4 x1, 5-9 x1, 10-19 x2", id="units"),
         pytest.param("10-19 acknowledged 1", "0-19 20-29", 500, 500, "0-9 x1, 20-29 x1", id="then new ones"),
@@ -381,63 +388,65 @@ def test_loaded_records_have_no_holder() -> None:
             500,
             500,
             "0-9 x1, 20-29 x1, 30-39 x2",
-            id="every hole in order",
+            id="every gap in order",
         ),
-        pytest.param("10-19 available 1", "0-4", 500, 500, "0-4 x1", id="as far as was read"),
+        pytest.param("10-19 available 1", "0-4", 500, 500, "0-4 x1", id="up to the last read offset"),
     ],
 )
-def test_holes_are_acquired_as_new(stored: str, log: str, most: int, size: int, expected: str) -> None:
+def test_gaps_in_the_loaded_state_are_acquired_as_new(
+    stored: str, log: str, most: int, size: int, expected: str
+) -> None:
     share = opened(stored=stored)
     assert ranges(fetch(share, log, most=most, size=size)) == expected
 
 
-def test_a_hole_is_acquired_piece_by_piece() -> None:
+def test_gap_in_the_loaded_state_is_acquired_in_parts() -> None:
     share = opened(stored="10-19 acknowledged 1")
     log = "0-1 2-3 4-5 6-7 8-9 10-19 20-29"
     taken = [ranges(fetch(share, log, most=4)) for _ in range(5)]
     assert taken == ["0-3 x1", "4-7 x1", "8-9 x1, 20-29 x1", "", ""]
 
 
-def test_a_strict_limit_leaves_the_rest_of_a_hole() -> None:
+def test_strict_limit_splits_a_gap_in_the_loaded_state() -> None:
     share = opened(stored="10-19 acknowledged 1")
     taken = [ranges(fetch(share, "0-9 10-19", most=4, mode=LIMITED)) for _ in range(4)]
     assert taken == ["0-3 x1", "4-7 x1", "8-9 x1", ""]
 
 
-def test_the_spso_stops_at_a_hole() -> None:
+def test_spso_stops_at_a_gap_in_the_loaded_state() -> None:
     share = opened(stored="0-4 available 1, 10-19 acknowledged 1")
     fetch(share, "0-4")
     assert show(ack(share, "0-4")) == "5:"
     assert picture(share) == "5-9 available 0, 10-19 acknowledged 1"
 
 
-def test_a_filled_hole_leaves_the_end_where_it_was() -> None:
+def test_filled_gap_keeps_the_end_offset() -> None:
     share = opened(stored="10-19 available 1")
     fetch(share, "0-9")
     assert (share.end_offset, share.in_flight_count) == (19, 20)
     assert share.next_fetch_offset() == 10
 
 
-def test_offsets_of_a_hole_that_compaction_took_are_passed() -> None:
+def test_compacted_offsets_of_a_gap_are_skipped() -> None:
     share = opened(stored="10-19 available 1")
     assert ranges(fetch(share, "5-9 10-19")) == "5-9 x1, 10-19 x2"
     assert share.start_offset == 5
 
 
-def test_a_hole_that_the_log_no_longer_has_is_passed() -> None:
+def test_gap_missing_from_the_log_is_skipped() -> None:
     share = opened(stored="10-19 available 1")
     assert ranges(fetch(share, "10-19")) == "10-19 x2"
     assert share.start_offset == 10
 
 
-def test_a_log_gap_inside_a_hole_is_acquired_like_any_other() -> None:
+def test_log_gap_inside_a_loaded_gap_is_acquired() -> None:
     share = opened(stored="20-29 available 1")
     assert ranges(fetch(share, "0-4 15-19 20-29", most=8)) == "0-4 x1, 5-7 x1"
     assert ranges(fetch(share, "15-19 20-29", most=5)) == "15-19 x1"
     assert picture(share) == "0-7 acquired 1, 8-14 archived 0, 15-19 acquired 1, 20-29 available 1"
 
 
-def test_a_hole_may_be_entered_in_the_middle() -> None:
+def test_acquisition_may_start_inside_a_loaded_gap() -> None:
     share = opened(stored="20-29 available 1")
     acquired = share.acquire(AcquireRequest("m1", 500, 500), 10, log_of("10-19"), 0.0)
     check(share)
@@ -445,7 +454,7 @@ def test_a_hole_may_be_entered_in_the_middle() -> None:
     assert share.next_fetch_offset() == 0
 
 
-def test_a_full_window_after_loading_still_hands_out_its_holes() -> None:
+def test_full_loaded_window_still_acquires_its_gaps() -> None:
     settings = SharePartitionSettings(max_record_locks=20)
     share = opened(0, "10-19 acknowledged 1", settings)
     assert share.acquirable_offset() is not None
@@ -465,7 +474,7 @@ def transition(*, runs: bool = False, batches: bool = True, reply: Reply | None 
     return made
 
 
-def test_the_first_transition_asks_for_a_write() -> None:
+def test_first_transition_requests_a_write() -> None:
     queue, effects = WriteQueue(), Effects()
     first, second = transition(), transition()
     queue.add(first, effects)
@@ -475,7 +484,7 @@ def test_the_first_transition_asks_for_a_write() -> None:
     assert (later.write_due, queue.take()) == (False, [first, second])
 
 
-def test_completion_asks_for_the_next_write_while_transitions_wait() -> None:
+def test_completed_write_requests_the_next_one_for_waiting_transitions() -> None:
     queue, first = WriteQueue(), transition()
     queue.add(first, Effects())
     queue.take()
@@ -510,7 +519,7 @@ def test_only_changes_without_runs_are_retried() -> None:
     assert not queue.retry_at
 
 
-def test_nothing_to_retry_sets_no_time() -> None:
+def test_empty_retry_queue_sets_no_timer() -> None:
     queue = WriteQueue()
     queue.add_retries([transition(runs=True)], 10.0)
     assert (queue.retry_at, queue.idle) == (None, True)

@@ -75,7 +75,7 @@ def test_archived_records_count_once_durable() -> None:
     assert counted(share.counts) == {"acquired": 10, "acknowledged": (0, 0, 10, 0)}
 
 
-def test_a_release_after_the_last_attempt_is_the_end_of_attempts() -> None:
+def test_release_at_the_delivery_limit_is_counted_as_exhausted() -> None:
     share = last_attempt()
     ack(share, "0-3", RELEASE)
     ack(share, "4-5", REJECT)
@@ -86,7 +86,7 @@ def test_a_release_after_the_last_attempt_is_the_end_of_attempts() -> None:
     assert counted(share.counts) == {"acknowledged": (2, 4, 2, 0), "rejected": 2, "exhausted": 6}
 
 
-def test_a_lock_that_ran_out_is_lost_and_may_be_the_last() -> None:
+def test_lock_timeout_is_counted_as_lost_and_possibly_exhausted() -> None:
     share = last_attempt()
     share.expire(LATER)
     assert counted(share.counts) == {"lost": 10, "exhausted": 10}
@@ -129,7 +129,7 @@ def test_reconciled_records_are_counted_by_type() -> None:
     assert counted(share.counts) == {"acquired": 10, "acknowledged": (2, 0, 4, 0), "rejected": 4}
 
 
-def test_sizes() -> None:
+def test_sizes_count_window_locks_and_available_records() -> None:
     share = opened()
     assert share.in_flight.sizes() == (0, 0, 0, 0)
     fetch(share, "0-9 10-19")
@@ -137,7 +137,7 @@ def test_sizes() -> None:
     assert share.in_flight.sizes() == (20, 3, 20, 19)
 
 
-def test_counts_can_be_taken_together() -> None:
+def test_counts_are_added() -> None:
     first, second = opened(), opened()
     for share in (first, second):
         fetch(share, "0-9")

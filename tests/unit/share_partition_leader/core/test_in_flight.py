@@ -89,7 +89,7 @@ def test_the_start_offset_advances_over_terminal_runs() -> None:
     assert not in_flight.advance()
 
 
-def test_an_empty_window_starts_behind_the_last_record() -> None:
+def test_empty_window_starts_after_the_last_record() -> None:
     in_flight = window((0, 4, ACKNOWLEDGED))
     in_flight.advance()
     assert (in_flight.start, in_flight.end, in_flight.after_end, in_flight.count) == (5, 5, 5, 0)
@@ -103,7 +103,7 @@ def test_dropping_below_an_offset_clips_the_run_that_contains_it() -> None:
     assert (shown(in_flight), in_flight.start, in_flight.end) == ([], 20, 20)
 
 
-def test_archiving_leaves_out_runs_whose_state_forbids_it() -> None:
+def test_archiving_skips_runs_in_other_states() -> None:
     in_flight = window((0, 4, AVAILABLE), (5, 9, ACQUIRED))
     in_flight.archive(3, 7, RecordEvent.COMPACT)
     assert [(run.first, run.last, run.state) for run in in_flight.runs] == [
@@ -122,7 +122,7 @@ def test_undone_runs_are_available_without_the_delivery() -> None:
     assert in_flight.first_available() == 0
 
 
-def test_the_first_available_offset_is_found_again_after_it_was_acquired() -> None:
+def test_first_available_offset_is_searched_again_after_its_acquisition() -> None:
     in_flight = window((0, 4, ACQUIRED), (5, 9, AVAILABLE))
     assert in_flight.first_available() == 5
     in_flight.runs[1].state = ACQUIRED
@@ -133,7 +133,7 @@ def test_the_first_available_offset_is_found_again_after_it_was_acquired() -> No
 
 
 @pytest.mark.parametrize(("now", "lost"), [(0.0, 0), (29.9, 0), (30.0, 1), (30.1, 1), (1e9, 1)])
-def test_a_lock_runs_out_at_its_deadline(now: float, lost: int) -> None:
+def test_lock_times_out_at_its_deadline(now: float, lost: int) -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     expired = share.expire(now)
@@ -158,7 +158,7 @@ def test_a_reload_issues_no_token_twice() -> None:
     assert seen == [(3 << 32) + number for number in (1, 2, 3)]
 
 
-def test_a_lost_lock_names_holder_token_and_records() -> None:
+def test_lost_lock_has_holder_token_and_records() -> None:
     share = opened()
     token = fetch(share, "0-9", "m1", now=0.0)[0].token
     ack(share, "5")
@@ -166,7 +166,7 @@ def test_a_lost_lock_names_holder_token_and_records() -> None:
     assert lost == (("m1", token, 0, 4, 1, AVAILABLE), ("m1", token, 6, 9, 1, AVAILABLE))
 
 
-def test_an_expiry_is_written_like_a_release() -> None:
+def test_lock_timeout_is_written_like_a_release() -> None:
     share = opened()
     fetch(share, "0-9", "m1", now=0.0)
     fetch(share, "10-19", "m2", now=10.0)
@@ -175,7 +175,7 @@ def test_an_expiry_is_written_like_a_release() -> None:
     assert show(done(share, expired.transition)) == "0: 0-9 available 1"
 
 
-def test_the_last_attempt_is_archived_and_the_spso_moves() -> None:
+def test_lock_timeout_at_the_delivery_limit_archives_and_moves_the_spso() -> None:
     share = opened(stored="0-4 available 4")
     fetch(share, "0-9", now=0.0)
     expired = share.expire(30.0)
@@ -185,7 +185,7 @@ def test_the_last_attempt_is_archived_and_the_spso_moves() -> None:
     assert share.start_offset == 1
 
 
-def test_an_archived_record_behind_a_held_one_is_counted() -> None:
+def test_archived_record_after_an_acquired_one_is_counted() -> None:
     share = opened(stored="0-4 available 4")
     fetch(share, "0-4", now=0.0)
     fetch(share, "0-4", now=10.0)
@@ -196,7 +196,7 @@ def test_an_archived_record_behind_a_held_one_is_counted() -> None:
     assert share.write([expired.transition]).start_offset == 2
 
 
-def test_a_failed_write_of_an_expiry_is_ignored() -> None:
+def test_failed_write_of_a_lock_timeout_is_ignored() -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     expired = share.expire(30.0)
@@ -206,7 +206,7 @@ def test_a_failed_write_of_an_expiry_is_ignored() -> None:
     assert ranges(fetch(share, "0-9", now=31.0)) == "0-9 x2"
 
 
-def test_locks_run_out_one_after_the_other() -> None:
+def test_locks_time_out_in_order_of_their_deadlines() -> None:
     share = opened()
     for number in range(4):
         fetch(share, [(number * 10, number * 10 + 9)], f"m{number}", now=float(number))
@@ -226,7 +226,7 @@ def test_several_locks_due_at_once_end_together() -> None:
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE])
-def test_the_next_deadline_may_be_early_but_comes_to_an_end(kind: int) -> None:
+def test_next_deadline_may_be_early_but_is_finally_none(kind: int) -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     ack(share, "0-9", kind)
@@ -234,7 +234,7 @@ def test_the_next_deadline_may_be_early_but_comes_to_an_end(kind: int) -> None:
     assert share.next_deadline() is None
 
 
-def test_a_shorter_lock_taken_later_runs_out_first() -> None:
+def test_later_lock_with_an_earlier_deadline_times_out_first() -> None:
     share = opened()
     fetch(share, "0-9", "m1", now=0.0)
     share.settings = SharePartitionSettings(lock_duration=5.0)
@@ -245,7 +245,7 @@ def test_a_shorter_lock_taken_later_runs_out_first() -> None:
 
 
 @pytest.mark.parametrize("now", [29.0, 30.0, 100.0])
-def test_an_acknowledgement_before_the_lock_was_ended_counts(now: float) -> None:
+def test_acknowledgement_before_the_timeout_is_processed_is_accepted(now: float) -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     assert ack(share, "0-9", now=now) is not None
@@ -253,7 +253,7 @@ def test_an_acknowledgement_before_the_lock_was_ended_counts(now: float) -> None
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE, RENEW])
-def test_an_acknowledgement_after_the_lock_was_ended_is_refused(kind: int) -> None:
+def test_acknowledgement_after_the_lock_timeout_is_rejected(kind: int) -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     share.expire(30.0)
@@ -264,7 +264,7 @@ def test_an_acknowledgement_after_the_lock_was_ended_is_refused(kind: int) -> No
 # --- KAFKA-19476: a lock timeout while a change waits for its write
 
 
-def test_a_lock_with_a_pending_change_does_not_run_out() -> None:
+def test_lock_with_a_pending_transition_does_not_time_out() -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     pending = share.acknowledge("m1", acks("0-4"), 29.0)
@@ -280,9 +280,7 @@ def test_a_lock_with_a_pending_change_does_not_run_out() -> None:
     ("stored", "window", "state"),
     [("", "0-4 available 1", AVAILABLE), ("0-4 available 4", "1-4 available 4", ARCHIVED)],
 )
-def test_a_lock_that_ran_out_meanwhile_ends_after_the_failed_write(
-    stored: str, window: str, state: int
-) -> None:
+def test_lock_due_during_a_failed_write_times_out_after_it(stored: str, window: str, state: int) -> None:
     share = opened(stored=stored)
     fetch(share, "0-4", now=0.0)
     pending = share.acknowledge("m1", acks("0-4" if not stored else "0"), 29.0)
@@ -306,7 +304,7 @@ def test_an_acknowledged_record_never_becomes_available_again() -> None:
     assert ranges(fetch(share, "0-9", now=31.0)) == "0-2 x2, 4-9 x2"
 
 
-def test_a_record_the_log_lost_needs_no_timer() -> None:
+def test_deleted_record_has_no_timer() -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     share.move_log_start(10)

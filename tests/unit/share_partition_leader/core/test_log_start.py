@@ -36,11 +36,11 @@ from tests.unit.share_partition_leader.core.support import (
         pytest.param(20, "20-29 available 1", (20, 29, 20), id="on an available batch"),
         pytest.param(25, "25-29 available 1", (25, 29, 25), id="inside an available batch"),
         pytest.param(29, "29 available 1", (29, 29, 29), id="the last record"),
-        pytest.param(30, "", (30, 30, 30), id="just behind the window"),
-        pytest.param(100, "", (100, 100, 100), id="far behind the window"),
+        pytest.param(30, "", (30, 30, 30), id="just after the window"),
+        pytest.param(100, "", (100, 100, 100), id="far after the window"),
     ],
 )
-def test_the_window_follows_the_logs_start(to: int, window: str, pointers: tuple[int, int, int]) -> None:
+def test_window_starts_at_the_moved_log_start(to: int, window: str, pointers: tuple[int, int, int]) -> None:
     share = opened()
     fetch(share, "0-9 10-19 20-29", size=10)
     ack(share, "10-19")
@@ -54,19 +54,19 @@ def test_the_window_follows_the_logs_start(to: int, window: str, pointers: tuple
 
 
 @pytest.mark.parametrize("to", [0, 5, 10])
-def test_a_start_that_is_not_past_the_spso_changes_nothing(to: int) -> None:
+def test_log_start_not_above_the_spso_changes_nothing(to: int) -> None:
     share = opened(10, "10-19 available 1")
     assert not share.move_log_start(to)
     assert picture(share) == "10-19 available 1"
 
 
-def test_an_empty_window_follows() -> None:
+def test_empty_window_starts_at_the_moved_log_start() -> None:
     share = opened(10)
     assert share.move_log_start(25)
     assert (share.start_offset, share.end_offset, share.next_fetch_offset()) == (25, 25, 25)
 
 
-def test_a_start_inside_a_gap_of_the_log_jumps_over_it() -> None:
+def test_log_start_inside_a_gap_skips_the_gap() -> None:
     share = opened()
     fetch(share, "0-9")
     fetch(share, "20-29")
@@ -74,14 +74,14 @@ def test_a_start_inside_a_gap_of_the_log_jumps_over_it() -> None:
     assert share.start_offset == 20
 
 
-def test_a_hole_is_passed() -> None:
+def test_gap_in_the_loaded_state_below_the_log_start_is_skipped() -> None:
     share = opened(0, "20-29 available 1")
     assert share.move_log_start(15)
     assert picture(share) == "15-19 available 0, 20-29 available 1"
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, RELEASE])
-def test_an_acknowledgement_of_lost_records_succeeds_and_does_nothing(kind: int) -> None:
+def test_acknowledgement_of_deleted_records_succeeds_without_effect(kind: int) -> None:
     share = opened()
     fetch(share, "0-9")
     share.move_log_start(10)
@@ -89,14 +89,14 @@ def test_an_acknowledgement_of_lost_records_succeeds_and_does_nothing(kind: int)
     assert (share.start_offset, share.end_offset) == (10, 10)
 
 
-def test_an_acknowledgement_across_the_new_start_counts_from_there() -> None:
+def test_acknowledgement_across_the_new_start_applies_from_it() -> None:
     share = opened()
     fetch(share, "0-9")
     share.move_log_start(5)
     assert show(ack(share, "0-9", RELEASE)) == "5: 5-9 available 1"
 
 
-def test_finished_records_before_the_new_start_leave_the_count() -> None:
+def test_finished_records_below_the_new_start_are_not_counted() -> None:
     share = opened()
     fetch(share, "0-9")
     ack(share, "2-7")
@@ -107,7 +107,7 @@ def test_finished_records_before_the_new_start_leave_the_count() -> None:
     assert (share.delivery_complete_count, share.start_offset) == (0, 8)
 
 
-def test_a_finished_run_is_cut_by_the_new_start() -> None:
+def test_finished_run_is_split_at_the_new_start() -> None:
     share = opened()
     fetch(share, "0-9 10-19", size=10)
     ack(share, "2-12")
@@ -154,7 +154,7 @@ def test_only_available_records_are_archived_by_compaction() -> None:
     assert share.delivery_complete_count == 4
 
 
-def test_compacted_records_in_front_move_the_spso() -> None:
+def test_compacted_records_at_the_start_move_the_spso() -> None:
     share = opened(0, "0-9 available 1")
     assert ranges(fetch(share, "5-9")) == "5-9 x2"
     assert share.start_offset == 5
@@ -203,7 +203,7 @@ def piece(text: str) -> list[AcquiredRange]:
         pytest.param("0-4 20-24", "0-24", "", id="over a gap"),
     ],
 )
-def test_aborted_records_are_cut_out(acquired: str, aborted: str, kept: str) -> None:
+def test_aborted_records_are_removed_from_acquired_ranges(acquired: str, aborted: str, kept: str) -> None:
     assert ranges(archive_hidden(InFlight(0), piece(acquired), log_of(aborted), Counts())) == kept
 
 

@@ -25,7 +25,7 @@ def _window() -> SteppedPartition:
         pytest.param(10, 19, "10-19", id="a run"),
         pytest.param(12, 17, "12-17", id="inside a run"),
         pytest.param(30, 39, "30-34 35-35 36-39", id="several runs"),
-        pytest.param(15, 36, "15-19 20-34 35-35 36-36", id="a gap goes with what follows"),
+        pytest.param(15, 36, "15-19 20-34 35-35 36-36", id="a gap is merged with the following run"),
         pytest.param(22, 25, "22-25", id="inside a gap"),
         pytest.param(0, 9, "0-9", id="all passed"),
         pytest.param(0, 10, "0-9 10-10", id="passed up to the first"),
@@ -35,7 +35,7 @@ def _window() -> SteppedPartition:
         pytest.param(0, 2**62, f"0-9 10-19 20-34 35-35 36-39 40-{2**62}", id="huge"),
     ],
 )
-def test_split_by_run(first: int, last: int, parts: str) -> None:
+def test_offset_ranges_are_split_by_run(first: int, last: int, parts: str) -> None:
     found = _window().in_flight.split_by_run(first, last)
     assert " ".join(f"{a}-{b}" for a, b in found) == parts
 
@@ -47,7 +47,7 @@ def test_an_empty_window_splits_only_at_its_start_offset(
     assert opened(10).in_flight.split_by_run(first, last) == parts
 
 
-def test_holds() -> None:
+def test_member_holds_records_until_they_are_finished() -> None:
     share = opened(10)
     assert not share.in_flight.holds("m1")
     fetch(share, "10-19", member="m1")
@@ -65,19 +65,19 @@ def test_holds() -> None:
     ("stored", "isolates"),
     [
         pytest.param("", False, id="nothing in flight"),
-        pytest.param("11-19 acknowledged 3", False, id="a hole"),
+        pytest.param("11-19 acknowledged 3", False, id="a gap in the loaded state"),
         pytest.param("10-19 available 2", False, id="below the limit"),
         pytest.param("10-19 available 3", True, id="at the limit"),
-        pytest.param("10 available 1, 11-19 available 4", False, id="behind others"),
-        pytest.param("10-19 acknowledged 4, 20 available 4", True, id="behind what is finished"),
+        pytest.param("10 available 1, 11-19 available 4", False, id="after other records"),
+        pytest.param("10-19 acknowledged 4, 20 available 4", True, id="after finished records"),
     ],
 )
-def test_isolates_next(stored: str, isolates: bool) -> None:
+def test_next_acquisition_is_throttled_at_the_limit(stored: str, isolates: bool) -> None:
     share = opened(10, stored, SharePartitionSettings(delivery_count_limit=5))
     assert share.next_is_throttled() is isolates
 
 
-def test_one_record_of_a_batch_isolates_it() -> None:
+def test_one_record_at_the_limit_throttles_its_batch() -> None:
     share = opened(10, settings=SharePartitionSettings(delivery_count_limit=3))
     for first in (10, 11):
         fetch(share, "10-19")

@@ -1,4 +1,4 @@
-"""Reconcile of ranges: held, available, taken, finished and new records."""
+"""Reconciliation of ranges: held, available, finished and new records, and those of other holders."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_skipped_records_are_acquired_by_the_next_fetch() -> None:
     assert ranges(fetch(share, "0-19", "m2")) == "0-9 x1, 15-19 x1"
 
 
-def test_records_of_another_member_are_left() -> None:
+def test_records_of_another_member_are_unreconciled() -> None:
     share = opened()
     fetch(share, "0-3", "m2")
     fetch(share, "4-9", "m1")
@@ -104,7 +104,7 @@ def test_records_of_another_member_are_left() -> None:
     assert picture(share, members=True) == "0-3 acquired 1 m2, 4-9 acknowledged 1"
 
 
-def test_delayed_releases_are_left() -> None:
+def test_delayed_releases_are_unreconciled() -> None:
     share = opened()
     fetch(share, "0-3")
     released = share.acknowledge("m1", acks("0-3", RELEASE), 0.0, delay=60)
@@ -113,12 +113,12 @@ def test_delayed_releases_are_left() -> None:
     assert settle(share, "0-3") == ("", "0-3 taken")
 
 
-def test_finished_records_are_left() -> None:
+def test_finished_records_are_unreconciled() -> None:
     share = opened(3, "4-5 archived 1, 7 acknowledged 1")
     assert settle(share, "0-8", end=10) == ("9:", "0-2 finished, 4-5 finished, 7-7 finished")
 
 
-def test_settling_again_finds_it_finished() -> None:
+def test_repeated_reconcile_reports_finished_records() -> None:
     share = opened()
     fetch(share, "0-9")
     settle(share, "4-9")
@@ -139,20 +139,20 @@ def test_pending_and_finished_records_are_distinguished() -> None:
     assert share.start_offset == 7
 
 
-def test_offsets_past_the_end_are_left() -> None:
+def test_offsets_past_the_end_are_unreconciled() -> None:
     share = opened()
     assert settle(share, "5-14", end=10) == ("0: 5-9 acknowledged 1", "10-14 past_end")
     assert settle(share, "20-29", end=10) == ("", "20-29 past_end")
 
 
-def test_offsets_between_runs_do_not_exist() -> None:
+def test_offsets_between_runs_are_ignored() -> None:
     share = opened()
     fetch(share, "0-4")
     fetch(share, "10-14")
     assert settle(share, "0-14") == ("15:", "")
 
 
-def test_a_failed_write_leaves_it_held() -> None:
+def test_failed_write_keeps_the_locks() -> None:
     share = opened()
     reconciled = share.reconcile("m1", acks("3-5"), 10, 0.0)
     assert reconciled.transition is not None
@@ -173,7 +173,7 @@ def test_renewing_extends_locks_and_acquires_available_records() -> None:
     assert picture(share, members=True) == "0-9 acquired 2 m1"
 
 
-def test_where_renewing_is_not_allowed_it_moves_nothing() -> None:
+def test_disabled_renewal_changes_no_deadline() -> None:
     share = opened(settings=SharePartitionSettings(lock_duration=10, renew_enabled=False))
     fetch(share, "0-9")
     assert settle(share, "0-9", RENEW, now=5) == ("", "")
@@ -181,7 +181,7 @@ def test_where_renewing_is_not_allowed_it_moves_nothing() -> None:
     assert {run.deadline for run in share.in_flight.held_by("m1")} == {10}
 
 
-def test_all_of_a_member_is_renewed() -> None:
+def test_all_locks_of_a_member_are_renewed() -> None:
     share = opened(settings=SharePartitionSettings(lock_duration=10))
     fetch(share, "0-4")
     fetch(share, "5-9", "m2")
@@ -199,7 +199,7 @@ def test_releasing_available_records_does_nothing() -> None:
     assert picture(share) == "0-5 available 0"
 
 
-def test_a_release_after_the_last_attempt_ends_the_record() -> None:
+def test_release_at_the_delivery_limit_archives_the_record() -> None:
     share = opened(0, "0 available 4", SharePartitionSettings(delivery_count_limit=5))
     fetch(share, "0")
     assert settle(share, "0", RELEASE) == ("1:", "")
@@ -234,7 +234,7 @@ def test_held_by_merges_ranges_of_one_acquisition() -> None:
         [AckBatch(0, 1, ())],
     ],
 )
-def test_bad_form_is_refused_whole(batches: Sequence[AckBatch]) -> None:
+def test_invalid_request_is_rejected_whole(batches: Sequence[AckBatch]) -> None:
     share = opened()
     fetch(share, "0-9")
     with pytest.raises(KafkaError) as caught:
@@ -243,7 +243,7 @@ def test_bad_form_is_refused_whole(batches: Sequence[AckBatch]) -> None:
     assert picture(share) == "0-9 acquired 1"
 
 
-def test_reconciled_records_go_to_no_other_member() -> None:
+def test_reconciled_records_are_not_redelivered() -> None:
     share = opened()
     settle(share, "0-4")
     assert ranges(fetch(share, "0-9", "m2")) == "5-9 x1"
@@ -252,7 +252,7 @@ def test_reconciled_records_go_to_no_other_member() -> None:
     assert log_of("0-9") == [(0, 9)]
 
 
-def test_neighbours_left_for_one_reason_are_merged() -> None:
+def test_adjacent_unreconciled_ranges_of_one_reason_are_merged() -> None:
     share = opened(3, "3-5 available 1, 6-7 archived 1, 8 acknowledged 2")
     fetch(share, "3-5", "m2")
     assert settle(share, "0-8", end=9)[1] == "0-2 finished, 3-5 taken, 6-8 finished"

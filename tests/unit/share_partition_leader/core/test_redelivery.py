@@ -1,4 +1,4 @@
-"""Redelivery: which records are delivered together, and how poison records are isolated."""
+"""Redelivery: the records of one delivery, and the isolation of poison records."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ from tests.unit.share_partition_leader.core.support import (
     [
         pytest.param("0-9", "0-9 10-19", 500, "0-9 x2", id="a whole batch"),
         pytest.param("0-19", "0-9 10-19", 500, "0-9 x2, 10-19 x2", id="batches keep their identity"),
-        pytest.param("0-19", "0-9 10-19", 5, "0-9 x2", id="a soft limit takes a batch whole"),
-        pytest.param("0-19", "0-9 10-19", 10, "0-9 x2", id="and stops behind it"),
-        pytest.param("0-19", "0-9 10-19", 11, "0-9 x2, 10-19 x2", id="one more takes the next whole"),
+        pytest.param("0-19", "0-9 10-19", 5, "0-9 x2", id="a soft limit acquires a whole batch"),
+        pytest.param("0-19", "0-9 10-19", 10, "0-9 x2", id="and stops after it"),
+        pytest.param(
+            "0-19", "0-9 10-19", 11, "0-9 x2, 10-19 x2", id="one more record acquires the next batch"
+        ),
         pytest.param("3", "0-9", 500, "3 x2", id="one record"),
         pytest.param("3-4 7", "0-9", 500, "3-4 x2, 7 x2", id="parts"),
-        pytest.param("3 4 5", "0-9", 500, "3-5 x2", id="given back one by one, one range again"),
+        pytest.param("3 4 5", "0-9", 500, "3-5 x2", id="released singly, acquired as one range"),
         pytest.param("8-12", "0-9 10-19", 500, "8-9 x2, 10-12 x2", id="across batches"),
         pytest.param("15", "10-19", 500, "15 x2", id="only its log batch was read"),
-        pytest.param("5 15", "0-9", 500, "5 x2", id="as far as was read"),
+        pytest.param("5 15", "0-9", 500, "5 x2", id="up to the last read offset"),
     ],
 )
 def test_released_records_are_acquired_again(back: str, log: str, most: int, expected: str) -> None:
@@ -45,7 +47,7 @@ def test_released_records_are_acquired_again(back: str, log: str, most: int, exp
 
 
 @pytest.mark.parametrize(("log", "expected"), [("0-9", "5-9 x2"), ("0-9 10-19", "5-19 x2")])
-def test_of_a_unit_that_was_read_in_part_only_that_part_is_handed_out(log: str, expected: str) -> None:
+def test_partly_read_unit_is_acquired_up_to_the_read_offset(log: str, expected: str) -> None:
     share = opened()
     fetch(share, "0-9 10-19")
     ack(share, "5-19", RELEASE)
@@ -62,7 +64,7 @@ def test_of_a_unit_that_was_read_in_part_only_that_part_is_handed_out(log: str, 
         pytest.param("3 5 7 9", 2, "3 x2, 5 x2", id="single records"),
     ],
 )
-def test_a_strict_limit_cuts_released_batches(back: str, most: int, expected: str) -> None:
+def test_strict_limit_splits_released_batches(back: str, most: int, expected: str) -> None:
     share = opened()
     fetch(share, "0-9 10-19", size=10)
     for part in back.split():
@@ -70,7 +72,7 @@ def test_a_strict_limit_cuts_released_batches(back: str, most: int, expected: st
     assert ranges(fetch(share, "0-9 10-19", most=most, mode=LIMITED)) == expected
 
 
-def test_different_delivery_counts_are_different_ranges() -> None:
+def test_different_delivery_counts_make_separate_ranges() -> None:
     share = opened()
     fetch(share, "0-9")
     ack(share, "0-4", RELEASE)
@@ -80,14 +82,14 @@ def test_different_delivery_counts_are_different_ranges() -> None:
 
 
 @pytest.mark.parametrize(("kind", "gone"), [(ACCEPT, True), (REJECT, True), (RELEASE, False)])
-def test_only_released_records_come_back(kind: int, gone: bool) -> None:
+def test_only_released_records_are_redelivered(kind: int, gone: bool) -> None:
     share = opened()
     fetch(share, "0-9")
     ack(share, "5", kind)
     assert (fetch(share, "0-9") == []) is gone
 
 
-def test_the_next_fetch_offset_is_the_first_record_that_came_back() -> None:
+def test_next_fetch_offset_is_the_first_released_record() -> None:
     share = opened()
     fetch(share, "0-29")
     assert share.next_fetch_offset() == 30
@@ -111,7 +113,7 @@ def test_records_with_a_pending_release_are_not_fetchable() -> None:
     assert share.next_fetch_offset() == 3
 
 
-# --- poison isolation: from half of the attempts on, failing records travel in ever smaller company
+# --- throttling: from half the delivery limit on, failing records are acquired in smaller portions
 
 
 def settings(limit: int) -> SharePartitionSettings:
@@ -121,7 +123,7 @@ def settings(limit: int) -> SharePartitionSettings:
 @pytest.mark.parametrize(
     ("limit", "expected"), [(2, 2), (3, 2), (4, 2), (5, 3), (6, 3), (7, 4), (9, 5), (10, 5), (25, 13)]
 )
-def test_throttling_starts_at_half_of_the_attempts(limit: int, expected: int) -> None:
+def test_throttling_starts_at_half_the_delivery_limit(limit: int, expected: int) -> None:
     assert settings(limit).throttle_limit == expected
 
 
@@ -169,7 +171,7 @@ def test_a_strict_limit_holds_for_throttled_records(most: int, expected: int) ->
     assert len(offsets(fetch(share, "0-99", most=most, mode=LIMITED))) == expected
 
 
-def test_throttled_records_go_out_without_new_ones() -> None:
+def test_throttled_records_are_acquired_without_new_ones() -> None:
     share = opened(stored="0-9 available 3")
     assert ranges(fetch(share, "0-9 10-19")) == "0-4 x4"
     assert ranges(fetch(share, "0-9 10-19")) == "5-9 x4"
@@ -202,7 +204,7 @@ def test_throttled_records_are_never_added_to_others() -> None:
     assert ranges(fetch(share, "10-19 20-29")) == "10-14 x4"
 
 
-def test_a_last_attempt_ends_the_portion_before_it() -> None:
+def test_record_at_its_last_delivery_ends_the_portion_before_it() -> None:
     share = opened()
     fetch(share, "0-9")
     for _ in range(3):
@@ -215,7 +217,7 @@ def test_a_last_attempt_ends_the_portion_before_it() -> None:
     assert [ranges(fetch(share, "0-9")) for _ in range(2)] == ["4 x5", "5 x5"]
 
 
-def test_a_throttled_record_behind_enough_others_of_its_batch_waits() -> None:
+def test_throttled_record_waits_if_the_records_before_it_suffice() -> None:
     share = opened(settings=settings(10))
     fetch(share, "0-9")
     for _ in range(4):
@@ -227,7 +229,7 @@ def test_a_throttled_record_behind_enough_others_of_its_batch_waits() -> None:
     assert ranges(fetch(share, "0-9")) == "8-9 x6"
 
 
-def test_throttled_records_after_a_few_others_share_the_portion() -> None:
+def test_throttled_records_share_the_portion_with_few_earlier_ones() -> None:
     share = opened(settings=settings(10))
     fetch(share, "0-9")
     for _ in range(4):
@@ -249,7 +251,7 @@ def test_a_batch_whose_failed_records_are_still_held_is_not_throttled() -> None:
     assert ranges(fetch(share, "0-9 10-19")) == "5-9 x2, 10-19 x1"
 
 
-def test_with_two_attempts_nothing_is_throttled() -> None:
+def test_delivery_limit_of_2_throttles_nothing() -> None:
     share = opened(settings=settings(2))
     fetch(share, "0-99")
     ack(share, "0-99", RELEASE)
@@ -258,7 +260,7 @@ def test_with_two_attempts_nothing_is_throttled() -> None:
     assert (share.start_offset, share.in_flight_count) == (100, 0)
 
 
-def test_a_limit_lowered_below_the_count_still_delivers_once_more_alone() -> None:
+def test_limit_lowered_below_the_count_permits_one_isolated_delivery() -> None:
     share = opened(stored="0-9 available 4")
     share.settings = settings(3)
     assert ranges(fetch(share, "0-9")) == "0 x5"
@@ -267,7 +269,7 @@ def test_a_limit_lowered_below_the_count_still_delivers_once_more_alone() -> Non
 
 
 @pytest.mark.parametrize(("limit", "third"), [(3, "archived"), (5, "available")])
-def test_the_limit_of_the_moment_decides_a_release(limit: int, third: str) -> None:
+def test_release_uses_the_current_delivery_limit(limit: int, third: str) -> None:
     share = opened()
     fetch(share, "0-9")
     for _ in range(2):

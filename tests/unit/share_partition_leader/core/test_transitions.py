@@ -52,6 +52,6 @@ def test_acknowledge_types_have_kafkas_ids_and_their_own_event(kind: str, wire_i
 
 @pytest.mark.parametrize("event", [RecordEvent.RELEASE, RecordEvent.LOCK_TIMEOUT])
 @pytest.mark.parametrize(("count", "limit"), [*product(range(1, 7), (2, 3, 5))])
-def test_the_last_attempt_ends_in_the_archive(event: RecordEvent, count: int, limit: int) -> None:
+def test_last_delivery_ends_archived(event: RecordEvent, count: int, limit: int) -> None:
     expected = RecordState.ARCHIVED if count >= limit else RecordState.AVAILABLE
     assert after_failed_delivery(event, count, limit) is expected

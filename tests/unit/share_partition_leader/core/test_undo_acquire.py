@@ -23,7 +23,7 @@ from tests.unit.share_partition_leader.core.support import (
 )
 
 
-def test_the_delivery_does_not_count() -> None:
+def test_undone_delivery_does_not_count() -> None:
     share = opened()
     fetch(share, "0-9")
     share.undo_acquire("m1", acks("3-6", RELEASE))
@@ -32,7 +32,7 @@ def test_the_delivery_does_not_count() -> None:
     assert ranges(fetch(share, "0-9", "m2")) == "3-6 x1"
 
 
-def test_nothing_is_written() -> None:
+def test_undo_writes_nothing() -> None:
     share = opened(0, "0-4 available 2")
     assert ranges(fetch(share, "0-4")) == "0-4 x3"
     share.undo_acquire("m1", acks("0-4", RELEASE))
@@ -40,7 +40,7 @@ def test_nothing_is_written() -> None:
     assert picture(share) == "0-4 available 2"
 
 
-def test_a_last_attempt_is_not_used_up() -> None:
+def test_undo_of_the_last_delivery_does_not_archive() -> None:
     share = opened(0, "0 available 1", SharePartitionSettings(delivery_count_limit=2))
     for _ in range(3):
         assert ranges(fetch(share, "0")) == "0 x2"
@@ -50,7 +50,7 @@ def test_a_last_attempt_is_not_used_up() -> None:
     assert share.start_offset == 1
 
 
-def test_only_the_holder_gives_back_and_only_all_of_it() -> None:
+def test_only_the_holder_can_undo_and_only_all_its_records() -> None:
     share = opened()
     fetch(share, "0-9", most=5, mode=LIMITED)
     fetch(share, "0-9", "m2")
@@ -71,7 +71,7 @@ def test_only_releases_can_undo_an_acquisition(kind: int) -> None:
     assert [violation.field for violation in caught.value.violations] == ["unseen"]
 
 
-def test_all_that_a_member_holds() -> None:
+def test_all_acquisitions_of_a_member_are_undone() -> None:
     share = opened()
     fetch(share, "0-9")
     answered = share.acknowledge("m1", acks("0-2"), 0.0)

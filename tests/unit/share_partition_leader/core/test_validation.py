@@ -21,7 +21,7 @@ LEGAL = {
     "adjacent": [AckBatch(5, 7, (1,)), AckBatch(8, 9, (1,))],
     "touching in one offset": [AckBatch(5, 7, (1,)), AckBatch(7, 9, (1,))],
     "renewal": [AckBatch(5, 5, (4,))],
-    "renewal among others": [AckBatch(5, 7, (1, 4, 2))],
+    "renewal among other types": [AckBatch(5, 7, (1, 4, 2))],
 }
 
 FAULTY = {
@@ -48,12 +48,14 @@ FAULTY = {
 
 
 @pytest.mark.parametrize("batches", LEGAL.values(), ids=LEGAL)
-def test_legal_batches_pass(batches: list[AckBatch]) -> None:
+def test_valid_batches_are_accepted(batches: list[AckBatch]) -> None:
     validate_batches(batches)
 
 
 @pytest.mark.parametrize(("batches", "index", "field"), FAULTY.values(), ids=FAULTY)
-def test_faulty_batches_are_refused_with_their_place(batches: list[AckBatch], index: int, field: str) -> None:
+def test_invalid_batches_are_rejected_with_their_index(
+    batches: list[AckBatch], index: int, field: str
+) -> None:
     with pytest.raises(KafkaError) as refused:
         validate_batches(batches)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
@@ -62,7 +64,7 @@ def test_faulty_batches_are_refused_with_their_place(batches: list[AckBatch], in
 
 
 @pytest.mark.parametrize(("batches", "index", "field"), FAULTY.values(), ids=FAULTY)
-def test_a_share_partition_refuses_faulty_batches_unchanged(
+def test_invalid_batches_do_not_change_the_share_partition(
     batches: list[AckBatch], index: int, field: str
 ) -> None:
     share = opened()

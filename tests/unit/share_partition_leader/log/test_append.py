@@ -12,6 +12,7 @@ from sharebroker_server.leader_calls.values import AppendCall, AppendPart
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.routing.transaction_check import Claim
+from sharebroker_server.share_partition_leader.log.append import PARTS_AT_ONCE
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.harness import TOPIC, Harness, code
@@ -26,6 +27,27 @@ async def test_results_are_in_the_order_of_the_parts(harness: Harness) -> None:
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
         (ErrorCode.NONE, 3),
     ]
+
+
+async def test_a_large_batch_is_not_overtaken_by_later_ones_of_its_call(harness: Harness) -> None:
+    large, small = batch(6_000), batch(1)
+    parts = [AppendPart(TOPIC, 0, data) for data in (large, small, large, small)]
+    results = await harness.local.append(AppendCall(parts), 5.0)
+    assert [result.base_offset for result in results] == [0, 6_000, 6_001, 12_001]
+
+
+async def test_a_large_batch_does_not_delay_the_batches_of_other_calls(harness: Harness) -> None:
+    parts = [AppendPart(TOPIC, 0, batch(50_000, 1))]
+    large = asyncio.ensure_future(harness.local.append(AppendCall(parts), 5.0))
+    await asyncio.sleep(0)
+    (small,) = await harness.local.append(AppendCall([AppendPart(TOPIC, 0, batch(1))]), 5.0)
+    assert (small.base_offset, (await large)[0].base_offset) == (0, 1)
+
+
+async def test_a_call_with_very_many_parts_is_appended_in_portions(harness: Harness) -> None:
+    number = 2 * PARTS_AT_ONCE + 1
+    results = await harness.local.append(AppendCall([AppendPart(TOPIC, 0, batch(1))] * number), 5.0)
+    assert [result.base_offset for result in results] == list(range(number))
 
 
 async def test_invalid_batch_fails_its_partition(harness: Harness) -> None:
@@ -73,7 +95,7 @@ async def test_only_the_first_batch_of_a_transaction_is_verified(harness: Harnes
     assert len(harness.transactions.requests) == 2
 
 
-async def test_batches_that_wait_for_the_same_go_on_in_order(harness: Harness) -> None:
+async def test_batches_waiting_for_one_verification_are_appended_in_order(harness: Harness) -> None:
     harness.transactions.open.clear()
     waiting = [asyncio.create_task(produce(harness, sent(n), adds=True)) for n in range(5)]
     await eventually(lambda: harness.transactions.requests)
@@ -112,7 +134,7 @@ async def test_an_append_overtaken_repeatedly_is_rejected(
     assert code(await produce(harness, sent(0))) is ErrorCode.INVALID_TXN_STATE
 
 
-async def test_a_caller_that_leaves_does_not_disturb_the_others(harness: Harness) -> None:
+async def test_cancelled_caller_does_not_affect_others(harness: Harness) -> None:
     harness.transactions.open.clear()
     first = asyncio.create_task(produce(harness, sent(0)))
     await eventually(lambda: harness.transactions.requests)
@@ -131,12 +153,12 @@ async def test_a_relinquished_partition_stops_verifying(harness: Harness) -> Non
     assert code(await waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_batch_of_a_transaction_needs_its_name(harness: Harness) -> None:
+async def test_transactional_batch_requires_a_transactional_id(harness: Harness) -> None:
     refused = await produce(harness, sent(0), name="")
     assert code(refused) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("data", [batch(3), sent(0, transactional=False), b"junk"])
-async def test_other_batches_are_nobodys_business(harness: Harness, data: bytes) -> None:
+async def test_non_transactional_batches_are_not_verified(harness: Harness, data: bytes) -> None:
     await produce(harness, data)
     assert not harness.transactions.requests

@@ -1,4 +1,4 @@
-"""Fetch: batches as they lie in the log, up to where the reader may see."""
+"""Fetch returns stored batches unchanged, up to the high watermark or the last stable offset."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ async def end(harness: Harness, producer: int, *, commit: bool) -> None:
     await harness.stub.WriteTxnMarkers(request)
 
 
-async def test_batches_come_as_they_lie_in_the_log(harness: Harness) -> None:
+async def test_batches_are_returned_as_stored(harness: Harness) -> None:
     for _ in range(3):
         await harness.publish(3)
-    (answer,) = await fetch(harness, 4)
+    (response,) = await fetch(harness, 4)
     log = (await harness.leadership.led(TOPIC, 0)).log
-    assert answer.records == b"".join(b.data for b in await log.read(4, 10**6))
-    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (9, 9, 0)
-    assert (answer.leader_epoch, len(answer.records)) == (log.epoch, 2 * SIZE)
+    assert response.records == b"".join(b.data for b in await log.read(4, 10**6))
+    assert (response.high_watermark, response.last_stable_offset, response.log_start_offset) == (9, 9, 0)
+    assert (response.leader_epoch, len(response.records)) == (log.epoch, 2 * SIZE)
 
 
 async def test_uncached_records_are_read_from_the_store(harness: Harness) -> None:
@@ -59,18 +59,18 @@ async def test_uncached_records_are_read_from_the_store(harness: Harness) -> Non
     assert len((await fetch(harness, 0))[0].records) == SIZE
 
 
-async def test_limits_hold_but_for_the_first_batch(harness: Harness) -> None:
+async def test_limits_do_not_apply_to_the_first_batch(harness: Harness) -> None:
     await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
     for partition in (0, 1):
         for _ in range(3):
             await harness.publish(3, partition)
-    sizes = [len(answer.records) // SIZE for answer in await fetch(harness, 0, 0, max_bytes=4 * SIZE)]
+    sizes = [len(response.records) // SIZE for response in await fetch(harness, 0, 0, max_bytes=4 * SIZE)]
     assert sizes == [3, 1]
     assert [len(a.records) // SIZE for a in await fetch(harness, 0, 0, most=2 * SIZE)] == [2, 2]
     assert [len(a.records) // SIZE for a in await fetch(harness, 0, 0, max_bytes=1)] == [1, 0]
 
 
-async def test_each_partition_is_answered_for_itself_and_an_error_at_once(harness: Harness) -> None:
+async def test_each_partition_has_its_own_result_and_an_error_ends_the_wait(harness: Harness) -> None:
     await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
     await harness.publish(3)
     fine, empty, missing = await fetch(harness, 3, 0, 0, max_wait_ms=10**6)
@@ -81,7 +81,7 @@ async def test_each_partition_is_answered_for_itself_and_an_error_at_once(harnes
     assert code(beyond) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_fetch_waits_until_there_is_enough(harness: Harness) -> None:
+async def test_fetch_waits_for_min_bytes(harness: Harness) -> None:
     await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
     await harness.publish(3)
     waiting = asyncio.create_task(fetch(harness, 0, 0, max_wait_ms=10**6, min_bytes=3 * SIZE))
@@ -98,8 +98,8 @@ async def test_a_fetch_waits_until_there_is_enough(harness: Harness) -> None:
 
 async def test_a_fetch_returns_fewer_bytes_at_its_deadline(harness: Harness) -> None:
     await harness.publish(3)
-    (answer,) = await fetch(harness, 0, max_wait_ms=20, min_bytes=10**6)
-    assert len(answer.records) == SIZE
+    (response,) = await fetch(harness, 0, max_wait_ms=20, min_bytes=10**6)
+    assert len(response.records) == SIZE
 
 
 async def test_a_relinquished_partition_wakes_its_long_polls(harness: Harness) -> None:
@@ -108,11 +108,11 @@ async def test_a_relinquished_partition_wakes_its_long_polls(harness: Harness) -
     led = await harness.leadership.led(TOPIC, 0)
     await eventually(lambda: led.readers)
     await harness.hand_over()
-    (answer,) = await waiting
-    assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (response,) = await waiting
+    assert code(response) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_committed_records_end_where_a_transaction_is_open(harness: Harness) -> None:
+async def test_read_committed_ends_at_the_last_stable_offset(harness: Harness) -> None:
     await harness.publish(1)
     await begin(harness, 7)
     await harness.publish(1)
@@ -125,8 +125,8 @@ async def test_committed_records_end_where_a_transaction_is_open(harness: Harnes
     led = await harness.leadership.led(TOPIC, 0)
     await eventually(lambda: led.readers)
     await end(harness, 7, commit=False)
-    (answer,) = await waiting
-    assert [(t.producer_id, t.first_offset) for t in answer.aborted_transactions] == [(7, 1)]
-    assert (answer.last_stable_offset, answer.high_watermark) == (4, 4)
+    (response,) = await waiting
+    assert [(t.producer_id, t.first_offset) for t in response.aborted_transactions] == [(7, 1)]
+    assert (response.last_stable_offset, response.high_watermark) == (4, 4)
     (behind,) = await fetch(harness, 4, isolation_level=1)
     assert not behind.aborted_transactions

@@ -38,12 +38,12 @@ async def _delete(harness: Harness, offset: int) -> pb.DeleteRecordsResponse.Par
 
 async def test_records_get_the_next_offsets(harness: Harness) -> None:
     await _produce(harness, (0, batch(3)))
-    (answer,) = await _produce(harness, (0, batch(2) + batch(4)))
-    assert (answer.base_offset, answer.last_offset, answer.log_start_offset) == (3, 8, 0)
-    assert (answer.log_append_time_ms, code(answer)) == (-1, ErrorCode.NONE)
+    (response,) = await _produce(harness, (0, batch(2) + batch(4)))
+    assert (response.base_offset, response.last_offset, response.log_start_offset) == (3, 8, 0)
+    assert (response.log_append_time_ms, code(response)) == (-1, ErrorCode.NONE)
 
 
-async def test_each_partition_is_answered_for_itself(harness: Harness) -> None:
+async def test_each_partition_has_its_own_result(harness: Harness) -> None:
     fine, bad, corrupt = await _produce(harness, (0, batch(3)), (5, batch(3)), (0, b"no batch"))
     assert (code(fine), fine.last_offset) == (ErrorCode.NONE, 2)
     assert (code(bad), bad.partition) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 5)
@@ -63,13 +63,15 @@ async def test_each_partition_is_answered_for_itself(harness: Harness) -> None:
         (1003, -1, -1),
     ],
 )
-async def test_offsets_can_be_looked_up(harness: Harness, timestamp: int, offset: int, time: int) -> None:
+async def test_offsets_are_found_by_timestamp(
+    harness: Harness, timestamp: int, offset: int, time: int
+) -> None:
     await harness.publish_bytes(batch(3, time=0))
     await harness.publish_bytes(batch(3, time=1000))
     await _delete(harness, 2)
-    answer = await _offset(harness, timestamp)
-    assert (code(answer), answer.offset, answer.timestamp) == (ErrorCode.NONE, offset, time)
-    assert answer.leader_epoch > 0
+    response = await _offset(harness, timestamp)
+    assert (code(response), response.offset, response.timestamp) == (ErrorCode.NONE, offset, time)
+    assert response.leader_epoch > 0
 
 
 async def test_an_invalid_timestamp_is_rejected(harness: Harness) -> None:
@@ -85,8 +87,8 @@ async def _mark(harness: Harness, commit: bool, *, epoch: int = 0, coordinator: 
         coordinator_epoch=coordinator,
         transaction_result=commit,
     )
-    (answer,) = (await harness.stub.WriteTxnMarkers(request)).partitions
-    return code(answer)
+    (response,) = (await harness.stub.WriteTxnMarkers(request)).partitions
+    return code(response)
 
 
 async def _begin(harness: Harness, count: int = 2) -> None:
@@ -139,8 +141,8 @@ async def test_deleted_records_are_not_delivered(harness: Harness) -> None:
     await harness.publish(3)
     assert (await _delete(harness, 4)).low_watermark == 4
     assert code(await _delete(harness, 7)) is ErrorCode.OFFSET_OUT_OF_RANGE
-    (answer,) = await harness.acquire()
-    assert [(run.first_offset, run.last_offset) for run in answer.acquired] == [(4, 5)]
+    (response,) = await harness.acquire()
+    assert [(run.first_offset, run.last_offset) for run in response.acquired] == [(4, 5)]
     assert (await _delete(harness, -1)).low_watermark == 6
 
 
@@ -154,9 +156,9 @@ async def test_deleting_held_records_wakes_waiting_members(harness: Harness) -> 
     await eventually(lambda: share_partition._availability_listeners)
     before = asyncio.get_running_loop().time()
     await _delete(harness, 50)
-    (answer,) = await waiting
+    (response,) = await waiting
     assert asyncio.get_running_loop().time() == before
-    assert [run.first_offset for run in answer.acquired] == [100]
+    assert [run.first_offset for run in response.acquired] == [100]
     assert not (await harness.acknowledge((100, 104, ACCEPT), member="m2")).error_code
 
 
@@ -167,16 +169,16 @@ Span = tuple[int, int]
 async def _inspect(harness: Harness, offset: int = 0, partition: int = 0) -> Answer:
     request = pb.InspectRecordsRequest(group_id=GROUP)
     request.partitions.add(topic_id=TOPIC, partition=partition, from_offset=offset)
-    (answer,) = (await harness.stub.InspectRecords(request)).partitions
-    found: Answer = answer
+    (response,) = (await harness.stub.InspectRecords(request)).partitions
+    found: Answer = response
     return found
 
 
-def _spans(answer: Answer) -> tuple[list[Span], list[Span], list[Span]]:
+def _spans(response: Answer) -> tuple[list[Span], list[Span], list[Span]]:
     """Held, markers, missing."""
     held, markers, missing = (
         [(each.first_offset, each.last_offset) for each in ranges]
-        for ranges in (answer.in_delivery, answer.markers, answer.missing)
+        for ranges in (response.in_delivery, response.markers, response.missing)
     )
     return held, markers, missing
 
@@ -186,9 +188,9 @@ async def test_held_records_are_reported_and_accepted_ones_are_not(harness: Harn
     assert _spans(await _inspect(harness)) == ([], [], [])
     await harness.acquire()
     await harness.acknowledge((1, 2, ACCEPT))
-    answer = await _inspect(harness)
-    assert _spans(answer) == ([(0, 0), (3, 4)], [], [])
-    assert (answer.log_start_offset, answer.log_end_offset, answer.next_offset) == (0, 5, 5)
+    response = await _inspect(harness)
+    assert _spans(response) == ([(0, 0), (3, 4)], [], [])
+    assert (response.log_start_offset, response.log_end_offset, response.next_offset) == (0, 5, 5)
 
 
 async def test_markers_have_no_records(harness: Harness) -> None:
@@ -204,15 +206,15 @@ async def test_lost_batches_are_reported_as_missing(harness: Harness) -> None:
     await harness.evict_hot_cache()
     (stored,) = harness.records._partitions.values()
     del stored.batches[1], stored.batches[-1]
-    answer = await _inspect(harness)
-    assert (answer.next_offset, _spans(answer)) == (6, ([], [], [(2, 3)]))
-    answer = await _inspect(harness, answer.next_offset)
-    assert (answer.next_offset, _spans(answer)) == (8, ([], [], [(6, 7)]))
+    response = await _inspect(harness)
+    assert (response.next_offset, _spans(response)) == (6, ([], [], [(2, 3)]))
+    response = await _inspect(harness, response.next_offset)
+    assert (response.next_offset, _spans(response)) == (8, ([], [], [(6, 7)]))
 
 
 async def test_empty_range_reads_nothing(harness: Harness) -> None:
     await harness.publish(2)
     for offset in (-1, 2, 9):
-        answer = await _inspect(harness, offset)
-        assert (answer.next_offset, _spans(answer)) == (2, ([], [], []))
+        response = await _inspect(harness, offset)
+        assert (response.next_offset, _spans(response)) == (2, ([], [], []))
     assert code(await _inspect(harness, partition=5)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

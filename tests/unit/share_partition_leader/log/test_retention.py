@@ -38,7 +38,7 @@ def _starts(harness: Harness) -> list[int]:
     return [led.log.log_start_offset for led in harness.leadership.partitions()]
 
 
-async def test_old_records_go_now_and_then() -> None:
+async def test_old_records_are_deleted_periodically() -> None:
     async with started() as harness:
         await _published(harness, retention_ms=1000)
         task = RetentionTask(harness.leadership, router(), 300)
@@ -57,7 +57,7 @@ async def test_consumed_records_are_deleted_by_the_consumed_policy() -> None:
         assert _starts(harness) == [6, 3]
 
 
-async def test_while_it_is_not_known_how_far_groups_are_their_records_stay() -> None:
+async def test_records_are_kept_while_start_offsets_are_unknown() -> None:
     async with started() as harness:
         await _published(harness, partitions=2, consumed=True)
         timed, _ = harness.leadership.partitions()
@@ -72,7 +72,7 @@ async def test_while_it_is_not_known_how_far_groups_are_their_records_stay() -> 
         assert _starts(harness) == [9, 6]
 
 
-async def test_a_log_that_cannot_be_trimmed_does_not_stop_the_others() -> None:
+async def test_failed_trim_does_not_stop_other_logs() -> None:
     async with started() as harness:
         await _published(harness, partitions=2, retention_ms=1000)
         first, second = harness.leadership.partitions()
@@ -110,19 +110,19 @@ async def test_retention_runs_again_after_an_unexpected_failure(monkeypatch: pyt
         await task.stop()
 
 
-async def test_a_task_that_never_started_can_be_stopped() -> None:
+async def test_stop_before_start_does_not_raise() -> None:
     async with started() as harness:
         await RetentionTask(harness.leadership, router(), 300).stop()
 
 
-async def test_the_topics_policy_reaches_the_log(harness: Harness) -> None:
+async def test_retention_policy_of_the_topic_applies_to_the_log(harness: Harness) -> None:
     led = await harness.leadership.led(TOPIC, 0)
     resource = ConfigResource(ResourceType.TOPIC, "orders")
     await harness.append_to_catalog(ConfigRecord(resource, "retention.policy", "consumed"))
     assert led.log.settings.retention.consumed
 
 
-async def test_producers_that_were_silent_for_long_are_forgotten() -> None:
+async def test_idle_producers_are_removed() -> None:
     async with started() as harness:
         await harness.create_topic()
         await harness.publish_bytes(batch(1, producer=(7, 0, 0)))
@@ -178,7 +178,7 @@ def router(*coordinators: Coordinator, lacking: bool = False) -> Router:
     )
 
 
-async def test_the_slowest_group_counts() -> None:
+async def test_slowest_group_bounds_the_consumed_offset() -> None:
     first = Coordinator(a={("t", 0): 10, ("t", 1): 20}, b={("t", 0): 5})
     second = Coordinator(c={("t", 1): 7, ("u", 0): -1})
     assert await consumed_offsets(router(first, second)) == {("t", 0): 5, ("t", 1): 7, ("u", 0): 0}

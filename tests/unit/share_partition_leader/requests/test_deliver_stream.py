@@ -47,7 +47,7 @@ async def test_records_are_delivered_as_they_are_published(harness: Harness) -> 
     assert {each.topic for message in consumer.messages for each in message.deliveries} == {NAME}
 
 
-async def test_events_of_one_turn_leave_in_one_message(harness: Harness) -> None:
+async def test_events_of_one_loop_iteration_are_one_message(harness: Harness) -> None:
     await harness.publish(5)
     async with stream(harness, credit=5) as consumer:
         await consumer.got_offsets(*range(5))
@@ -92,7 +92,7 @@ async def test_acquired_ranges_have_the_requested_size(harness: Harness) -> None
         assert [(run.first_offset, run.last_offset) for _, run in consumer.runs] == [(0, 9), (10, 19)]
 
 
-async def test_partitions_take_turns() -> None:
+async def test_partitions_are_served_round_robin() -> None:
     async with started() as harness:
         await harness.create_topic(partitions=3)
         for partition in range(3):

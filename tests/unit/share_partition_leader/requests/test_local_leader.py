@@ -41,8 +41,8 @@ from tests.unit.share_partition_leader.harness import harness as started
 from tests.unit.share_partition_leader.virtual_time import settle
 
 
-def acquired(answer: pb.AcquireRecordsResponse.Partition) -> list[tuple[int, int, int]]:
-    return [(run.first_offset, run.last_offset, run.delivery_count) for run in answer.acquired]
+def acquired(response: pb.AcquireRecordsResponse.Partition) -> list[tuple[int, int, int]]:
+    return [(run.first_offset, run.last_offset, run.delivery_count) for run in response.acquired]
 
 
 async def waiting(harness: Harness, task: asyncio.Task[object]) -> None:
@@ -54,9 +54,9 @@ async def waiting(harness: Harness, task: asyncio.Task[object]) -> None:
 
 async def test_fetch_returns_records_with_their_lock(harness: Harness) -> None:
     await harness.publish(10)
-    (answer,) = await harness.acquire()
-    assert acquired(answer) == [(0, 9, 1)]
-    lock = answer.acquired[0]
+    (response,) = await harness.acquire()
+    assert acquired(response) == [(0, 9, 1)]
+    lock = response.acquired[0]
     assert lock.lock_deadline_ms == round((asyncio.get_running_loop().time() + 30) * 1000)
     done = await harness.acknowledge((0, 9, ACCEPT), token=lock.lock_token)
     assert not done.error_code
@@ -71,8 +71,13 @@ async def test_response_has_the_lock_duration_of_the_group(harness: Harness) -> 
 
 async def test_fetch_without_wait_is_empty_without_records(harness: Harness) -> None:
     before = asyncio.get_running_loop().time()
-    (answer,) = await harness.acquire()
-    assert (answer.topic_id, answer.partition, answer.error_code, acquired(answer)) == (TOPIC, 0, 0, [])
+    (response,) = await harness.acquire()
+    assert (response.topic_id, response.partition, response.error_code, acquired(response)) == (
+        TOPIC,
+        0,
+        0,
+        [],
+    )
     assert asyncio.get_running_loop().time() == before
 
 
@@ -90,8 +95,8 @@ async def test_fetch_waits_for_published_records(harness: Harness) -> None:
     task = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
     await waiting(harness, task)
     await harness.publish(3)
-    (answer,) = await task
-    assert acquired(answer) == [(0, 2, 1)]
+    (response,) = await task
+    assert acquired(response) == [(0, 2, 1)]
 
 
 async def test_fetch_waits_for_released_records(harness: Harness) -> None:
@@ -100,8 +105,8 @@ async def test_fetch_waits_for_released_records(harness: Harness) -> None:
     task = asyncio.create_task(harness.acquire(member="m2", max_wait_ms=60_000))
     await waiting(harness, task)
     await harness.acknowledge((1, 1, RELEASE))
-    (answer,) = await task
-    assert acquired(answer) == [(1, 1, 2)]
+    (response,) = await task
+    assert acquired(response) == [(1, 1, 2)]
 
 
 async def test_expired_fetch_leaves_no_listener(harness: Harness) -> None:
@@ -123,8 +128,8 @@ async def test_fewer_than_min_bytes_are_returned_at_the_end_of_the_wait(harness:
     await harness.publish(3)
     await settle()
     await harness.publish(2)
-    (answer,) = await task
-    assert acquired(answer) == [(0, 2, 1), (3, 4, 1)]
+    (response,) = await task
+    assert acquired(response) == [(0, 2, 1), (3, 4, 1)]
 
 
 async def test_fetch_completes_with_min_bytes(harness: Harness) -> None:
@@ -142,10 +147,10 @@ async def test_first_loaded_partition_with_min_bytes_completes_the_fetch() -> No
         for partition in range(2):
             await harness.publish(3, partition)
         first = await harness.acquire(partitions=range(2), min_bytes=1)
-        assert [acquired(answer) for answer in first] == [[(0, 2, 1)], []]
+        assert [acquired(response) for response in first] == [[(0, 2, 1)], []]
         await harness.publish(2)
         both = await harness.acquire(partitions=range(2), min_bytes=1)
-        assert [acquired(answer) for answer in both] == [[(3, 4, 1)], [(0, 2, 1)]]
+        assert [acquired(response) for response in both] == [[(3, 4, 1)], [(0, 2, 1)]]
 
 
 async def test_limits_apply_to_all_partitions_together() -> None:
@@ -160,7 +165,7 @@ async def test_limits_apply_to_all_partitions_together() -> None:
             0,
         ]
         again = await harness.acquire(100, partitions=range(3), max_bytes=1)
-        assert [acquired(answer) for answer in again] == [[], [(5, 9, 1)], []]
+        assert [acquired(response) for response in again] == [[], [(5, 9, 1)], []]
 
 
 async def test_fetch_without_room_returns_no_records(harness: Harness) -> None:
@@ -193,8 +198,8 @@ async def test_read_failure_is_an_error_of_the_partition(harness: Harness) -> No
     await harness.publish(1)
     await harness.evict_hot_cache()
     harness.records.away = True
-    (answer,) = await harness.acquire(max_wait_ms=60_000)
-    assert code(answer) is ErrorCode.KAFKA_STORAGE_ERROR
+    (response,) = await harness.acquire(max_wait_ms=60_000)
+    assert code(response) is ErrorCode.KAFKA_STORAGE_ERROR
     harness.records.away = False
     assert acquired(*await harness.acquire()) == [(0, 0, 1)]
 
@@ -205,8 +210,8 @@ async def test_acquired_records_are_returned_despite_a_later_error(harness: Harn
     await eventually(harness.leadership.partitions()[0].loaded)
     await waiting(harness, task)
     await harness.hand_over()
-    (answer,) = await task
-    assert (acquired(answer), answer.error_code) == ([(0, 2, 1)], 0)
+    (response,) = await task
+    assert (acquired(response), response.error_code) == ([(0, 2, 1)], 0)
 
 
 async def test_waiting_fetch_uses_the_reloaded_share_partition(
@@ -224,8 +229,8 @@ async def test_waiting_fetch_uses_the_reloaded_share_partition(
 async def test_fetch_from_another_leaders_partition_has_its_error(harness: Harness) -> None:
     await harness.share_partition()
     await harness.hand_over()
-    (answer,) = await harness.acquire(max_wait_ms=60_000)
-    assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (response,) = await harness.acquire(max_wait_ms=60_000)
+    assert code(response) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_unknown_mode_is_rejected(harness: Harness) -> None:
@@ -296,8 +301,8 @@ async def test_stream_that_never_ran_is_closed_without_its_outputs(harness: Harn
 async def _held(harness: Harness, records: int = 10, member: str = "m1") -> int:
     """The token of records that a member acquired."""
     await harness.publish(records)
-    (answer,) = await harness.acquire(member=member)
-    return answer.acquired[0].lock_token
+    (response,) = await harness.acquire(member=member)
+    return response.acquired[0].lock_token
 
 
 async def test_several_batches_are_applied_in_one_write(harness: Harness) -> None:
@@ -327,13 +332,13 @@ async def test_rejected_batch_fails_its_partition_only() -> None:
         assert [await harness.start_offset(partition) for partition in (0, 1)] == [0, 4]
 
 
-async def test_a_type_for_each_offset(harness: Harness) -> None:
+async def test_each_offset_may_have_its_own_type(harness: Harness) -> None:
     await _held(harness, 3)
     request = pb.AcknowledgeRecordsRequest(group_id="g", member_id="m1")
     part = request.partitions.add(topic_id=TOPIC, partition=0)
     part.batches.add(first_offset=0, last_offset=2, acknowledge_types=[ACCEPT, 0, RELEASE])
-    (answer,) = (await harness.stub.AcknowledgeRecords(request)).partitions
-    assert not answer.error_code
+    (response,) = (await harness.stub.AcknowledgeRecords(request)).partitions
+    assert not response.error_code
     assert await harness.start_offset() == 2
 
 
@@ -363,8 +368,8 @@ async def test_delayed_release_is_redelivered_after_its_delay(harness: Harness) 
     await _held(harness, 1)
     assert not (await harness.acknowledge((0, 0, RELEASE), delay_ms=5000)).error_code
     before = asyncio.get_running_loop().time()
-    (answer,) = await harness.acquire(max_wait_ms=60_000)
-    assert answer.acquired[0].delivery_count == 2
+    (response,) = await harness.acquire(max_wait_ms=60_000)
+    assert response.acquired[0].delivery_count == 2
     assert 5 <= asyncio.get_running_loop().time() - before < 5.1
 
 
@@ -438,7 +443,7 @@ def watched(harness: Harness) -> LocalWatch:
     return watch
 
 
-async def test_watch_lasts_while_nothing_changes(harness: Harness) -> None:
+async def test_watch_continues_without_changes(harness: Harness) -> None:
     await harness.share_partition()
     watch = watched(harness)
     assert not await watch.changes(5.0)

@@ -1,4 +1,4 @@
-"""ReconcileRecords: each partition alone, answered once durable, with the records then held."""
+"""ReconcileRecords: each partition has its own result, sent once durable, with the locks held by then."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ async def settle(
     renew: bool = False,
     partition: int = 0,
 ) -> Answer:
-    """Settle (first, last, type) of one partition."""
+    """Reconciles (first, last, type) of one partition."""
     part = pb.ReconcileRecordsRequest.Partition(topic_id=TOPIC, partition=partition)
     for first, last, kind in ranges:
         part.ranges.add(first_offset=first, last_offset=last, type=delivery.AcknowledgeType.ValueType(kind))
     request = pb.ReconcileRecordsRequest(group_id="g", member_id=member, partitions=[part], renew_held=renew)
-    (answer,) = (await harness.stub.ReconcileRecords(request)).partitions
-    return cast("Answer", answer)
+    (response,) = (await harness.stub.ReconcileRecords(request)).partitions
+    return cast("Answer", response)
 
 
-def held(answer: Answer) -> Sequence[tuple[int, int, int]]:
-    return [(run.first_offset, run.last_offset, run.delivery_count) for run in answer.held]
+def held(response: Answer) -> Sequence[tuple[int, int, int]]:
+    return [(run.first_offset, run.last_offset, run.delivery_count) for run in response.held]
 
 
-def left(answer: Answer) -> Sequence[tuple[int, int, str]]:
-    return [(one.first_offset, one.last_offset, delivery.LeftReason.Name(one.reason)) for one in answer.left]
+def left(response: Answer) -> Sequence[tuple[int, int, str]]:
+    return [
+        (one.first_offset, one.last_offset, delivery.LeftReason.Name(one.reason)) for one in response.left
+    ]
 
 
 async def test_result_is_durable_and_lists_held_locks(harness: Harness) -> None:
     await harness.publish(10)
     await harness.acquire(member="m1")
-    answer = await settle(harness, (0, 3, ACCEPT))
-    assert (held(answer), left(answer), code(answer)) == ([(4, 9, 1)], [], ErrorCode.NONE)
+    response = await settle(harness, (0, 3, ACCEPT))
+    assert (held(response), left(response), code(response)) == ([(4, 9, 1)], [], ErrorCode.NONE)
     assert await harness.start_offset() == 4
 
 
@@ -62,18 +64,18 @@ async def test_records_acquired_before_a_reload_are_reconciled(harness: Harness)
     await harness.publish(10)
     await harness.acquire(member="m1")
     (await harness.share_partition()).retire()
-    answer = await settle(harness, (5, 7, ACCEPT), (8, 12, ACCEPT))
-    assert left(answer) == [(10, 12, "LEFT_REASON_PAST_END")]
+    response = await settle(harness, (5, 7, ACCEPT), (8, 12, ACCEPT))
+    assert left(response) == [(10, 12, "LEFT_REASON_PAST_END")]
     (rest,) = await harness.acquire(member="m2")
     assert [(run.first_offset, run.last_offset) for run in rest.acquired] == [(0, 4)]
 
 
 async def test_reacquired_locks_time_out_too(harness: Harness) -> None:
     await harness.publish(10)
-    answer = await settle(harness, (0, 9, RENEW))
-    assert held(answer) == [(0, 9, 1)]
+    response = await settle(harness, (0, 9, RENEW))
+    assert held(response) == [(0, 9, 1)]
     share_partition = await harness.share_partition()
-    before = answer.held[0].lock_deadline_ms
+    before = response.held[0].lock_deadline_ms
     await asyncio.sleep(20)
     assert (await settle(harness, renew=True)).held[0].lock_deadline_ms == before + 20_000
     await asyncio.sleep(31)
@@ -92,7 +94,7 @@ async def test_failed_write_keeps_the_locks(harness: Harness) -> None:
     "finished", [(0, 9), (5, 9)], ids=["passed by the start offset", "within the window"]
 )
 async def test_pending_records_are_reported_when_durable(harness: Harness, finished: tuple[int, int]) -> None:
-    """Its last lock ran out while nothing could be written: the next leader could deliver it again."""
+    """Its last lock timed out while writes failed: the next leader could redeliver it."""
     await harness.configure("share.delivery.count.limit", "2")
     await harness.publish(10)
     await harness.acquire(member="m2")
@@ -125,8 +127,8 @@ async def test_invalid_types_are_rejected(harness: Harness, kind: int) -> None:
 
 
 async def test_missing_partition_has_its_error(harness: Harness) -> None:
-    answer = await settle(harness, (0, 3, ACCEPT), partition=7)
-    assert code(answer) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    response = await settle(harness, (0, 3, ACCEPT), partition=7)
+    assert code(response) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def test_acquire_without_records_returns_ranges(harness: Harness) -> None:
@@ -138,8 +140,8 @@ async def test_acquire_without_records_returns_ranges(harness: Harness) -> None:
         max_records=10,
         without_records=True,
     )
-    (answer,) = (await harness.stub.AcquireRecords(request)).partitions
-    assert ([(one.first_offset, one.last_offset) for one in answer.acquired], answer.record_batches) == (
+    (response,) = (await harness.stub.AcquireRecords(request)).partitions
+    assert ([(one.first_offset, one.last_offset) for one in response.acquired], response.record_batches) == (
         [(0, 9)],
         b"",
     )

@@ -28,7 +28,7 @@ from sharebroker_server.share_partition_leader.share_partition.reading import Fe
 PARTITION: Any = SimpleNamespace(topic_id="t", topic="topic", partition=1)
 
 
-async def test_entries_of_one_turn_leave_in_one_message() -> None:
+async def test_entries_of_one_loop_iteration_are_one_message() -> None:
     queue = NextMessage()
     queue.add_records(PARTITION, Fetched([AcquiredRange(0, 1, 1, 7, 0.0)], b"batch"))
     queue.add_results([AckRequest(0, 1, 1, 7, 5)], 0.0, None)
@@ -110,7 +110,7 @@ def _text(batch: AckBatch) -> str:
     return f"{batch.first}-{batch.last}" + "r" * (batch.types == (2,)) + "+" * (batch.token == 8)
 
 
-def test_a_token_of_0_is_none() -> None:
+def test_token_0_means_no_token() -> None:
     assert coalesce([AckRequest(5, 5, 1, 0, 9)]) == [AckBatch(5, 5, (1,), None)]
 
 
@@ -122,7 +122,7 @@ def test_ack_types_become_kafkas_numbers_and_unknown_ones_are_invalid() -> None:
     assert gap[0].type == 0
 
 
-def test_groups_go_by_partition_delay_and_renewal() -> None:
+def test_acks_are_grouped_by_partition_delay_and_renewal() -> None:
     acks = [
         _ack(1, None, 1, 7, id=1),
         _ack(2, None, 4, 7, id=2),
@@ -144,7 +144,7 @@ def test_repeated_acks_of_a_record_keep_their_order() -> None:
     assert [one.id for one in requests] == [9, 0, 1, 2]
 
 
-def test_without_a_last_offset_it_is_one_record_even_at_0() -> None:
+def test_absent_last_offset_means_one_record_even_at_0() -> None:
     (requests,) = group_acks([_ack(0, None, 1, 7), _ack(3, 0, 1, 7)]).values()
     assert [(one.first, one.last) for one in requests] == [(0, 0), (3, 0)]
 

@@ -1,4 +1,4 @@
-"""What share groups see of transactions, and that what they do not see does not stay behind them."""
+"""Transactions in share groups: hidden records are not delivered and do not hold back the start offset."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ async def transact(harness: Harness, *outcomes: bool, count: int = 1) -> None:
 
 
 async def acquired(harness: Harness, most: int = 500, **fields: Any) -> list[tuple[int, int]]:
-    (answer,) = await harness.acquire(most, **fields)
-    assert code(answer) is ErrorCode.NONE
-    return [(run.first_offset, run.last_offset) for run in answer.acquired]
+    (response,) = await harness.acquire(most, **fields)
+    assert code(response) is ErrorCode.NONE
+    return [(run.first_offset, run.last_offset) for run in response.acquired]
 
 
-async def test_markers_are_never_handed_out(harness: Harness) -> None:
+async def test_markers_are_not_delivered(harness: Harness) -> None:
     await transact(harness, True, False)
     assert await acquired(harness) == [(0, 0), (2, 2)]
 
@@ -62,11 +62,11 @@ async def test_markers_are_never_handed_out(harness: Harness) -> None:
 async def test_read_committed_groups_never_acquire_aborted_records(harness: Harness) -> None:
     await isolate(harness)
     await transact(harness, True, False, True, count=2)
-    (answer,) = await harness.acquire()
-    assert [(run.first_offset, run.last_offset) for run in answer.acquired] == [(0, 1), (6, 7)]
+    (response,) = await harness.acquire()
+    assert [(run.first_offset, run.last_offset) for run in response.acquired] == [(0, 1), (6, 7)]
     log = (await harness.leadership.led(TOPIC, 0)).log
     needed = [b.data for b in await log.read(0, 10**6) if b.base_offset in (0, 6)]
-    assert answer.record_batches == b"".join(needed)
+    assert response.record_batches == b"".join(needed)
 
 
 async def test_concurrent_transactions_are_distinguished(harness: Harness) -> None:
@@ -95,7 +95,7 @@ async def test_hidden_records_are_archived(harness: Harness) -> None:
     assert await harness.start_offset() == 4
 
 
-async def test_aborted_records_do_not_stay_behind_either(harness: Harness) -> None:
+async def test_aborted_records_do_not_hold_back_the_start_offset(harness: Harness) -> None:
     await isolate(harness)
     await transact(harness, False, False, count=5)
     assert await acquired(harness) == []
@@ -124,7 +124,7 @@ async def test_marker_is_not_written_while_a_later_write_will_cover_it(harness: 
     assert not harness.persister.writes
 
 
-async def test_an_open_transaction_is_waited_for(harness: Harness) -> None:
+async def test_records_of_an_open_transaction_are_not_delivered(harness: Harness) -> None:
     await isolate(harness)
     await harness.publish(1)
     await write(harness)
@@ -137,7 +137,7 @@ async def test_an_open_transaction_is_waited_for(harness: Harness) -> None:
     assert await waiting == [(1, 2)]
 
 
-async def test_a_transaction_that_is_aborted_lets_the_rest_through(harness: Harness) -> None:
+async def test_abort_makes_later_records_available(harness: Harness) -> None:
     await isolate(harness)
     await write(harness, count=3)
     await harness.publish(1)
@@ -148,7 +148,7 @@ async def test_a_transaction_that_is_aborted_lets_the_rest_through(harness: Harn
     assert await waiting == [(3, 3)]
 
 
-async def test_a_large_aborted_batch_is_passed_at_once(harness: Harness) -> None:
+async def test_large_aborted_batch_is_skipped_at_once(harness: Harness) -> None:
     await isolate(harness)
     await harness.publish(1)
     await transact(harness, False, count=400)
@@ -227,9 +227,7 @@ async def test_clients_with_markers_acknowledge_them_as_gaps(harness: Harness, l
     ("reset", "start"),
     [("earliest", 2), ("latest", 9), ("by_duration:PT1H", 6), ("by_duration:P30D", 3)],
 )
-async def test_where_no_offset_is_set_the_groups_policy_decides(
-    harness: Harness, reset: str, start: int
-) -> None:
+async def test_unset_start_offset_follows_the_reset_policy(harness: Harness, reset: str, start: int) -> None:
     ms = round(now() * 1000)
     for age_ms in (90 * 86_400_000, 2 * 3_600_000, 60_000):
         await harness.publish_bytes(batch(3, time=ms - age_ms))
@@ -248,7 +246,7 @@ async def test_by_duration_without_a_record_is_offset_not_available(harness: Har
     assert refused.value.retriable
 
 
-async def test_an_offset_that_is_set_counts(harness: Harness) -> None:
+async def test_stored_start_offset_overrides_the_reset_policy(harness: Harness) -> None:
     await harness.publish(5)
     await harness.initialize(group="new", start=3)
     assert (await harness.share_partition(group="new")).core.start_offset == 3
@@ -259,8 +257,8 @@ async def test_written_state_is_loaded_by_the_next_leader(harness: Harness) -> N
     await harness.acquire()
     await harness.acknowledge((2, 4, ACCEPT))
     (await harness.share_partition()).retire()
-    (answer,) = await harness.acquire()
-    assert [(run.first_offset, run.last_offset, run.delivery_count) for run in answer.acquired] == [
+    (response,) = await harness.acquire()
+    assert [(run.first_offset, run.last_offset, run.delivery_count) for run in response.acquired] == [
         (0, 1, 1),
         (5, 9, 1),
     ]
@@ -276,7 +274,7 @@ async def test_written_state_is_loaded_by_the_next_leader(harness: Harness) -> N
         (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND),
     ],
 )
-async def test_read_errors_are_translated_for_consumers(
+async def test_read_errors_map_to_kafka_errors(
     harness: Harness, stored: ErrorCode, reported: ErrorCode
 ) -> None:
     harness.persister.on_read.append(

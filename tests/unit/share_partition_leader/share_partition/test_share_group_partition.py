@@ -59,9 +59,9 @@ def me() -> Listener:
 
 
 def acquire(
-    share_partition: ShareGroupPartition, who: Listener, most: int = 500
+    share_partition: ShareGroupPartition, listener: Listener, most: int = 500
 ) -> list[tuple[int, int]] | NotFetched:
-    found = share_partition.acquire(AcquireRequest(who.holder, most, 500))
+    found = share_partition.acquire(AcquireRequest(listener.holder, most, 500))
     return found if isinstance(found, NotFetched) else spans(found)
 
 
@@ -81,26 +81,26 @@ class Outcome:
 
 
 def acknowledge(
-    share_partition: ShareGroupPartition, who: Listener, first: int, last: int, kind: int = ACCEPT
+    share_partition: ShareGroupPartition, listener: Listener, first: int, last: int, kind: int = ACCEPT
 ) -> Outcome:
     outcome = Outcome()
-    share_partition.handle(Acknowledge(who.holder, [AckBatch(first, last, (kind,))], outcome))
+    share_partition.handle(Acknowledge(listener.holder, [AckBatch(first, last, (kind,))], outcome))
     return outcome
 
 
-async def held(harness: Harness, who: Listener, records: int = 10) -> ShareGroupPartition:
+async def held(harness: Harness, listener: Listener, records: int = 10) -> ShareGroupPartition:
     """A share-partition in which a consumer holds records."""
     await harness.publish(records)
     share_partition = await harness.share_partition()
-    share_partition.join(who)
-    assert acquire(share_partition, who) == [(0, records - 1)]
+    share_partition.join(listener)
+    assert acquire(share_partition, listener) == [(0, records - 1)]
     return share_partition
 
 
 # --- writes
 
 
-async def test_changes_of_one_turn_go_out_in_one_write(harness: Harness, me: Listener) -> None:
+async def test_changes_of_one_loop_iteration_share_a_write(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     outcomes = [acknowledge(share_partition, me, offset, offset) for offset in range(4)]
     await eventually(lambda: all(outcome.codes for outcome in outcomes))
@@ -108,9 +108,7 @@ async def test_changes_of_one_turn_go_out_in_one_write(harness: Harness, me: Lis
     assert write.start_offset == 4
 
 
-async def test_changes_that_come_during_a_write_go_out_together_after_it(
-    harness: Harness, me: Listener
-) -> None:
+async def test_changes_during_a_write_are_coalesced_into_the_next(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
     first = acknowledge(share_partition, me, 5, 5)
@@ -152,7 +150,7 @@ async def test_a_rejected_acknowledgement_raises_and_does_not_reply(harness: Har
     ],
 )
 @pytest.mark.parametrize("applied", [False, True])
-async def test_after_a_failed_write_the_records_stay_held_and_acknowledgeable(
+async def test_failed_write_keeps_records_held_and_acknowledgeable(
     harness: Harness, me: Listener, failure: Exception, expected: ErrorCode, applied: bool
 ) -> None:
     share_partition = await held(harness, me)
@@ -178,7 +176,7 @@ async def test_after_a_failed_write_the_records_stay_held_and_acknowledgeable(
         (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
 )
-async def test_a_fenced_write_retires_it(
+async def test_fenced_write_retires_the_share_partition(
     harness: Harness, me: Listener, refusal: ErrorCode, expected: ErrorCode
 ) -> None:
     share_partition = await held(harness, me)
@@ -190,7 +188,7 @@ async def test_a_fenced_write_retires_it(
     assert await harness.share_partition() is not share_partition
 
 
-async def test_changes_behind_a_fenced_write_are_rejected(harness: Harness, me: Listener) -> None:
+async def test_changes_after_a_fenced_write_are_rejected(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
     harness.persister.before.append(KafkaError(ErrorCode.FENCED_STATE_EPOCH))
@@ -205,7 +203,7 @@ async def test_changes_behind_a_fenced_write_are_rejected(harness: Harness, me: 
     assert len(harness.persister.writes) == 1
 
 
-# --- waiting and waking
+# --- notifications
 
 
 async def test_a_listener_is_notified_once_of_new_records(harness: Harness, me: Listener) -> None:
@@ -288,16 +286,14 @@ async def test_an_earlier_deadline_moves_the_timer(harness: Harness, me: Listene
     assert now() - start < 30.1
 
 
-async def test_a_delivery_that_could_not_be_written_is_counted_all_the_same(
-    harness: Harness, me: Listener
-) -> None:
+async def test_failed_write_of_a_delivery_still_counts_the_delivery(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     away = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     harness.persister.before.extend((away, away))
     await eventually(lambda: me.lost, timeout=60)
     share_partition.leave(me)
     await settle()
-    assert not share_partition.retired  # it would be forgotten with it
+    assert not share_partition.retired  # the delivery count would be lost with it
     await eventually(lambda: share_partition.retired, timeout=60)
     assert len(harness.persister.writes) == 3
     again = await harness.share_partition()
@@ -308,7 +304,7 @@ async def test_a_delivery_that_could_not_be_written_is_counted_all_the_same(
 
 
 async def test_a_late_acknowledgement_waits_for_the_start_offset(harness: Harness, me: Listener) -> None:
-    """Without a token, as Kafka's clients: its last delivery was over, and it is archived in memory alone."""
+    """Without a token, like Kafka's clients: the exhausted record is archived in memory alone."""
     await harness.configure("share.delivery.count.limit", "2")
     share_partition = await held(harness, me)
     released = acknowledge(share_partition, me, 0, 9, RELEASE)
@@ -340,7 +336,7 @@ async def test_retries_are_flushed_at_a_hand_over_and_end_with_it(harness: Harne
     assert len(harness.persister.writes) == 2
 
 
-async def test_a_renewed_lock_lives_on(harness: Harness, me: Listener) -> None:
+async def test_renewed_lock_does_not_time_out(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     start = now()
     await asyncio.sleep(20)
@@ -351,9 +347,7 @@ async def test_a_renewed_lock_lives_on(harness: Harness, me: Listener) -> None:
     assert 50 <= now() - start < 50.1
 
 
-async def test_a_lock_that_runs_out_during_a_failing_write_ends_after_it(
-    harness: Harness, me: Listener
-) -> None:
+async def test_lock_due_during_a_failing_write_times_out_after_it(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
     harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -365,7 +359,7 @@ async def test_a_lock_that_runs_out_during_a_failing_write_ends_after_it(
     assert outcome.codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
-async def test_lock_timeout_of_a_plain_fetch_has_no_listener_to_notify(
+async def test_lock_timeout_of_a_single_call_notifies_only_availability(
     harness: Harness, me: Listener
 ) -> None:
     await harness.publish(3)
@@ -381,7 +375,7 @@ async def test_lock_timeout_of_a_plain_fetch_has_no_listener_to_notify(
 # --- reading
 
 
-async def test_records_that_left_memory_are_read_once_for_all(harness: Harness, me: Listener) -> None:
+async def test_uncached_records_are_read_once_for_all_callers(harness: Harness, me: Listener) -> None:
     await harness.publish(3)
     await harness.evict_hot_cache()
     share_partition, other = await harness.share_partition(), Listener("m2")
@@ -420,7 +414,7 @@ async def test_a_failed_or_cancelled_read_notifies_listeners(harness: Harness, m
     assert me.woken == 2
 
 
-async def test_a_gap_in_the_log_is_passed_over(harness: Harness, me: Listener) -> None:
+async def test_gap_in_the_log_is_skipped(harness: Harness, me: Listener) -> None:
     """The released records are deleted from the log, and another member holds all that one read returns."""
     share_partition, other = await held(harness, me, 5), Listener("m2")
     for offset in (5, 6):
@@ -436,7 +430,7 @@ async def test_a_gap_in_the_log_is_passed_over(harness: Harness, me: Listener) -
     assert share_partition.core.start_offset == 5
 
 
-async def test_a_gap_in_the_store_is_passed_over(harness: Harness, me: Listener) -> None:
+async def test_gap_in_the_store_is_skipped(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me, 5)
     await harness.publish(5)
     assert acquire(share_partition, me) == [(5, 9)]
@@ -478,9 +472,7 @@ async def test_only_batches_with_an_acquired_record_are_sent(harness: Harness, m
     assert found.offsets == 3
 
 
-async def test_the_share_partition_follows_the_log_start_in_a_full_window(
-    harness: Harness, me: Listener
-) -> None:
+async def test_full_window_starts_at_the_moved_log_start(harness: Harness, me: Listener) -> None:
     await harness.configure("share.partition.max.record.locks", "100")
     share_partition = await held(harness, me, 100)
     await harness.publish(10)
@@ -502,12 +494,12 @@ async def test_leaving_releases_held_records(harness: Harness, me: Listener) -> 
     assert not share_partition.retired
 
 
-async def test_a_member_is_released_through_all_its_streams_and_calls(harness: Harness) -> None:
+async def test_release_of_a_member_covers_its_streams_and_calls(harness: Harness) -> None:
     first, second, foreign = Listener("m1"), Listener("m1"), Listener("m1@2")
     share_partition = await held(harness, first, 3)
-    for who in (second, foreign):
+    for listener in (second, foreign):
         await harness.publish(2)
-        acquire(share_partition, who)
+        acquire(share_partition, listener)
     await harness.publish(2)
     await harness.acquire(member="m1")
     await harness.publish(2)
@@ -518,7 +510,7 @@ async def test_a_member_is_released_through_all_its_streams_and_calls(harness: H
     assert rest == {(5, 6), (9, 10)}
 
 
-async def test_when_the_last_has_left_the_state_is_forgotten(harness: Harness, me: Listener) -> None:
+async def test_share_partition_is_unloaded_after_the_last_member_left(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
     share_partition.leave(me)
@@ -533,7 +525,7 @@ async def test_when_the_last_has_left_the_state_is_forgotten(harness: Harness, m
 
 
 @pytest.mark.parametrize("reason", ["a stream", "a fetch that waits", "held records", "a read"])
-async def test_it_stays_while_in_use(harness: Harness, me: Listener, reason: str) -> None:
+async def test_share_partition_in_use_is_not_unloaded(harness: Harness, me: Listener, reason: str) -> None:
     await harness.publish(3)
     share_partition, other = await harness.share_partition(), Listener("m2")
     share_partition.join(me)
@@ -556,9 +548,7 @@ async def test_it_stays_while_in_use(harness: Harness, me: Listener, reason: str
         assert isinstance(await reading, Fetched)
 
 
-async def test_records_held_by_calls_keep_it_until_they_are_acknowledged(
-    harness: Harness, me: Listener
-) -> None:
+async def test_records_held_by_calls_prevent_the_unload(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     await harness.publish(1)
     await harness.acquire(member="caller")
@@ -568,7 +558,7 @@ async def test_records_held_by_calls_keep_it_until_they_are_acknowledged(
     await harness.acquire(member="caller")
     await harness.acknowledge((0, 10, ACCEPT), member="caller")
     await settle()
-    assert not share_partition.retired, "calls come and go; it is forgotten by and by"
+    assert not share_partition.retired, "calls without a session do not unload it at once"
     harness.leadership.drop_unused()
     assert share_partition.retired
 
@@ -576,7 +566,7 @@ async def test_records_held_by_calls_keep_it_until_they_are_acknowledged(
 # --- the end
 
 
-async def test_once_retired_it_refuses_everything(harness: Harness, me: Listener) -> None:
+async def test_retired_share_partition_rejects_every_request(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     await harness.evict_hot_cache()
     share_partition.retire()
@@ -594,7 +584,7 @@ async def test_once_retired_it_refuses_everything(harness: Harness, me: Listener
     assert (me.lost, harness.persister.writes) == ([(0, 9)], [])
 
 
-async def test_a_read_that_returns_after_the_end_acquires_nothing(harness: Harness, me: Listener) -> None:
+async def test_read_completed_after_the_stop_acquires_nothing(harness: Harness, me: Listener) -> None:
     await harness.publish(1)
     await harness.evict_hot_cache()
     share_partition = await harness.share_partition()
@@ -608,9 +598,7 @@ async def test_a_read_that_returns_after_the_end_acquires_nothing(harness: Harne
     assert not share_partition.core.in_flight.held()
 
 
-async def test_a_write_under_way_at_the_end_is_answered_as_it_turns_out(
-    harness: Harness, me: Listener
-) -> None:
+async def test_write_in_flight_at_the_stop_replies_with_its_outcome(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
     under_way = acknowledge(share_partition, me, 0, 0)
@@ -624,7 +612,7 @@ async def test_a_write_under_way_at_the_end_is_answered_as_it_turns_out(
     assert len(harness.persister.writes) == 1
 
 
-async def test_it_stops_once_accepted_changes_are_durable(harness: Harness, me: Listener) -> None:
+async def test_stop_waits_until_accepted_changes_are_durable(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
     outcomes = [acknowledge(share_partition, me, 0, 0)]
@@ -642,9 +630,7 @@ async def test_it_stops_once_accepted_changes_are_durable(harness: Harness, me: 
     assert await harness.start_offset() == 2
 
 
-async def test_it_stops_in_time_also_when_the_coordinator_does_not_answer(
-    harness: Harness, me: Listener
-) -> None:
+async def test_stop_times_out_without_a_reply_of_the_coordinator(harness: Harness, me: Listener) -> None:
     share_partition = await held(harness, me)
     harness.persister.open.clear()
     under_way = acknowledge(share_partition, me, 0, 0)
@@ -658,7 +644,7 @@ async def test_it_stops_in_time_also_when_the_coordinator_does_not_answer(
     await eventually(lambda: under_way.codes == [ErrorCode.NONE])
 
 
-async def test_an_idle_one_stops_at_once(harness: Harness) -> None:
+async def test_idle_share_partition_stops_at_once(harness: Harness) -> None:
     share_partition = await harness.share_partition()
     await share_partition.stop()
     assert share_partition.retired
@@ -674,7 +660,7 @@ def test_every_holder_contains_its_member(member: str) -> None:
 
 
 @given(MEMBERS, MEMBERS)
-def test_no_member_id_passes_for_another_holder(one: str, other: str) -> None:
+def test_no_member_id_equals_a_session_holder(one: str, other: str) -> None:
     streams = {new_stream_holder(one), new_stream_holder(one), new_stream_holder(other)}
     assert len(streams) == 3
     assert not streams & {member_holder(one), member_holder(other)}

@@ -1,4 +1,4 @@
-"""TracedRecord records of a led partition and the spans of their appends."""
+"""Traced records of a led partition and the spans of their appends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def appended(base: int) -> Appended:
     return Appended(base_offset=base, last_offset=0, log_append_time=0)
 
 
-async def test_an_append_notes_the_offset_and_ends_a_span() -> None:
+async def test_append_records_the_offset_and_ends_the_span() -> None:
     spans, traces = made()
     assert await traces.append(TRACED, append(appended(10))) == appended(10)
     assert (spans.names(), [offset for offset, _ in traces.offsets.within(0, 99)]) == (

@@ -87,7 +87,7 @@ def test_a_failed_write_fails_its_spans() -> None:
     assert all(not span.status.is_ok for span in harness.spans.all()[1:])
 
 
-def test_one_write_span_stands_for_all_traced_records() -> None:
+def test_one_write_span_links_to_all_traced_records() -> None:
     harness = Harness(3, 4)
     harness.acknowledge(3, ACCEPT)
     harness.acknowledge(4, ACCEPT)

@@ -27,7 +27,7 @@ NEEDED = {"bootstrap": "localhost:9090", "group": "g", "topics": "a, b,,a"}
         "m MAP<STRING, ARRAY<STRUCT<a INT NOT NULL, b: TIMESTAMP_NTZ>>> NOT NULL",
     ],
 )
-def test_fields_that_spark_can_read(schema: str) -> None:
+def test_supported_fields_are_accepted(schema: str) -> None:
     options = read_options({**NEEDED, "value.format": "json", "value.schema": schema}, streaming=True)
     assert options.value_schema == schema
 
@@ -44,7 +44,7 @@ def test_fields_that_spark_can_read(schema: str) -> None:
         ("s STRUCT<d: DECIMAL(3, 4)>", "d: DECIMAL(3, 4)"),
     ],
 )
-def test_fields_that_spark_cannot_read(schema: str, field: str) -> None:
+def test_unsupported_fields_are_rejected(schema: str, field: str) -> None:
     given = {**NEEDED, "value.format": "json", "value.schema": schema}
     with pytest.raises(OptionError, match=rf"option value\.schema has a field .*'{re.escape(field)}'; "):
         read_options(given, streaming=True)

@@ -41,7 +41,7 @@ def test_an_offset_survives_sparks_checkpoint(
     assert again.records == batch.records
 
 
-def test_json_form() -> None:
+def test_offset_has_a_stable_json_form() -> None:
     batch = Batch("s").next([Range("b", 10, 4, 5), Range("a", 2, 7, 7, 3), Range("a", 2, 0, 3)], 99)
     assert json.dumps(to_json(batch)) == (
         '{"v": 1, "s": "s", "n": 1, "d": 99, '
@@ -88,7 +88,7 @@ def test_every_offset_is_in_one_task(ranges: list[Range], per_task: int, least: 
     ("per_task", "least", "sizes"),
     [(100, 1, [10]), (5, 1, [5, 5]), (4, 1, [4, 3, 3]), (100, 4, [3, 3, 2, 2]), (100, 30, [1] * 10)],
 )
-def test_number_of_tasks(per_task: int, least: int, sizes: list[int]) -> None:
+def test_number_of_tasks_is_limited_and_balanced(per_task: int, least: int, sizes: list[int]) -> None:
     ranges = [Range("t", 0, 0, 6), Range("t", 1, 5, 7)]
     assert [sum(one.size for one in task) for task in split_into_tasks(ranges, per_task, least)] == sizes
 

@@ -20,7 +20,7 @@ from tests.architecture.sources import ROOT
 NEEDED = {"bootstrap": "localhost:9090", "group": "g", "topics": "a, b,,a"}
 
 
-def test_defaults() -> None:
+def test_unset_options_have_their_defaults() -> None:
     assert read_options(NEEDED, streaming=True) == Options(
         "localhost:9090",
         "g",
@@ -90,14 +90,14 @@ def test_invalid_options_are_rejected_by_name(given: dict[str, str], message: st
         read_options({**NEEDED, **given}, streaming=True)
 
 
-def test_a_schema_goes_with_the_format() -> None:
+def test_json_format_accepts_a_schema() -> None:
     options = read_options(
         {**NEEDED, "value.format": "json", "value.schema": " a INT ", "verdicts": "true"}, streaming=True
     )
     assert (options.value_format, options.value_schema, options.verdicts) == ("json", "a INT", True)
 
 
-def test_a_table_may_be_read_between_offsets() -> None:
+def test_table_read_accepts_start_and_end_offsets() -> None:
     def table(**given: str) -> Options:
         return read_options({"bootstrap": "h:1", "topics": "a,b", **given}, streaming=False)
 
@@ -108,7 +108,7 @@ def test_a_table_may_be_read_between_offsets() -> None:
             table(endingOffsets=text)
 
 
-def test_a_server_may_be_reached_by_tls() -> None:
+def test_tls_address_is_accepted() -> None:
     address = "tls://localhost:9090?ca=/etc/ca.pem"
     assert read_options({**NEEDED, "bootstrap": address}, streaming=True).bootstrap == address
 
@@ -123,7 +123,7 @@ def test_a_server_may_be_reached_by_tls() -> None:
         "tls://h:65000/",
     ],
 )
-def test_addresses_as_grpc_has_them(address: str) -> None:
+def test_grpc_addresses_are_accepted(address: str) -> None:
     assert read_options({**NEEDED, "bootstrap": address}, streaming=True).bootstrap == address
 
 
@@ -174,7 +174,7 @@ def test_readme_lists_every_option_with_default_and_bounds() -> None:
 SERVER = {"bootstrap": "127.0.0.1:9090"}
 
 
-def test_options() -> None:
+def test_state_options_are_parsed() -> None:
     assert state_options(SERVER) == StateOptions("127.0.0.1:9090")
     encrypted = "tls://127.0.0.1:9090?ca=/etc/ca.pem&cert=/etc/me.pem&key=/etc/me.key"
     assert state_options({"bootstrap": encrypted}) == StateOptions(encrypted)

@@ -21,7 +21,7 @@ def batch(first: int, last: int, state: int, count: int) -> StateBatch:
     return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
 
 
-def test_a_row_a_run() -> None:
+def test_log_has_one_row_per_run() -> None:
     stored = InspectShareGroupStateResponse(
         records=[
             LogRecord(

@@ -1,4 +1,4 @@
-"""The pure part of verdicts: runs of offsets, and which batch they are about."""
+"""The pure part of verdicts: runs of offsets, and the batch that they belong to."""
 
 from __future__ import annotations
 

@@ -38,7 +38,9 @@ OURS = StoredLease("1/5", 3, NOW + 4.0)
         pytest.param(OURS, "2/9", True, OURS, id="another's, forced"),
     ],
 )
-def test_claims(lease: StoredLease, owner: str, force: bool, expected: StoredLease) -> None:
+def test_claim_depends_on_owner_expiry_and_force(
+    lease: StoredLease, owner: str, force: bool, expected: StoredLease
+) -> None:
     assert claimed(lease, owner, NOW, TTL, force=force) == expected
 
 

@@ -28,7 +28,8 @@ if _version_not_supported:
 class ShareCoordinatorServiceStub:
     """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
     are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH. Every
+    call may be repeated.
     """
 
     def __init__(self, channel):
@@ -87,7 +88,8 @@ class ShareCoordinatorServiceStub:
 class ShareCoordinatorServiceServicer:
     """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
     are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH. Every
+    call may be repeated.
     """
 
     def InitializeShareGroupState(self, request, context):
@@ -98,7 +100,8 @@ class ShareCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadShareGroupState(self, request, context):
-        """Reads the state and raises the stored leader epoch to the reader's. Kafka: ReadShareGroupState (84).
+        """Reads the state and raises the stored leader epoch to the reader's, at most to the epoch of the partition's lease.
+        Kafka: ReadShareGroupState (84).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -215,7 +218,8 @@ def add_ShareCoordinatorServiceServicer_to_server(servicer, server):
 class ShareCoordinatorService:
     """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
     are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH. Every
+    call may be repeated.
     """
 
     @staticmethod

@@ -29,7 +29,8 @@ GRPC_VERSION: str
 class ShareCoordinatorServiceStub:
     """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
     are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH. Every
+    call may be repeated.
     """
 
     @_typing.overload
@@ -39,7 +40,9 @@ class ShareCoordinatorServiceStub:
     InitializeShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InitializeShareGroupStateRequest, _share_coordinator_pb2.InitializeShareGroupStateResponse]
     """Creates the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
     ReadShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateRequest, _share_coordinator_pb2.ReadShareGroupStateResponse]
-    """Reads the state and raises the stored leader epoch to the reader's. Kafka: ReadShareGroupState (84)."""
+    """Reads the state and raises the stored leader epoch to the reader's, at most to the epoch of the partition's lease.
+    Kafka: ReadShareGroupState (84).
+    """
     WriteShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.WriteShareGroupStateRequest, _share_coordinator_pb2.WriteShareGroupStateResponse]
     """Combines state batches with the stored ones; returns once this is durable. Kafka: WriteShareGroupState (85)."""
     DeleteShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteShareGroupStateRequest, _share_coordinator_pb2.DeleteShareGroupStateResponse]
@@ -65,14 +68,17 @@ class ShareCoordinatorServiceStub:
 class ShareCoordinatorServiceAsyncStub(ShareCoordinatorServiceStub):
     """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
     are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH. Every
+    call may be repeated.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     InitializeShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InitializeShareGroupStateRequest, _share_coordinator_pb2.InitializeShareGroupStateResponse]  # type: ignore[assignment]
     """Creates the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
     ReadShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateRequest, _share_coordinator_pb2.ReadShareGroupStateResponse]  # type: ignore[assignment]
-    """Reads the state and raises the stored leader epoch to the reader's. Kafka: ReadShareGroupState (84)."""
+    """Reads the state and raises the stored leader epoch to the reader's, at most to the epoch of the partition's lease.
+    Kafka: ReadShareGroupState (84).
+    """
     WriteShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.WriteShareGroupStateRequest, _share_coordinator_pb2.WriteShareGroupStateResponse]  # type: ignore[assignment]
     """Combines state batches with the stored ones; returns once this is durable. Kafka: WriteShareGroupState (85)."""
     DeleteShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteShareGroupStateRequest, _share_coordinator_pb2.DeleteShareGroupStateResponse]  # type: ignore[assignment]
@@ -97,7 +103,8 @@ class ShareCoordinatorServiceAsyncStub(ShareCoordinatorServiceStub):
 class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
     are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH. Every
+    call may be repeated.
     """
 
     @_abc_1.abstractmethod
@@ -114,7 +121,9 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.ReadShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.ReadShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.ReadShareGroupStateResponse]]:
-        """Reads the state and raises the stored leader epoch to the reader's. Kafka: ReadShareGroupState (84)."""
+        """Reads the state and raises the stored leader epoch to the reader's, at most to the epoch of the partition's lease.
+        Kafka: ReadShareGroupState (84).
+        """
 
     @_abc_1.abstractmethod
     def WriteShareGroupState(

@@ -57,6 +57,32 @@ class GroupMember(_message.Message):
 Global___GroupMember: _TypeAlias = GroupMember  # noqa: Y015
 
 @_typing.final
+class GroupMemberSilence(_message.Message):
+    """What is stored about a member without heartbeats; absent: it sent one since anything was stored."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SINCE_MS_FIELD_NUMBER: _builtins.int
+    SERVED_MS_FIELD_NUMBER: _builtins.int
+    since_ms: _builtins.int
+    """When the silence began, or an earlier coordinator loaded the group after it. Milliseconds since the Unix epoch."""
+    served_ms: _builtins.int
+    """How much of the silence coordinators served the group, in milliseconds."""
+    def __init__(
+        self,
+        *,
+        since_ms: _builtins.int = ...,
+        served_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["served_ms", b"served_ms", "since_ms", b"since_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupMemberSilence: _TypeAlias = GroupMemberSilence  # noqa: Y015
+
+@_typing.final
 class GroupTopicPartitions(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -437,6 +463,7 @@ class GroupRecord(_message.Message):
     TRANSACTION_END_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
+    SILENCE_FIELD_NUMBER: _builtins.int
     kind: Global___GroupRecord.Kind.ValueType
     group_id: _builtins.str
     member_id: _builtins.str
@@ -464,6 +491,10 @@ class GroupRecord(_message.Message):
     def pending_offset(self) -> Global___GroupPendingOffset: ...
     @_builtins.property
     def transaction_end(self) -> Global___GroupTransactionEnd: ...
+    @_builtins.property
+    def silence(self) -> Global___GroupMemberSilence:
+        """For kind member."""
+
     def __init__(
         self,
         *,
@@ -482,10 +513,11 @@ class GroupRecord(_message.Message):
         transaction_end: Global___GroupTransactionEnd | None = ...,
         topic_id: _builtins.str = ...,
         partition: _builtins.int = ...,
+        silence: Global___GroupMemberSilence | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "member", b"member", "metadata", b"metadata", "pending_offset", b"pending_offset", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "transaction_end", b"transaction_end", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "member", b"member", "metadata", b"metadata", "pending_offset", b"pending_offset", "silence", b"silence", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "transaction_end", b"transaction_end", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "group_id", b"group_id", "kind", b"kind", "member", b"member", "member_id", b"member_id", "metadata", b"metadata", "partition", b"partition", "pending_offset", b"pending_offset", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "topic_id", b"topic_id", "transaction_end", b"transaction_end", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "group_id", b"group_id", "kind", b"kind", "member", b"member", "member_id", b"member_id", "metadata", b"metadata", "partition", b"partition", "pending_offset", b"pending_offset", "silence", b"silence", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "topic_id", b"topic_id", "transaction_end", b"transaction_end", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["member", "metadata", "target_assignment_metadata", "target_assignment_member", "current_member_assignment", "state_partition_metadata", "epoch_floor", "committed_offset", "pending_offset", "transaction_end"]  # noqa: Y015
     _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015

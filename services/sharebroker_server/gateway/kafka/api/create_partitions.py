@@ -35,7 +35,7 @@ async def handle(call: Call[CreatePartitionsRequest]) -> CreatePartitionsRespons
         return (await create_partitions(call.gateway, request, deadline)).results
 
     item = partial(_refuse.item, "results")
-    results = await each_item(topics, translate, send, lambda topic, _: item(topic), item)
+    results = await each_item(call.gateway.turns, topics, translate, send, lambda topic, _: item(topic), item)
     return CreatePartitionsResponse(results=results)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -22,6 +21,8 @@ from sharebroker_server.gateway.kafka.catalog_changes import (
     each_item,
 )
 from sharebroker_server.gateway.kafka.convert import to_kafka
+from sharebroker_server.kafka_wire.encoder import EncodedArray
+from sharebroker_server.kafka_wire.frames import codec_of
 from sharebroker_server.kafka_wire.messages import CreateTopicsRequest, CreateTopicsResponse
 
 _Topic = CreateTopicsRequest.CreatableTopic
@@ -44,11 +45,18 @@ async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
         request = pb.CreateTopicsRequest(topics=topics, validate_only=call.request.validate_only)
         return (await create_topics(call.gateway, request, call.deadline(call.request.timeout_ms))).topics
 
-    failed = partial(_refuse.item, "topics")
+    encoded = codec_of(API.key, call.version).encoded
     results = await each_item(
-        call.request.topics, translate, send, lambda _, created: _created(call, created), failed
+        call.gateway.turns,
+        call.request.topics,
+        translate,
+        send,
+        lambda _, created: encoded(_created(call, created)),
+        lambda topic, error: encoded(_refuse.item("topics", topic, error)),
     )
-    return CreateTopicsResponse(topics=results)
+    # Encoded in portions: a result has thirty configs.
+    topics = cast("list[CreateTopicsResponse.CreatableTopicResult]", EncodedArray(results))
+    return CreateTopicsResponse(topics=topics)
 
 
 def _partition_count(call: Call, topic: _Topic) -> int:

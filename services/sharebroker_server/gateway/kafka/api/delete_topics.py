@@ -54,7 +54,9 @@ async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
         code = for_version(API.key, call.version, error.code)
         return _refuse.item("responses", topic, KafkaError(code, error.message))  # type: ignore[no-any-return]
 
-    results = await each_item(topics, translate, send, lambda _, deleted: _result(deleted), failed)
+    results = await each_item(
+        call.gateway.turns, topics, translate, send, lambda _, deleted: _result(deleted), failed
+    )
     return DeleteTopicsResponse(responses=results)
 
 

@@ -10,6 +10,7 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.topics import Topic, check_not_internal
 from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, Refusal, for_version
 from sharebroker_server.gateway.kafka.topics import Rejected
+from sharebroker_server.gateway.produce.append import check_named_once
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
@@ -38,10 +39,7 @@ async def handle(call: Call[ProduceRequest]) -> ProduceResponse | None:
 
 async def _handle_several(calls: Sequence[Call[ProduceRequest]]) -> list[ProduceResponse | None]:
     """Appends the batches of all requests together, so that a producer's next requests do not wait."""
-    requests = [
-        [[_part(call, topic, part) for part in topic.partition_data] for topic in call.request.topic_data]
-        for call in calls
-    ]
+    requests = [_parts(call) for call in calls]
     first = calls[0]
     append = AppendCall(
         [part for topics in requests for parts in topics for part in parts if isinstance(part, AppendPart)],
@@ -89,8 +87,25 @@ def _response(
     return response
 
 
-def _part(call: Call[ProduceRequest], data: ProduceRequest.TopicProduceData, part: _Data) -> _Part:
-    """Returns the part to append, after the checks before the append."""
+def _parts(call: Call[ProduceRequest]) -> list[list[_Part]]:
+    """Returns the parts of each topic of a request."""
+    named: set[tuple[str, int]] = set()
+    return [
+        [_part(call, topic, part, named) for part in topic.partition_data]
+        for topic in call.request.topic_data
+    ]
+
+
+def _part(
+    call: Call[ProduceRequest],
+    data: ProduceRequest.TopicProduceData,
+    part: _Data,
+    named: set[tuple[str, int]],
+) -> _Part:
+    """Returns the part to append, after the checks before the append.
+
+    `named` has the partitions of the request so far: a partition is appended to once, as its first part says.
+    """
     topic = None
     try:
         if call.request.acks not in _ACKS:
@@ -100,6 +115,7 @@ def _part(call: Call[ProduceRequest], data: ProduceRequest.TopicProduceData, par
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not call.view.leads(topic.topic_id, part.index):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        check_named_once(named, topic.topic_id, part.index)
         _check_batch(part.records or b"", call.version)
     except KafkaError as error:
         return Rejected(part, error, topic)

@@ -10,6 +10,7 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Effect, SoftChange
 from sharebroker_server.group_coordinator.core.deadlines import Session
 from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, ShareGroup
+from sharebroker_server.group_coordinator.core.share_groups.sessions import Observation
 
 LEAVE = -1
 """The member epoch of a member that leaves."""
@@ -189,11 +190,12 @@ ShareGroupReply = (
 
 
 @dataclass(frozen=True, slots=True)
-class SessionExtended(SoftChange):
-    """A heartbeat arrived: the member is fenced at `deadline`, not before."""
+class SessionObserved(SoftChange):
+    """The coordinator awaits the next heartbeat of a member, and checks its session at `check_at`."""
 
     session: Session
-    deadline: float
+    observation: Observation
+    check_at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import ClassVar, Final
 
 from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.group_coordinator.core.share_groups.sessions import Silence
 
 Assignment = Mapping[str, frozenset[int]]
 """Partitions by topic id; a topic without partitions is absent."""
@@ -51,7 +52,8 @@ class Member:
     """A member: its profile, its target assignment, and the current assignment it received last.
 
     `epoch` is the assignment epoch of the current assignment and `previous_epoch` the one before. Heartbeats
-    with either are valid, since the last response may have been lost.
+    with either are valid, since the last response may have been lost. `silence` is None if no silence was
+    stored since the last heartbeat.
     """
 
     profile: Profile
@@ -59,6 +61,7 @@ class Member:
     epoch: int = 0
     previous_epoch: int = -1
     assigned: Assignment = field(default_factory=dict)
+    silence: Silence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +210,13 @@ class GroupRecord(_Keyed):
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord(_Keyed):
-    """A member's profile; None deletes the member and all its records."""
+    """A member's profile and silence; None for `profile` deletes the member and all its records."""
 
     kind: ClassVar = "member"
     group_id: str
     member_id: str
     profile: Profile | None
+    silence: Silence | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,9 +288,10 @@ def apply_to(group: ShareGroup, record: ShareGroupRecord) -> None:
         case MemberRecord(_, member_id, None):
             group.members.pop(member_id, None)
             group.members_changed()
-        case MemberRecord(_, member_id, Profile() as profile):
-            group.members[member_id] = replace(_existing(group, member_id), profile=profile)
-            group.members_changed()
+        case MemberRecord(_, member_id, Profile() as profile, silence):
+            if not only_silence(group, record):
+                group.members_changed()
+            group.members[member_id] = replace(_existing(group, member_id), profile=profile, silence=silence)
         case TargetEpochRecord(_, assignment_epoch):
             group.assignment_epoch = assignment_epoch
         case TargetRecord(_, member_id, target):
@@ -298,6 +303,13 @@ def apply_to(group: ShareGroup, record: ShareGroupRecord) -> None:
             )
         case StateRecord(_, topics):
             group.topics = dict(topics)
+
+
+def only_silence(group: ShareGroup, record: ShareGroupRecord) -> bool:
+    """Returns whether a record changes nothing of the group but the stored silence of a member."""
+    if not isinstance(record, MemberRecord) or record.member_id not in group.members:
+        return False
+    return group.members[record.member_id].profile == record.profile
 
 
 def _existing(group: ShareGroup, member_id: str) -> Member:

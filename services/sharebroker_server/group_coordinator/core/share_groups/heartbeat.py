@@ -114,14 +114,17 @@ def _check_limits(
 
 
 def _update_profile(pending: PendingGroup, heartbeat: c.Heartbeat) -> bool:
-    """Records the member's profile if it changed; returns whether its subscription changed."""
+    """Records the member's profile if it changed, and the end of its silence if that was stored.
+
+    Returns whether its subscription changed.
+    """
     member = pending.group.members.get(heartbeat.member_id)
     before = member.profile.subscribed if member else frozenset[str]()
     subscribed = before if heartbeat.topics is None else frozenset(heartbeat.topics)
     rack_id = member.profile.rack_id if member and heartbeat.rack_id is None else heartbeat.rack_id
     stream_id = member.profile.stream_id if member and heartbeat.member_epoch else heartbeat.stream_id
     profile = Profile(rack_id, heartbeat.client_id, heartbeat.client_host, subscribed, stream_id)
-    if member is None or profile != member.profile:
+    if member is None or profile != member.profile or member.silence is not None:
         pending.add(MemberRecord(heartbeat.group_id, heartbeat.member_id, profile))
     return member is None or subscribed != before
 

@@ -23,7 +23,7 @@ floor, so that a delayed write for a deleted group is older than any state of it
 
 Soft state, lost with the memory of the shard:
 
-* Session deadlines. Members loaded from the log start with a full session at the first deadline.
+* Sessions. `sessions.py` describes how a member is fenced in time although they are lost.
 * State changes in progress. They prevent two changes of one share-partition from overtaking each other. A
   change that has timed out, or that was lost in a load, counts as interrupted: the next heartbeat raises the
   epoch and initialises again.
@@ -41,21 +41,24 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core import validation
-from sharebroker_server.group_coordinator.core.deadlines import Session, Sessions, StateChangesInProgress
+from sharebroker_server.group_coordinator.core.deadlines import Session, StateChangesInProgress
 from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import heartbeat, share_state
 from sharebroker_server.group_coordinator.core.share_groups.group import (
     FloorRecord,
     GroupRecord,
+    Member,
     MemberRecord,
     PendingGroup,
     ShareGroup,
     ShareGroupRecord,
     apply_to,
+    only_silence,
 )
+from sharebroker_server.group_coordinator.core.share_groups.sessions import Observation, Sessions, Timing
 
-FENCED_PER_DEADLINE: Final = 100
+DUE_PER_DEADLINE: Final = 100
 
 _Record = ShareGroupRecord | FloorRecord
 _Decision = Decision[_Record, "c.ShareGroupReply"]
@@ -94,8 +97,9 @@ class ShareGroups:
         group = self.groups.get(record.group_id)
         if group is None:
             group = self.groups[record.group_id] = ShareGroup(record.group_id)
+        if not only_silence(group, record):
+            group.revision += 1
         apply_to(group, record)
-        group.revision += 1
         if isinstance(record, GroupRecord) and record.epoch is None:
             del self.groups[record.group_id]
             self._assigned_at.pop(record.group_id, None)
@@ -103,15 +107,17 @@ class ShareGroups:
             session = Session(record.group_id, record.member_id)
             if record.profile is None:
                 self._sessions.drop(session)
-                self._stamps.pop(session, None)
             else:
                 self._sessions.track(session)
+            if record.profile is None or record.silence is not None:
+                # Only a full heartbeat ends a stored silence.
+                self._stamps.pop(session, None)
 
     def apply_soft(self, change: SoftChange) -> None:
         """Applies a soft change of an accepted decision."""
         match change:
-            case c.SessionExtended(session, deadline):
-                self._sessions.set(session, deadline)
+            case c.SessionObserved(session, observation, check_at):
+                self._sessions.set(session, observation, check_at)
             case c.HeartbeatStamped(session, stamp):
                 self._stamps[session] = stamp
             case c.TargetAssigned(group_id, at):
@@ -124,21 +130,38 @@ class ShareGroups:
                 raise TypeError(f"not a soft change of share groups: {change!r}")
 
     def next_deadline(self) -> float | None:
-        """Returns when the session of a member may time out."""
-        return self._sessions.next_deadline()
+        """Returns when a session has to be checked."""
+        return self._sessions.next_check()
 
     def on_deadline(self, now: float) -> Decision[_Record, None]:
-        """Fences members whose session timed out; starts the sessions of members loaded from the log."""
-        started = tuple(self._extended(session, now) for session in self._sessions.new())
-        timed_out = self._sessions.due(now, FENCED_PER_DEADLINE)
+        """Fences members whose session timed out, and stores the silence of others.
+
+        Observes members loaded from the log from now on.
+        """
+        soft: list[SoftChange] = [self._loaded(session, now) for session in self._sessions.new()]
         pending: dict[str, PendingGroup] = {}
-        for session in timed_out:
-            group = pending.setdefault(session.group_id, PendingGroup(self.groups[session.group_id]))
-            heartbeat.remove(group, session.member_id)
-        records = tuple(record for group in pending.values() for record in group.records)
+        stored, fenced = list[_Record](), list[c.MemberFenced]()
+        for session in self._sessions.due(now, DUE_PER_DEADLINE):
+            if self._sessions.observation(session).fenced_at(self._timing(session.group_id)) <= now:
+                group = pending.setdefault(session.group_id, PendingGroup(self.groups[session.group_id]))
+                heartbeat.remove(group, session.member_id)
+                fenced.append(c.MemberFenced(*session))
+            else:
+                self._check_silence(session, now, stored, soft)
+        records = (*stored, *(record for group in pending.values() for record in group.records))
         raised = sum(group.raised for group in pending.values())
-        fenced = tuple(c.MemberFenced(*session) for session in timed_out)
-        return Decision(records, None, started, (*fenced, *c.rebalanced(raised)))
+        return Decision(records, None, tuple(soft), (*fenced, *c.rebalanced(raised)))
+
+    def _check_silence(
+        self, session: Session, now: float, records: list[_Record], soft: list[SoftChange]
+    ) -> None:
+        """Adds the record that stores a member's silence, if one is due, and the time of the next check."""
+        member, observation = self._member(session), self._sessions.observation(session)
+        silence, timing = member.silence, self._timing(session.group_id)
+        if observation.stored_at(silence, timing) <= now:
+            silence = observation.silence(now, timing)
+            records.append(MemberRecord(*session, member.profile, silence))
+        soft.append(c.SessionObserved(session, observation, observation.next_check(silence, timing)))
 
     def _heartbeat(self, command: c.Heartbeat, now: float) -> _Decision:
         group_id, group = command.group_id, self.groups.get(command.group_id)
@@ -152,7 +175,7 @@ class ShareGroups:
             soft += self._begun(group_id, reply.initialize.start_offsets, now)
         if command.member_epoch != c.LEAVE:
             session = Session(group_id, command.member_id)
-            soft.append(self._extended(session, now))
+            soft.append(self._seen(session, now))
             if not pending.records and pending.group.converged:
                 soft.append(c.HeartbeatStamped(session, self._stamp(pending.group, reply.member_epoch)))
         return Decision(tuple(pending.records), reply, tuple(soft), c.rebalanced(pending.raised))
@@ -162,7 +185,7 @@ class ShareGroups:
         session = Session(command.group_id, command.member_id)
         if group is None or self._stamps.get(session) != self._stamp(group, command.member_epoch):
             return Decision((), False)
-        return Decision((), True, (self._extended(session, now),))
+        return Decision((), True, (self._seen(session, now),))
 
     def _stamp(self, group: ShareGroup, member_epoch: int) -> c.HeartbeatStamp:
         return member_epoch, group.revision, self._view.revision
@@ -258,6 +281,21 @@ class ShareGroups:
         wait = max(broker.group_share_initialize_retry_interval_ms, broker.offsets_commit_timeout_ms) / 1000
         return c.StateChangeBegun.of(group_id, partitions, now + wait)
 
-    def _extended(self, session: Session, now: float) -> c.SessionExtended:
-        timeout = self._view.group_config(session.group_id).share_session_timeout_ms / 1000
-        return c.SessionExtended(session, now + timeout)
+    def _seen(self, session: Session, now: float) -> c.SessionObserved:
+        # `next_check` returns the same time; each unchanged heartbeat passes here.
+        check_at = now + self._timing(session.group_id).chance
+        return c.SessionObserved(session, Observation.after_heartbeat(now), check_at)
+
+    def _loaded(self, session: Session, now: float) -> c.SessionObserved:
+        silence = self._member(session).silence
+        observation = Observation.after_load(silence, now)
+        return c.SessionObserved(
+            session, observation, observation.next_check(silence, self._timing(session.group_id))
+        )
+
+    def _member(self, session: Session) -> Member:
+        return self.groups[session.group_id].members[session.member_id]
+
+    def _timing(self, group_id: str) -> Timing:
+        config = self._view.group_config(group_id)
+        return Timing(config.share_session_timeout_ms / 1000, config.share_heartbeat_interval_ms / 1000)

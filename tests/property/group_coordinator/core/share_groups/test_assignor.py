@@ -39,7 +39,9 @@ def previous(draw: st.DrawFn, who: list[str], assignable: Assignment) -> dict[st
 
 
 @given(st.data(), topics, members)
-def test_same_subscription(data: st.DataObject, some: dict[str, int], who: list[str]) -> None:
+def test_equal_subscriptions_are_balanced_and_covered(
+    data: st.DataObject, some: dict[str, int], who: list[str]
+) -> None:
     assignable = assignable_of(some)
     subscriptions = {member: set(some) for member in who}
     result = assign(subscriptions, assignable, data.draw(previous(who, assignable)))
@@ -58,7 +60,9 @@ def test_same_subscription(data: st.DataObject, some: dict[str, int], who: list[
 
 
 @given(st.data(), topics, members)
-def test_different_subscriptions(data: st.DataObject, some: dict[str, int], who: list[str]) -> None:
+def test_different_subscriptions_are_balanced_and_covered(
+    data: st.DataObject, some: dict[str, int], who: list[str]
+) -> None:
     assignable = assignable_of(some)
     wanted = st.sets(st.sampled_from([*sorted(some), "not there"]))
     subscriptions = {member: data.draw(wanted) for member in who}
@@ -124,7 +128,7 @@ def test_partitions_of_a_leaver_are_spread_and_others_stay(some: dict[str, int],
             assert len(lost) <= 1
 
 
-def test_no_members_and_no_partitions() -> None:
+def test_empty_groups_and_topics_have_an_empty_assignment() -> None:
     assert assign({}, {"t": frozenset({0})}, {}) == {}
     assert assign({"m": {"t"}}, {}, {"m": {"t": frozenset({0})}}) == {"m": {}}
 

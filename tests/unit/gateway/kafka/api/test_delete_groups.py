@@ -12,18 +12,18 @@ from tests.unit.gateway.kafka.api.harness import Harness
 
 
 def reply(request: pb.DeleteGroupsRequest) -> pb.DeleteGroupsResponse:
-    answer = pb.DeleteGroupsResponse()
+    response = pb.DeleteGroupsResponse()
     for group_id in request.group_ids:
         error = ErrorCode.NON_EMPTY_GROUP if group_id == "busy" else ErrorCode.NONE
-        answer.results.add(group_id=group_id, error_code=wire(error))
-    return answer
+        response.results.add(group_id=group_id, error_code=wire(error))
+    return response
 
 
 def describe(request: pb.ShareGroupDescribeRequest) -> pb.ShareGroupDescribeResponse:
-    answer = pb.ShareGroupDescribeResponse()
+    response = pb.ShareGroupDescribeResponse()
     for group_id in request.group_ids:
-        answer.groups.add(group_id=group_id, group_epoch=1)
-    return answer
+        response.groups.add(group_id=group_id, group_epoch=1)
+    return response
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

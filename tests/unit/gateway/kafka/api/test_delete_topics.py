@@ -15,12 +15,12 @@ State = DeleteTopicsRequest.DeleteTopicState
 
 
 def reply(request: pb.DeleteTopicsRequest) -> pb.DeleteTopicsResponse:
-    answer = pb.DeleteTopicsResponse()
+    response = pb.DeleteTopicsResponse()
     for one in request.topics:
         disabled = one.name == "disabled"
         code = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.NONE
-        answer.topics.add(name=one.name or "named", topic_id=one.topic_id, error_code=wire(code))
-    return answer
+        response.topics.add(name=one.name or "named", topic_id=one.topic_id, error_code=wire(code))
+    return response
 
 
 async def test_version_5_names_topics_by_name(harness: Harness) -> None:

@@ -13,13 +13,13 @@ from tests.unit.gateway.kafka.api.harness import Harness
 def reply(request: pb.ConsumerGroupDescribeRequest) -> pb.ConsumerGroupDescribeResponse:
     if request.group_id != "g":
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "unknown")
-    answer = pb.ConsumerGroupDescribeResponse(
+    response = pb.ConsumerGroupDescribeResponse(
         group_state="Stable", protocol_type="consumer", protocol_name="range"
     )
     fields = {"client_id": "c", "client_host": "/h", "metadata": b"meta", "assignment": b"parts"}
-    answer.members.add(member_id="m", group_instance_id="i", **fields)
-    answer.members.add(member_id="n")
-    return answer
+    response.members.add(member_id="m", group_instance_id="i", **fields)
+    response.members.add(member_id="n")
+    return response
 
 
 async def test_members_are_described(harness: Harness) -> None:

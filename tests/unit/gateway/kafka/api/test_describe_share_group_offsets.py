@@ -18,13 +18,13 @@ Topic = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic
 
 
 def reply(request: pb.DescribeShareGroupOffsetsRequest) -> pb.DescribeShareGroupOffsetsResponse:
-    answer = pb.DescribeShareGroupOffsetsResponse()
+    response = pb.DescribeShareGroupOffsetsResponse()
     for requested in request.groups:
-        topic = answer.groups.add(group_id=requested.group_id).topics.add(
+        topic = response.groups.add(group_id=requested.group_id).topics.add(
             topic_name="flights", topic_id=TOPIC.topic_id
         )
         topic.partitions.add(partition=1, start_offset=70, leader_epoch=3, lag=5)
-    return answer
+    return response
 
 
 @pytest.mark.parametrize(("version", "lag"), [(0, -1), (1, 5)])

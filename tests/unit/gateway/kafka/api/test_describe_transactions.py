@@ -14,8 +14,8 @@ def reply(request: pb.DescribeTransactionsRequest) -> pb.DescribeTransactionsRes
     (name,) = request.transactional_ids
     if name != "t":
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "unknown")
-    answer = pb.DescribeTransactionsResponse()
-    state = answer.transaction_states.add(
+    response = pb.DescribeTransactionsResponse()
+    state = response.transaction_states.add(
         transactional_id="t",
         transaction_state="Ongoing",
         transaction_timeout_ms=60_000,
@@ -25,7 +25,7 @@ def reply(request: pb.DescribeTransactionsRequest) -> pb.DescribeTransactionsRes
     )
     for topic_id in (TOPIC.topic_id, OFFSETS_TOPIC_ID, "C" * 21 + "A"):
         state.partitions.add(topic_id=topic_id, partition=1)
-    return answer
+    return response
 
 
 async def test_each_transactional_id_has_its_own_result(harness: Harness) -> None:

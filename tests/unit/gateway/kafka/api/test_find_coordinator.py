@@ -13,14 +13,14 @@ SHARE_KEY = f"group:with:colons:{TOPIC.topic_id}:0"
 
 
 @pytest.mark.parametrize(("version", "key_type"), [(0, 0), (1, 1), (3, 0)])
-async def test_one_key(harness: Harness, version: int, key_type: int) -> None:
+async def test_version_3_finds_one_key(harness: Harness, version: int, key_type: int) -> None:
     request = FindCoordinatorRequest(key="g", key_type=key_type)
     response = await harness.call(version, request, FindCoordinatorResponse)
     assert (response.error_code, response.node_id) == (ErrorCode.NONE, 1)
     assert (response.host, response.port) == ("127.0.0.1", 9092)
 
 
-async def test_several_keys(harness: Harness) -> None:
+async def test_version_4_finds_several_keys(harness: Harness) -> None:
     request = FindCoordinatorRequest(key_type=0, coordinator_keys=["a", "b"])
     response = await harness.call(4, request, FindCoordinatorResponse)
     assert [(one.key, one.node_id, one.port, one.error_code) for one in response.coordinators] == [

@@ -12,7 +12,7 @@ from sharebroker_server.kafka_wire.messages import InitProducerIdRequest, InitPr
 from tests.unit.gateway.kafka.api.harness import Harness
 
 
-async def test_a_producer_without_a_transactional_id(harness: Harness) -> None:
+async def test_idempotent_producer_gets_a_new_id(harness: Harness) -> None:
     harness.services.reply("InitProducerId", pb.InitProducerIdResponse(producer_id=5, producer_epoch=0))
     harness.lead_elsewhere()  # any broker serves it
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)

@@ -12,13 +12,13 @@ from tests.unit.gateway.kafka.api.harness import Harness
 
 
 def reply(request: pb.LeaveGroupRequest) -> pb.LeaveGroupResponse:
-    answer = pb.LeaveGroupResponse()
+    response = pb.LeaveGroupResponse()
     for member in request.members:
         known = member.member_id in ("m", "")
         code = ErrorCode.NONE if known else ErrorCode.UNKNOWN_MEMBER_ID
         instance_id = member.group_instance_id if member.HasField("group_instance_id") else None
-        answer.members.add(member_id=member.member_id, group_instance_id=instance_id, error_code=wire(code))
-    return answer
+        response.members.add(member_id=member.member_id, group_instance_id=instance_id, error_code=wire(code))
+    return response
 
 
 @pytest.mark.parametrize(("member_id", "code"), [("m", 0), ("n", ErrorCode.UNKNOWN_MEMBER_ID)])

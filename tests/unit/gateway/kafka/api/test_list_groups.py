@@ -11,10 +11,10 @@ from tests.unit.gateway.kafka.api.harness import SHARDS, Harness
 
 
 def reply(_: pb.ListGroupsRequest) -> pb.ListGroupsResponse:
-    answer = pb.ListGroupsResponse(shards=SHARDS)
-    answer.groups.add(group_id="b", protocol_type="share", group_state="Empty", group_type="share")
-    answer.groups.add(group_id="a", protocol_type="consumer", group_state="Stable", group_type="classic")
-    return answer
+    response = pb.ListGroupsResponse(shards=SHARDS)
+    response.groups.add(group_id="b", protocol_type="share", group_state="Empty", group_type="share")
+    response.groups.add(group_id="a", protocol_type="consumer", group_state="Stable", group_type="classic")
+    return response
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from tests.unit.gateway.kafka.api.harness import SHARDS, Harness
 
 
 def reply(_: pb.ListTransactionsRequest) -> pb.ListTransactionsResponse:
-    answer = pb.ListTransactionsResponse(shards=SHARDS, unknown_state_filters=["Odd"])
-    answer.transaction_states.add(transactional_id="t", producer_id=5, transaction_state="Ongoing")
-    return answer
+    response = pb.ListTransactionsResponse(shards=SHARDS, unknown_state_filters=["Odd"])
+    response.transaction_states.add(transactional_id="t", producer_id=5, transaction_state="Ongoing")
+    return response
 
 
 @pytest.mark.parametrize(("version", "duration"), [(0, None), (1, 60_000)])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.catalog.records import TopicRecord
 from sharebroker_server.kafka_wire.messages import MetadataRequest, MetadataResponse
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
@@ -68,3 +72,30 @@ async def test_authorized_operations_are_returned_on_request(harness: Harness) -
     response = await harness.call(8, request, MetadataResponse)
     assert response.cluster_authorized_operations > 0
     assert response.topics[0].topic_authorized_operations > 0
+
+
+async def test_a_topic_named_again_is_described_once(harness: Harness) -> None:
+    topics = [Topic(name=TOPIC.name), Topic(name="unknown"), Topic(name=TOPIC.name)]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    response = await harness.call(9, request, MetadataResponse)
+    assert [topic.name for topic in response.topics] == [TOPIC.name, "unknown"]
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_cached_topics_are_the_same_in_every_version(harness: Harness, version: int) -> None:
+    request = MetadataRequest(topics=[Topic(name=TOPIC.name)], allow_auto_topic_creation=False)
+    first = await harness.call(version, request, MetadataResponse)
+    assert await harness.call(version, request, MetadataResponse) == first
+    assert [one.partition_index for one in first.topics[0].partitions] == [0, 1]
+
+
+async def test_other_calls_are_served_between_portions(harness: Harness) -> None:
+    topics = [replace(TOPIC, topic_id=f"{n:021}A", name=f"t{n:02}", partitions=600) for n in range(20)]
+    for position, topic in enumerate(topics, 10):
+        harness.gateway.catalog.catalog.apply(TopicRecord(topic), position)
+    everything = asyncio.ensure_future(harness.call(9, MetadataRequest(topics=None), MetadataResponse))
+    await asyncio.sleep(0)
+    request = MetadataRequest(topics=[Topic(name=TOPIC.name)], allow_auto_topic_creation=False)
+    await harness.call(9, request, MetadataResponse)
+    assert not everything.done()
+    assert len((await everything).topics) == 23

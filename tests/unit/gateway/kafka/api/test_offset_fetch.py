@@ -14,11 +14,11 @@ from tests.unit.gateway.kafka.api.harness import Harness
 def reply(request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
     if request.group_id != "g":
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "unknown")
-    answer = pb.OffsetFetchResponse()
-    answer.partitions.add(
+    response = pb.OffsetFetchResponse()
+    response.partitions.add(
         topic_id=TOPIC.topic_id, partition=1, committed_offset=40, committed_leader_epoch=3, metadata="x"
     )
-    return answer
+    return response
 
 
 def one_group(topics: bool = True) -> OffsetFetchRequest:
@@ -66,9 +66,7 @@ async def test_version_8_names_several_groups(harness: Harness, version: int) ->
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, 0), (2, ErrorCode.NOT_COORDINATOR)])
-async def test_a_refusal_of_the_old_form_fails_each_partition(
-    harness: Harness, version: int, code: int
-) -> None:
+async def test_rejected_old_request_fails_each_partition(harness: Harness, version: int, code: int) -> None:
     harness.lead_elsewhere()
     response = await harness.call(version, one_group(), OffsetFetchResponse)
     assert response.error_code == code

@@ -52,7 +52,7 @@ async def test_another_leader_is_an_error_with_a_hint(harness: Harness, version:
 @pytest.mark.parametrize(
     ("version", "code"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)]
 )
-async def test_an_append_error_is_the_one_of_the_version(
+async def test_append_error_code_depends_on_the_version(
     harness: Harness, version: int, code: ErrorCode
 ) -> None:
     harness.services.reply_each(
@@ -68,6 +68,17 @@ async def test_invalid_acks_and_several_batches_are_rejected(harness: Harness) -
     (topic,) = (await harness.call(9, request(9, 0, records=RECORDS * 2), ProduceResponse)).responses
     assert codes(topic.partition_responses) == {0: ErrorCode.INVALID_RECORD}
     assert not harness.services.requests
+
+
+@pytest.mark.parametrize("version", [9, 13])
+async def test_a_partition_named_again_is_rejected(harness: Harness, version: int) -> None:
+    harness.services.reply_each("Produce", pb.ProduceResponse)
+    named = request(version, 0, 1, 0)
+    named.topic_data = [*named.topic_data, *request(version, 1).topic_data]
+    topics = (await harness.call(version, named, ProduceResponse)).responses
+    found = [[part.error_code for part in topic.partition_responses] for topic in topics]
+    assert found == [[0, 0, ErrorCode.INVALID_REQUEST], [ErrorCode.INVALID_REQUEST]]
+    assert [part.partition for part in harness.services.only("Produce").partitions] == [0, 1]
 
 
 async def test_acks_0_has_no_response_and_closes_the_connection_after_a_failure(harness: Harness) -> None:

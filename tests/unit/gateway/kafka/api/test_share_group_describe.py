@@ -11,13 +11,13 @@ from tests.unit.gateway.kafka.api.harness import Harness
 
 
 def reply(request: pb.ShareGroupDescribeRequest) -> pb.ShareGroupDescribeResponse:
-    answer = pb.ShareGroupDescribeResponse()
+    response = pb.ShareGroupDescribeResponse()
     for group_id in request.group_ids:
         if group_id != "g":
             unknown = wire(ErrorCode.GROUP_ID_NOT_FOUND)
-            answer.groups.add(group_id=group_id, error_code=unknown, error_message="unknown")
+            response.groups.add(group_id=group_id, error_code=unknown, error_message="unknown")
             continue
-        group = answer.groups.add(
+        group = response.groups.add(
             group_id="g", group_state="Stable", group_epoch=4, assignment_epoch=3, assignor_name="simple"
         )
         member = group.members.add(
@@ -28,7 +28,7 @@ def reply(request: pb.ShareGroupDescribeRequest) -> pb.ShareGroupDescribeRespons
             topic_id=TOPIC.topic_id, topic_name="flights", partitions=[0, 1]
         )
         group.members.add(member_id="n")
-    return answer
+    return response
 
 
 async def test_members_and_assignments_are_described(harness: Harness) -> None:

@@ -28,10 +28,10 @@ def request(*indexes: int, transactional_id: str = "t") -> TxnOffsetCommitReques
 @pytest.mark.parametrize(("version", "level"), [(0, 0), (4, 0), (5, 2)])
 async def test_each_partition_has_its_own_result(harness: Harness, version: int, level: int) -> None:
     def reply(sent: pb.TxnOffsetCommitRequest) -> pb.OffsetCommitResponse:
-        answer = pb.OffsetCommitResponse()
+        response = pb.OffsetCommitResponse()
         for one in sent.commit.partitions:
-            answer.partitions.add(topic_id=one.topic_id, partition=one.partition)
-        return answer
+            response.partitions.add(topic_id=one.topic_id, partition=one.partition)
+        return response
 
     harness.services.reply("TxnOffsetCommit", reply)
     message = request(1, 7)

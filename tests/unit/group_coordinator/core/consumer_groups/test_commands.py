@@ -12,7 +12,7 @@ def group() -> ConsumerHarness:
     return ConsumerHarness()
 
 
-def test_the_oldest_form_has_no_rebalance_timeout(group: ConsumerHarness) -> None:
+def test_join_version_0_uses_the_session_timeout_for_rebalances(group: ConsumerHarness) -> None:
     group.joined(group.join("", fresh="a", rebalance_timeout=-0.001, session_timeout=30.0))
     waiting = group.join("", fresh="b", rebalance_timeout=-0.001)
     group.pass_time(29)

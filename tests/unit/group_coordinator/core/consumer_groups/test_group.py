@@ -1,4 +1,4 @@
-"""Consumer groups: members come to the same generation, and offsets stay (Kafka: ClassicGroup)."""
+"""Consumer groups: members reach the same generation, and offsets are kept (Kafka: ClassicGroup)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_leaving_member_starts_a_rebalance(group: ConsumerHarness) -> None:
         is ErrorCode.REBALANCE_IN_PROGRESS
     )
     one, other = group.join("c"), group.join("b")
-    assert group.joined(one).leader == "b", "of those that joined, the one that has been here longest"
+    assert group.joined(one).leader == "b", "the member that joined first leads"
     assert group.joined(other).generation == generation + 1
     assert group.leave(Leaver("a"), Leaver("c"), Leaver("b")) == [ErrorCode.UNKNOWN_MEMBER_ID, None, None]
     assert group.refuses(DescribeConsumers("g")).code is ErrorCode.GROUP_ID_NOT_FOUND
@@ -119,7 +119,7 @@ def test_members_that_never_sync_are_removed(group: ConsumerHarness) -> None:
     assert group.joined(again).leader == "a"
     generation = group.joined(coming).generation
     waiting = group.sync("b", generation)
-    for _ in range(int(REBALANCE // SESSION) + 1):  # the leader is alive and does not assign
+    for _ in range(int(REBALANCE // SESSION) + 1):  # the leader sends heartbeats and no assignment
         group.pass_time(SESSION - 1)
         if group.waits(waiting):
             group.stay("a", generation)
@@ -186,7 +186,7 @@ def test_promised_member_id_expires(group: ConsumerHarness) -> None:
     join = Join("g", "", "given", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
     group.refuses(join)
     waiting = group.join("", fresh="a")
-    assert group.waits(waiting), "the other one may come any moment"
+    assert group.waits(waiting), "the other member may still join"
     group.pass_time(SESSION)
     assert group.joined(waiting).leader == "a"
     group.refuses(join)
@@ -270,16 +270,20 @@ def test_only_members_of_the_generation_are_accepted(
     group: ConsumerHarness, generation: int, member: str, code: ErrorCode
 ) -> None:
     group.stable("a")
-    who = MemberIdentity("g", generation, member)
-    for command in (ConsumerHeartbeat(who), Sync(who, {}, 99), CommitOffsets(who, {AT: Committed(1)})):
+    identity = MemberIdentity("g", generation, member)
+    for command in (
+        ConsumerHeartbeat(identity),
+        Sync(identity, {}, 99),
+        CommitOffsets(identity, {AT: Committed(1)}),
+    ):
         assert group.refuses(command).code is code
 
 
-def test_a_member_and_its_group_agree_on_the_assignor(group: ConsumerHarness) -> None:
+def test_sync_with_another_assignor_is_rejected(group: ConsumerHarness) -> None:
     generation = group.stable("a")
-    who = MemberIdentity("g", generation, "a")
+    identity = MemberIdentity("g", generation, "a")
     for kind, name in (("connect", None), (None, "sticky")):
-        error = group.refuses(Sync(who, {}, 99, kind, name))
+        error = group.refuses(Sync(identity, {}, 99, kind, name))
         assert error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
@@ -307,26 +311,26 @@ def test_every_request_gets_one_reply_and_a_generation_one_leader(
 
     def look() -> None:
         for ticket, member in list(waiting.items()):
-            answer = group.replies.pop(ticket, None)
-            if answer is None:
+            response = group.replies.pop(ticket, None)
+            if response is None:
                 continue
             del waiting[ticket]
-            if isinstance(answer, Joined):
-                assert answer.member_id == member
-                generations[member] = answer.generation
-                assert leaders.setdefault(answer.generation, answer.leader) == answer.leader
+            if isinstance(response, Joined):
+                assert response.member_id == member
+                generations[member] = response.generation
+                assert leaders.setdefault(response.generation, response.leader) == response.leader
             else:
-                assert isinstance(answer, Synced | KafkaError)
-        assert not group.replies, "no request is answered twice"
+                assert isinstance(response, Synced | KafkaError)
+        assert not group.replies, "no request has two replies"
         if not described(group):
             leaders.clear()  # the next one is another group
 
-    for kind, who, more in steps:
-        name = str(who)
+    for kind, identity, more in steps:
+        name = str(identity)
         try:
             if kind == "wait":
-                assert isinstance(who, float)
-                group.pass_time(who)
+                assert isinstance(identity, float)
+                group.pass_time(identity)
             elif kind == "join":
                 known = any(one.member_id == name for one in described(group))
                 protocols = ("range", "sticky") if more == "range" else ("sticky", "range")
@@ -348,7 +352,7 @@ def test_every_request_gets_one_reply_and_a_generation_one_leader(
         group.pass_time(REBALANCE + SESSION)
         look()
     assert not waiting, "no request waits indefinitely"
-    assert not described(group), "no silent member stays"
+    assert not described(group), "members without heartbeats are removed"
 
 
 def described(group: ConsumerHarness) -> tuple[DescribedConsumer, ...]:
@@ -371,7 +375,7 @@ def test_member_waits_for_a_deferred_reply(joining: int | None, syncing: int | N
 
 
 @pytest.mark.parametrize(("protocol", "metadata"), [("range", b"first"), ("sticky", b"second"), ("x", b"")])
-def test_metadata_belongs_to_the_assignor(protocol: str, metadata: bytes) -> None:
+def test_member_metadata_is_selected_by_assignor(protocol: str, metadata: bytes) -> None:
     assert consumer().metadata(protocol) == metadata
 
 
@@ -397,7 +401,7 @@ def test_group_without_members_is_removed() -> None:
     assert edit.soft == (GroupReplaced("g", None),)
 
 
-def test_deadlines_follow_the_replaced_groups() -> None:
+def test_deadline_changes_follow_group_replacements() -> None:
     edit = Edit()
     copied = edit.of(ConsumerGroup("g", 0.0))
     copied.promise("a", 5.0)

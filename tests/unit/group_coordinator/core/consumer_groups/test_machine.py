@@ -1,4 +1,4 @@
-"""Which requests a shard accepts for its consumer groups, and the end of old offsets."""
+"""Accepted requests of consumer groups, and the expiration of offsets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def group() -> ConsumerHarness:
 
 
 @pytest.mark.parametrize(
-    "command", [ConsumerHeartbeat, lambda who: Sync(who, {}, 1), lambda _: Leave("none", ())]
+    "command", [ConsumerHeartbeat, lambda identity: Sync(identity, {}, 1), lambda _: Leave("none", ())]
 )
 def test_unknown_group_has_no_members(group: ConsumerHarness, command: object) -> None:
     assert callable(command)
@@ -90,8 +90,8 @@ def test_offsets_of_a_group_without_members_expire(group: ConsumerHarness) -> No
 def test_only_offsets_of_deleted_topics_expire_early(group: ConsumerHarness) -> None:
     gone = TopicIdPartition(group.cluster.create("gone", 1), 0)
     generation = group.stable("a")
-    who = MemberIdentity("g", generation, "a")
-    group.send(CommitOffsets(who, {AT: Committed(1), gone: Committed(2)}))
+    identity = MemberIdentity("g", generation, "a")
+    group.send(CommitOffsets(identity, {AT: Committed(1), gone: Committed(2)}))
     group.cluster.delete("gone")
     for _ in range(80):
         group.pass_time(SESSION - 1)
@@ -100,7 +100,7 @@ def test_only_offsets_of_deleted_topics_expire_early(group: ConsumerHarness) -> 
     assert group.machine.next_deadline() is not None
 
 
-def test_bounds() -> None:
+def test_timeouts_and_group_sizes_are_bounded() -> None:
     group = ConsumerHarness("group.max.size=2", "group.share.max.groups=1")
     protocols = (("range", b""),)
     for timeout in (5.9, 1801.0):

@@ -66,11 +66,11 @@ def add(
     kept: dict[TopicIdPartition, Committed],
     *,
     epoch: int = 0,
-    who: MemberIdentity = NO_MEMBER,
+    identity: MemberIdentity = NO_MEMBER,
     coordinator: int | None = 5,
 ) -> dict[TopicIdPartition, KafkaError]:
     refused: dict[TopicIdPartition, KafkaError] = group.request(
-        CommitInTransaction(who, producer, epoch, kept, coordinator), dict
+        CommitInTransaction(identity, producer, epoch, kept, coordinator), dict
     )
     return refused
 
@@ -100,10 +100,10 @@ def test_pending_offsets_become_effective_with_the_commit(
     assert group.committed() == after
 
 
-def test_an_end_is_one_record_for_all_groups_of_the_shard(group: ConsumerHarness) -> None:
+def test_transaction_end_is_one_record_for_all_groups(group: ConsumerHarness) -> None:
     add(group, P, offsets(1, AT, BESIDE))
-    add(group, P, offsets(2), who=MemberIdentity("h", -1, ""), coordinator=None)
-    add(group, Q, offsets(9), who=MemberIdentity("h", -1, ""))
+    add(group, P, offsets(2), identity=MemberIdentity("h", -1, ""), coordinator=None)
+    add(group, Q, offsets(9), identity=MemberIdentity("h", -1, ""))
     before = len(group.log)
     end(group, P, commit=True)
     del group.log[before + 1 :]  # the same offsets, for readers of the log
@@ -198,8 +198,8 @@ def test_commit_outside_transactions_drops_pending_offsets(group: ConsumerHarnes
 
 
 def test_transactional_commit_requires_membership(group: ConsumerHarness) -> None:
-    def refusal(who: MemberIdentity) -> ErrorCode:
-        return group.refuses(CommitInTransaction(who, P, 0, offsets(1), 5)).code
+    def refusal(identity: MemberIdentity) -> ErrorCode:
+        return group.refuses(CommitInTransaction(identity, P, 0, offsets(1), 5)).code
 
     assert refusal(MemberIdentity("g", 3, "a")) is ErrorCode.ILLEGAL_GENERATION
     assert refusal(MemberIdentity("", -1, "")) is ErrorCode.INVALID_GROUP_ID
@@ -208,13 +208,15 @@ def test_transactional_commit_requires_membership(group: ConsumerHarness) -> Non
     assert refusal(MemberIdentity("g", -1, "a")) is ErrorCode.ILLEGAL_GENERATION
     assert refusal(MemberIdentity("g", generation, "b")) is ErrorCode.UNKNOWN_MEMBER_ID
     assert refusal(MemberIdentity("g", -1, "", "i")) is ErrorCode.UNKNOWN_MEMBER_ID
-    add(group, P, offsets(1), who=MemberIdentity("g", generation, "a"))
+    add(group, P, offsets(1), identity=MemberIdentity("g", generation, "a"))
     add(group, P, offsets(2))  # a producer without a member id
     group.join("a", fresh="a")
-    add(group, P, offsets(3), who=MemberIdentity("g", generation + 1, "a"))  # before it has its assignment
+    add(
+        group, P, offsets(3), identity=MemberIdentity("g", generation + 1, "a")
+    )  # before it has its assignment
     promised = Join("x", "", "x", SESSION, REBALANCE, "consumer", (("range", b""),), 1, must_be_known=True)
     group.refuses(promised)
-    add(group, P, offsets(4), who=MemberIdentity("x", -1, "y"))
+    add(group, P, offsets(4), identity=MemberIdentity("x", -1, "y"))
     end(group, P, commit=True)
     assert (group.committed(), group.committed("x")) == ({AT: 3}, {AT: 4})
 
@@ -238,8 +240,10 @@ def test_group_with_pending_offsets_only_exists(group: ConsumerHarness) -> None:
 
 def test_a_share_group_commits_nothing(group: ConsumerHarness) -> None:
     group.send(Heartbeat("s", "m", 0, ("a",)))
-    who = MemberIdentity("s", -1, "")
-    assert group.refuses(CommitInTransaction(who, P, 0, offsets(1), 5)).code is ErrorCode.GROUP_ID_NOT_FOUND
+    identity = MemberIdentity("s", -1, "")
+    assert (
+        group.refuses(CommitInTransaction(identity, P, 0, offsets(1), 5)).code is ErrorCode.GROUP_ID_NOT_FOUND
+    )
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -255,9 +259,9 @@ def test_deleted_pending_offset_is_not_committed(group: ConsumerHarness, whole: 
     assert group.committed() == {}
 
 
-def test_members_keep_a_group_from_being_deleted_transactions_do_not(group: ConsumerHarness) -> None:
+def test_group_is_deletable_with_transactions_but_not_with_members(group: ConsumerHarness) -> None:
     generation = group.stable("a")
-    add(group, P, offsets(5), who=MemberIdentity("g", generation, "a"))
+    add(group, P, offsets(5), identity=MemberIdentity("g", generation, "a"))
     assert group.refuses(DeleteGroup("g")).code is ErrorCode.NON_EMPTY_GROUP
     group.leave(Leaver("a"))
     assert group.request(DeleteGroup("g"), DeletePlan).partitions == frozenset()
@@ -287,7 +291,9 @@ def test_offsets_of_deleted_topics_are_dropped(group: ConsumerHarness) -> None:
 @pytest.mark.parametrize(
     ("name", "most"), [("MOST_OF_A_PRODUCER", 2), ("MOST_TEXT", 4), ("MOST_OF_A_GROUP", 2)]
 )
-def test_bounds(group: ConsumerHarness, name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_offsets_and_metadata_are_bounded(
+    group: ConsumerHarness, name: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pending, name, most)
     add(group, P, offsets(1, AT, BESIDE, text="ab"))
     add(group, P, offsets(2, AT, BESIDE, text="ba"))  # in their place

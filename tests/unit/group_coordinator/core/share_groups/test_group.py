@@ -89,7 +89,7 @@ def test_subscriptions_and_targets_are_merged() -> None:
     assert group.covered == {"t": {0, 1}, "u": {2}}
 
 
-def test_changed_members_invalidate_what_is_cached() -> None:
+def test_changed_members_invalidate_the_caches() -> None:
     group = group_of(a=member("x", t=frozenset({0})))
     assert (group.subscribed, group.covered) == ({"x"}, {"t": {0}})
     group.members["b"] = member("y", u=frozenset({1}))
@@ -185,7 +185,7 @@ def test_member_record_without_profile_deletes_the_member() -> None:
     assert (group.members, group.covered, group.subscribed) == ({}, {}, set())
 
 
-def test_new_profile_and_target_invalidate_what_is_cached() -> None:
+def test_new_profile_and_target_invalidate_the_caches() -> None:
     group = replayed(MemberRecord("g", "m", WITH_RACK))
     assert (group.subscribed, group.covered) == ({"a"}, {})
     apply_to(group, TargetRecord("g", "m", T0))

@@ -1,4 +1,4 @@
-"""Heartbeats: which members are accepted, the returned epoch, when an assignment is returned."""
+"""Heartbeats: accepted members, the returned epoch, and when an assignment is returned."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_rejected_before_a_group_exists(shard: Harness, beat: Heartbeat, code: E
 
 
 @pytest.mark.parametrize("epoch", [0, 1, -1])
-def test_share_groups_can_be_switched_off(epoch: int) -> None:
+def test_share_groups_can_be_disabled(epoch: int) -> None:
     shard = Harness(FakeView("group.share.enable=false"))
     assert shard.refuses(Heartbeat("g", "m", epoch, ("a",))).code is ErrorCode.UNSUPPORTED_VERSION
 
 
 @pytest.mark.parametrize("epoch", [1, -1])
-def test_unknown_member_is_refused(shard: Harness, epoch: int) -> None:
+def test_unknown_member_is_rejected(shard: Harness, epoch: int) -> None:
     shard.join("m", "a")
     assert shard.refuses(Heartbeat("g", "other", epoch)).code is ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -140,7 +140,7 @@ def test_previous_epoch_is_accepted_after_a_lost_response(shard: Harness) -> Non
     again = shard.beat("m", 2)
     assert again.member_epoch == 3
     assert again.assignment == shard.group().members["m"].assigned, (
-        "what came with the lost answer comes again"
+        "the assignment of the lost response is sent again"
     )
     assert shard.beat("m", 3).assignment is None
 
@@ -283,9 +283,7 @@ def test_partitions_of_a_new_topic_start_by_policy(shard: Harness) -> None:
     assert reply.initialize == InitializeState("g", epoch + 1, {TopicIdPartition("id-b", 0): -1}, {"id-b": 1})
 
 
-def test_failed_initialisation_is_tried_again_with_the_same_offsets(
-    shard: Harness, cluster: FakeView
-) -> None:
+def test_failed_initialisation_is_retried_with_the_same_offsets(shard: Harness, cluster: FakeView) -> None:
     first = shard.beat("m", 0, "a").initialize
     assert first is not None
     shard.send(StateInitialized("g", tp("id-a", 0), failed=tp("id-a", 1)))
@@ -309,7 +307,7 @@ def test_running_initialisation_is_not_started_twice(shard: Harness) -> None:
     assert (reply.initialize, reply.pending) == (None, True)
 
 
-def test_unanswered_initialisation_is_repeated_in_time(shard: Harness) -> None:
+def test_initialisation_without_a_reply_is_repeated_after_a_timeout(shard: Harness) -> None:
     first = shard.beat("m", 0, "a")
     shard.now += 29.9
     assert shard.beat("m", 1).initialize is None
@@ -324,7 +322,7 @@ def test_interrupted_initialisation_is_repeated_at_a_higher_epoch(shard: Harness
 
 
 def at_epoch(epoch: int, reply: HeartbeatReply) -> InitializeState:
-    """What the reply requested, at another state epoch."""
+    """Returns the initialisation that the reply requested, at another state epoch."""
     assert reply.initialize is not None
     return replace(reply.initialize, state_epoch=epoch)
 
@@ -385,7 +383,7 @@ def test_member_joining_between_assignments_has_no_partitions() -> None:
     shard.beat("m1", 1)
     reply = shard.beat("m2", 0, "a")
     assert (reply.member_epoch, reply.assignment) == (2, {})
-    # A narrower subscription counts at once, also between assignments.
+    # A narrower subscription applies at once, also between assignments.
     narrowed = shard.request(Heartbeat("g", "m1", 2, ()), HeartbeatReply)
     assert (narrowed.member_epoch, narrowed.assignment) == (2, {})
     assert shard.beat("m1", 1).member_epoch == 2

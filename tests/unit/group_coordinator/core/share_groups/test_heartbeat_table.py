@@ -1,4 +1,4 @@
-"""Every state of a group against every member epoch and subscription: let in, kept, or refused, and how."""
+"""Every state of a group with every member epoch and subscription: accepted, unchanged, or rejected."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def expected(state: str, epoch: int, topics: tuple[str, ...] | None) -> ErrorCod
 
 
 @pytest.mark.parametrize(("state", "epoch", "topics"), list(product(STATES, EPOCHS, TOPICS)))
-def test_heartbeat(state: str, epoch: int, topics: tuple[str, ...] | None) -> None:
+def test_heartbeat_in_every_state_is_accepted_or_rejected(
+    state: str, epoch: int, topics: tuple[str, ...] | None
+) -> None:
     shard = shard_in(state)
     heartbeat = Heartbeat("g", "m", epoch, topics)
     code = expected(state, epoch, topics)
@@ -67,7 +69,7 @@ def test_heartbeat(state: str, epoch: int, topics: tuple[str, ...] | None) -> No
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_rejections_carry_metadata(state: str) -> None:
+def test_rejections_have_metadata(state: str) -> None:
     shard = shard_in(state)
     with pytest.raises(KafkaError) as caught:
         shard.machine.decide(Heartbeat("g", "m", 9), shard.now)

@@ -1,4 +1,4 @@
-"""Sessions: silent members are fenced, heartbeats keep sessions, a new coordinator restarts them."""
+"""Sessions: members without heartbeats are fenced; heartbeats and a new coordinator restart the timeout."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.group_coordinator.core.share_groups import machine as machine_module
 from sharebroker_server.group_coordinator.core.share_groups.commands import Heartbeat
+from sharebroker_server.group_coordinator.core.share_groups.group import MemberRecord
+from sharebroker_server.group_coordinator.core.share_groups.sessions import Silence
 from tests.unit.group_coordinator.harness import FakeView, Harness
 
 
@@ -66,7 +68,7 @@ def test_several_members_of_a_group_are_fenced_at_once(shard: Harness) -> None:
 
 
 def test_one_deadline_fences_a_limited_number(shard: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_module, "FENCED_PER_DEADLINE", 2)
+    monkeypatch.setattr(machine_module, "DUE_PER_DEADLINE", 2)
     for member in ("m1", "m2", "m3"):
         shard.join(member, "a")
     shard.now += 45
@@ -86,14 +88,104 @@ def test_member_that_left_is_not_fenced(shard: Harness) -> None:
 
 def test_new_owner_starts_full_sessions(shard: Harness) -> None:
     shard.join("m", "a")
-    shard.pass_time(40)
+    shard.pass_time(14)
     shard.reload()
     assert shard.machine.next_deadline() == 0.0
-    shard.pass_time(10)
-    assert shard.fenced == []
+    shard.pass_time(0)
     shard.pass_time(44.9)
     assert shard.fenced == []
     shard.pass_time(0.1)
+    assert shard.fenced == [("g", "m")]
+
+
+def test_new_owner_continues_a_stored_silence(shard: Harness) -> None:
+    shard.join("m", "a")
+    shard.pass_time(15)
+    assert shard.group().members["m"].silence == Silence(1_000_000, 15_000)
+    shard.reload()
+    shard.pass_time(29.9)
+    assert shard.fenced == []
+    shard.pass_time(0.1)
+    assert shard.fenced == [("g", "m")]
+
+
+def test_dead_member_is_fenced_in_time_under_frequent_restarts(shard: Harness) -> None:
+    shard.join("m", "a")
+    for _ in range(10):  # 50 s
+        shard.now += 2
+        shard.reload()
+        for _ in range(6):
+            shard.pass_time(0.5)
+    assert shard.fenced == [("g", "m")]
+
+
+def test_first_heartbeat_after_a_load_ends_the_stored_silence(shard: Harness) -> None:
+    epoch = shard.join("m", "a").member_epoch
+    shard.reload()
+    shard.pass_time(0)
+    shard.pass_time(1)
+    assert shard.group().members["m"].silence == Silence(1_000_000, 1_000)
+    records = shard.send(Heartbeat("g", "m", epoch, client_id="", client_host=""))
+    assert [type(record) for record in records] == [MemberRecord]
+    assert shard.group().members["m"].silence is None
+    assert shard.send(Heartbeat("g", "m", epoch)) == ()
+
+
+def test_members_that_send_heartbeats_cause_no_writes(shard: Harness) -> None:
+    epoch = shard.join("m", "a").member_epoch
+    shard.beat("m", epoch)
+    written = len(shard.log)
+    for _ in range(5):
+        shard.pass_time(14.9)
+        assert shard.stay("m", epoch)
+    assert len(shard.log) == written
+
+
+def test_stored_silence_changes_nothing_for_other_members(shard: Harness) -> None:
+    shard.join("dead", "a")
+    epoch = shard.join("m", "a").member_epoch
+    for _ in range(5):
+        shard.pass_time(5)
+        shard.beat("m", epoch)
+    assert shard.group().members["dead"].silence is not None
+    assert shard.stay("m", epoch)
+
+
+def test_live_member_survives_long_downtimes(shard: Harness) -> None:
+    epoch = shard.join("m", "a").member_epoch
+    for _ in range(5):
+        shard.reload()
+        shard.pass_time(0)
+        shard.pass_time(2.4)
+        shard.now += 60
+    shard.reload()
+    shard.pass_time(0)
+    shard.beat("m", epoch)
+    assert shard.fenced == []
+
+
+@pytest.mark.parametrize("jump", [-300, 3600])
+def test_live_member_survives_a_clock_that_differs(shard: Harness, jump: float) -> None:
+    epoch = shard.join("m", "a").member_epoch
+    for _ in range(3):
+        shard.now += jump
+        shard.reload()
+        shard.pass_time(0)
+        shard.pass_time(5)
+        shard.beat("m", epoch)
+    assert shard.fenced == []
+
+
+def test_dead_member_is_fenced_in_time_by_a_clock_that_is_behind(shard: Harness) -> None:
+    shard.join("m", "a")
+    shard.reload()
+    shard.pass_time(0)
+    shard.pass_time(20)  # the chance is complete
+    shard.now -= 900
+    for _ in range(16):  # 48 s
+        shard.reload()
+        for _ in range(6):
+            shard.pass_time(0.5)
     assert shard.fenced == [("g", "m")]
 
 

@@ -58,7 +58,7 @@ def test_topic_without_partitions_is_dropped() -> None:
     assert decision.records == [StateRecord("g", {"u": initialized(1)})]
 
 
-def test_deleted_topics_are_forgotten() -> None:
+def test_deleted_topics_are_removed() -> None:
     view = FakeView()
     decision = pending(t=initialized(0), **{view.create("b", 1): initialized(0)})
     share_state.forget_deleted_topics(decision, view)
@@ -74,7 +74,7 @@ def test_all_partitions_of_a_new_topic_are_initialised_by_policy() -> None:
     assert decision.group.topics == {"t": TopicState("a", 9, {0: 9, 1: 9, 2: 9}, since_epoch=4)}
 
 
-def test_partitions_with_state_and_busy_ones_are_left_out() -> None:
+def test_partitions_with_state_or_in_progress_are_omitted() -> None:
     decision = pending(t=initialized(0))
     assert share_state.begin_missing(decision, [TOPIC], tp("t", 1), 9) == tp("t", 2)
     assert decision.group.topics["t"].initializing == {2: 9}
@@ -130,7 +130,7 @@ def test_deletion_of_no_topic_changes_nothing() -> None:
     assert decision.records == []
 
 
-def test_topic_goes_with_its_last_deleted_partition() -> None:
+def test_topic_is_removed_with_its_last_deleted_partition() -> None:
     decision = pending(t=TopicState("a", 5, deleting=frozenset({0, 1})))
     share_state.mark_deleted(decision, tp("t", 0), ())
     assert decision.group.topics["t"].deleting == {1}
@@ -138,7 +138,7 @@ def test_topic_goes_with_its_last_deleted_partition() -> None:
     assert decision.group.topics == {}
 
 
-def test_topic_with_a_failed_deletion_stays_as_it_is() -> None:
+def test_failed_deletion_keeps_the_topic_unchanged() -> None:
     deleting = TopicState("a", 5, deleting=frozenset({0, 1}))
     decision = pending(t=deleting, u=TopicState("b", 5, deleting=frozenset({0})))
     share_state.mark_deleted(decision, [*tp("t", 0), *tp("u", 0)], tp("t", 1))
@@ -152,7 +152,7 @@ def test_only_initialised_partitions_can_be_assigned() -> None:
 
 
 EPOCH = 3
-"""Of a group with state that one member joined, and left."""
+"""The epoch of a group with state after one member joined and left."""
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ ADMIN: list[Command] = [AlterOffsets("g", {("a", 0): 5}), DeleteOffsets("g", ("a
 
 
 @pytest.mark.parametrize("command", ADMIN, ids=lambda command: type(command).__name__)
-def test_group_with_members_is_not_touched(shard: Harness, command: Command) -> None:
+def test_group_with_members_is_unchanged(shard: Harness, command: Command) -> None:
     shard.join("m", "a")
     assert shard.refuses(command).code is ErrorCode.NON_EMPTY_GROUP
 
@@ -254,9 +254,7 @@ def test_group_id_is_never_empty_nor_too_long(shard: Harness, kind: Any, name: s
 
 @pytest.mark.parametrize("second", ADMIN, ids=lambda command: type(command).__name__)
 @pytest.mark.parametrize("first", ADMIN, ids=lambda command: type(command).__name__)
-def test_two_changes_of_share_state_do_not_run_together(
-    empty: Harness, first: Command, second: Command
-) -> None:
+def test_changes_of_share_state_do_not_overlap(empty: Harness, first: Command, second: Command) -> None:
     empty.send(first)
     error = empty.refuses(second)
     assert error.code is ErrorCode.REBALANCE_IN_PROGRESS
@@ -280,7 +278,7 @@ def test_alter_creates_the_group(shard: Harness) -> None:
     assert shard.request(ListOffsetPartitions("g"), dict) == {"id-a": frozenset({1})}
 
 
-def test_alter_refuses_single_partitions(shard: Harness) -> None:
+def test_alter_rejects_partitions_individually(shard: Harness) -> None:
     plan = altered(shard, {("a", 0): 5, ("a", 3): 5, ("a", -1): 5, ("zzz", 0): 5, ("a", 1): -1})
     assert plan.initialize.start_offsets == {TopicIdPartition("id-a", 0): 5}
     assert {where: error.code for where, error in plan.rejected.items()} == {
@@ -310,7 +308,7 @@ def test_partitions_beside_an_altered_one_follow_the_policy_later(shard: Harness
     }
 
 
-def test_alter_that_failed_leaves_initialised_state_alone(empty: Harness) -> None:
+def test_failed_alter_keeps_initialised_state(empty: Harness) -> None:
     empty.send(AlterOffsets("g", {("a", 0): 5}))
     empty.send(StateInitialized("g", frozenset(), failed=tp("id-a", 0)))
     assert empty.request(ListOffsetPartitions("g"), dict) == {"id-a": frozenset({0, 1, 2})}
@@ -346,7 +344,7 @@ def test_deleted_topic_state_starts_by_policy(empty: Harness) -> None:
     assert set(reply.initialize.start_offsets.values()) == {-1}
 
 
-def test_topics_without_state_are_refused_alone(empty: Harness) -> None:
+def test_topics_without_state_are_rejected_alone(empty: Harness) -> None:
     plan = empty.request(DeleteOffsets("g", ("a", "b", "zzz")), DeletePlan)
     assert plan.partitions == tp("id-a", 0, 1, 2)
     assert {name: error.message for name, error in plan.rejected.items()} == {
@@ -409,7 +407,7 @@ def test_state_recreated_by_a_delayed_request_is_replaced(empty: Harness, *, wit
 
 
 def test_other_state_survives_a_deletion(empty: Harness) -> None:
-    begun = empty.beat("m", 0, "b").initialize  # done, but not noted
+    begun = empty.beat("m", 0, "b").initialize  # deleted, but not recorded
     assert begun is not None
     empty.beat("m", -1)
     empty.now += 60

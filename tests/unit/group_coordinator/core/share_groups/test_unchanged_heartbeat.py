@@ -1,4 +1,4 @@
-"""A heartbeat that is like the last one keeps the session alive, and is known for one in a microsecond."""
+"""A heartbeat that equals the last one keeps the session alive, and is recognised in one microsecond."""
 
 from __future__ import annotations
 
@@ -36,11 +36,20 @@ def test_unchanged_heartbeat_is_accepted(shard: Harness) -> None:
 
 def test_unchanged_heartbeat_extends_the_session(shard: Harness) -> None:
     for _ in range(5):
-        shard.pass_time(44)
+        shard.pass_time(14)
         assert shard.stay("m", EPOCH)
     shard.pass_time(46)
     assert shard.fenced == [("g", "m")]
     assert not shard.stay("m", EPOCH)
+
+
+def test_unchanged_heartbeat_does_not_end_a_stored_silence(shard: Harness) -> None:
+    """Its decision has no record that could end it."""
+    shard.pass_time(44)
+    assert not shard.stay("m", EPOCH)
+    shard.beat("m", EPOCH)
+    shard.beat("m", EPOCH)
+    assert shard.stay("m", EPOCH)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +78,7 @@ CHANGES: dict[str, Callable[[Harness], object]] = {
     "another member": lambda shard: shard.join("n", "a"),
     "another subscription": lambda shard: shard.beat("m", EPOCH, "a", "b"),
     "a topic that grows": lambda shard: shard.cluster.grow("a", 3),
-    "a topic that goes": lambda shard: shard.cluster.delete("a"),
+    "a deleted topic": lambda shard: shard.cluster.delete("a"),
     "a setting": lambda shard: shard.cluster.configure("g", share_heartbeat_interval_ms="6000"),
     "another owner": lambda shard: shard.reload(),
     "leaving": lambda shard: shard.beat("m", -1),

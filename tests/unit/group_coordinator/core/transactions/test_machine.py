@@ -132,7 +132,7 @@ def test_exhausted_epochs_rotate_the_producer_id(shard: TransactionHarness) -> N
     had = exhausted(shard)
     new = shard.initialize(had=had)
     assert new == Producer(53, 0)
-    assert shard.initialize(had=had) == new  # its answer was lost
+    assert shard.initialize(had=had) == new  # its response was lost
     shard.machine.transactions["x"] = Transaction(3, LAST_EPOCH, MINUTE, updated_ms=1)
     assert shard.initialize() == Producer(103, 0)
     assert shard.refuses(Initialize("x", MINUTE, had)) is ErrorCode.PRODUCER_FENCED
@@ -380,7 +380,7 @@ def test_the_log_stays_short(shard: TransactionHarness, monkeypatch: pytest.Monk
     assert shard.initialize("quiet") == Producer(quiet.producer_id, 1)
 
 
-# What is shown
+# Descriptions
 
 
 def test_transactions_are_described(shard: TransactionHarness) -> None:

@@ -20,7 +20,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
 S = TransactionState
 
 
-def test_no_transition_beside_the_table() -> None:
+def test_only_listed_transitions_are_legal() -> None:
     assert MOVES.keys() == set(S)
     with pytest.raises(IllegalTransitionError, match="EMPTY to PREPARE_COMMIT"):
         Transaction(1, 0, 1).moved(S.PREPARE_COMMIT, 0)

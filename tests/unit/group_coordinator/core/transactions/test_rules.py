@@ -82,7 +82,7 @@ def test_open_transaction_is_aborted_and_its_producer_fenced() -> None:
         (IDLE, Producer(70, 2), ErrorCode.PRODUCER_FENCED),
     ],
 )
-def test_rejected_initialisations(
+def test_invalid_initialisation_is_rejected(
     transaction: Transaction, expected: Producer | None, refusal: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as caught:
@@ -175,7 +175,7 @@ def test_end_with_the_last_epoch_leads_to_the_next_producer_id() -> None:
         (rules.ended(ending(), 6), End("x", MINE, False, 2), ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_rejected_ends(transaction: Transaction | None, command: End, refusal: ErrorCode) -> None:
+def test_invalid_end_is_rejected(transaction: Transaction | None, command: End, refusal: ErrorCode) -> None:
     with pytest.raises(KafkaError) as caught:
         rules.end(transaction, command, rules.Step(new_id, 7))
     assert code(caught) is refusal
@@ -214,7 +214,7 @@ def staged(
     return shard.request(ReadStaged("x", producer, batch, reconciled), Staged)
 
 
-def test_what_is_staged_is_there_after_a_crash(shard: TransactionHarness) -> None:
+def test_staged_verdicts_survive_a_crash(shard: TransactionHarness) -> None:
     producer = shard.initialize()
     stage(shard, producer, verdict(5, 6), verdict(0, 1))
     shard.reload()

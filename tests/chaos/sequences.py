@@ -1,4 +1,4 @@
-"""The times at which work progressed, lane by lane, and its pauses."""
+"""The times at which each sequence of work progressed, and its pauses."""
 
 from __future__ import annotations
 
@@ -9,41 +9,45 @@ from itertools import pairwise
 from typing import NamedTuple
 
 
-class Lane(NamedTuple):
+class WorkSequence(NamedTuple):
     """A unit of independent progress: a producer's records of a partition, or a group's acknowledgements
     of them.
     """
 
-    who: str
+    actor: str
     partition: int
 
 
-class Lanes:
-    """The times at which each lane progressed, in seconds."""
+class WorkSequences:
+    """The times at which each sequence progressed, in seconds."""
 
     def __init__(self) -> None:
         self._worked: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
 
-    def worked(self, lane: tuple[str, int], at: float) -> None:
+    def worked(self, sequence: tuple[str, int], at: float) -> None:
         """Records progress."""
-        self._worked[lane].append(at)
+        self._worked[sequence].append(at)
 
-    def expect(self, lanes: Sequence[tuple[str, int]]) -> None:
-        """Adds lanes that have to progress, whether they have yet or not."""
-        for lane in lanes:
-            self._worked[lane]
+    def expect(self, sequences: Sequence[tuple[str, int]]) -> None:
+        """Adds sequences that have to progress, also before their first progress."""
+        for sequence in sequences:
+            self._worked[sequence]
 
-    def idle(self, since: float) -> list[Lane]:
-        """Returns the lanes without progress since a time."""
-        return sorted(Lane(*lane) for lane, times in self._worked.items() if not times or times[-1] <= since)
+    def idle(self, since: float) -> list[WorkSequence]:
+        """Returns the sequences without progress since a time."""
+        return sorted(
+            WorkSequence(*sequence)
+            for sequence, times in self._worked.items()
+            if not times or times[-1] <= since
+        )
 
     def pauses(self, begin: float, end: float) -> dict[str, float]:
         """Returns the longest pause between two times, per kind of work over all its partitions."""
         longest: defaultdict[str, float] = defaultdict(float)
-        for (who, _), times in self._worked.items():
+        for (actor, _), times in self._worked.items():
             times = sorted(times)  # threads may overtake each other
             inside = times[bisect_right(times, begin) : bisect_left(times, end)]
             marks = [begin, *inside, end]
             gap = max(later - earlier for earlier, later in pairwise(marks))
-            longest[who] = max(longest[who], gap)
+            longest[actor] = max(longest[actor], gap)
         return dict(longest)

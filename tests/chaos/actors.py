@@ -40,7 +40,7 @@ class Size:
         )
 
 
-class Crowd:
+class Actors:
     """Two producers over gRPC and one by Kafka's protocol; consumers of two groups."""
 
     def __init__(
@@ -67,8 +67,8 @@ class Crowd:
             for n in range(size.java_members)
             if folder is not None
         ]
-        for who in (GRPC, KAFKA, *(f"publish {one.name}" for one in self._publishers), "publish k0"):
-            history.lanes.expect([(who, number) for number in range(size.partitions)])
+        for actor in (GRPC, KAFKA, *(f"publish {one.name}" for one in self._publishers), "publish k0"):
+            history.sequences.expect([(actor, number) for number in range(size.partitions)])
         self._publishing: list[asyncio.Task[None]] = []
         self._kafka_publishing: list[Worker] = []
 

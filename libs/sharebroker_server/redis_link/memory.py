@@ -1,0 +1,121 @@
+"""Memory of the embedded Valkey: its default limit, and how much of the limit is in use.
+
+Valkey compares its memory with `maxmemory` before each command. At the limit it rejects the script that
+appends records; all other scripts may exceed the limit (flag allow-oom). Their memory, the pages that are
+copied while the append-only file is rewritten, and fragmentation need the memory that the default limit
+leaves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import ClassVar, Final
+
+import structlog
+
+from sharebroker_server.telemetry.metrics import Family, gauge
+
+_log = structlog.get_logger()
+
+SERVER_SHARE: Final = 4
+"""The server gets one part of this many of the memory."""
+
+SERVER_MINIMUM: Final = 256 << 20
+"""Bytes that the server gets at least."""
+
+SMALLEST_LIMIT: Final = 32 << 20
+"""Bytes of the smallest limit: an idle cluster of one process uses about 3 MiB."""
+
+RESUMED: Final = 0.95
+"""Share of the limit below which a line reports that records are accepted again."""
+
+
+def default_limit(memory: int) -> int:
+    """Returns the limit of Valkey's data in bytes, of `memory` bytes for the server and Valkey.
+
+    A quarter is for the server. Half of the rest is for data: in the worst case every page changes while the
+    child that rewrites the append-only file still has its copy.
+    """
+    server = max(memory // SERVER_SHARE, SERVER_MINIMUM)
+    return max((memory - server) // 2, SMALLEST_LIMIT)
+
+
+def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Returns the bytes that this process and its children may use: of its cgroup, else of the machine."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min([machine, *_cgroup_limits(proc, cgroups)])
+
+
+def _cgroup_limits(proc: Path, cgroups: Path) -> Iterator[int]:
+    """Returns the memory limits of the cgroup of this process and of those that contain it.
+
+    A line of /proc/self/cgroup is `hierarchy:controllers:path`; the controllers are empty in version 2. In a
+    container the path may be that of the host, while the container's own cgroup is mounted as the root.
+    """
+    for line in _text(proc / "self" / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, name = cgroups, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, name = cgroups / "memory", "memory.limit_in_bytes"
+        else:
+            continue
+        relative = Path(path.lstrip("/"))
+        for folder in (relative, *relative.parents):
+            text = _text(root / folder / name).strip()
+            if text.isdecimal():  # `max` is no limit
+                yield int(text)
+
+
+def _text(path: Path) -> str:
+    """Returns the content of a file, "" if it cannot be read."""
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+class MemoryUse:
+    """The memory in use and its limit, in bytes, as INFO last reported them; `limit` 0 is none.
+
+    Whether Valkey rejects records is read from its count of errors: between two samples its memory may be
+    above the limit only while it holds the request.
+    """
+
+    SECTIONS: ClassVar = ("memory", "errorstats")
+    """The sections of INFO that `observe` reads."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+        self._rejections = 0
+        self._full = False
+
+    def observe(self, info: bytes, *, disk_full: bool = False) -> None:
+        """Reads INFO; logs when the limit is reached and when records fit again.
+
+        With `disk_full`, rejections do not mean that the limit is reached.
+        """
+        lines = (line.partition(":") for line in info.decode().splitlines())
+        fields = {name: value.strip() for name, _, value in lines}
+        self.used = int(fields["used_memory"]) - int(fields.get("mem_not_counted_for_evict", 0))
+        rejections = int(fields.get("errorstat_OOM", "count=0").removeprefix("count="))
+        rejected = rejections > self._rejections and not disk_full
+        self._rejections = rejections
+        if rejected and not self._full:
+            self._full = True
+            _log.error("memory limit reached; rejecting records", used=self.used, limit=self.limit)
+        elif self._full and not rejected and self.used < self.limit * RESUMED:
+            self._full = False
+            _log.info("memory below its limit; accepting records", used=self.used, limit=self.limit)
+
+    def families(self) -> Iterable[Family]:
+        """Returns the metric families."""
+        yield gauge("sharebroker_embedded_memory_bytes", "Memory of the embedded Valkey.", [((), self.used)])
+        yield gauge(
+            "sharebroker_embedded_memory_limit_bytes",
+            "Memory of the embedded Valkey at which it rejects records; 0 for no limit.",
+            [((), self.limit)],
+        )

@@ -1,0 +1,137 @@
+"""Rejects calls of internal RPCs whose caller is not a process of the cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import grpc
+from typing_extensions import override
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
+from sharebroker_server.security.cluster_token import Verdict
+from sharebroker_server.security.credentials import TOKEN_KEY, ClusterCredentials
+from sharebroker_server.security.permissions import Permission, required
+from sharebroker_server.telemetry.metrics import Family, counter
+from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
+
+_SUBJECT: Final = "x509_subject"
+"""gRPC's property with the subject of a verified client certificate, in RFC 2253 form."""
+
+if TYPE_CHECKING:  # the class of gRPC takes no parameters
+    Handler = grpc.RpcMethodHandler[Any, Any]
+
+
+class ClusterAccess(grpc.aio.ServerInterceptor):
+    """Serves internal RPCs to processes of the cluster only; there is no setting that disables the check.
+
+    A caller is such a process if its call carries a valid token, or if the subject of its client certificate
+    is one of `principals`. The check precedes the request: no message of a denied call is read, or, if the
+    certificate decides, deserialized.
+    """
+
+    def __init__(self, credentials: ClusterCredentials, principals: Iterable[str] = ()) -> None:
+        self._credentials = credentials
+        self._principals = frozenset(principals)
+        self._denied: Counter[str] = Counter()
+        self._log = RateLimitedLog("denied call log lines dropped")
+
+    @override
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler | None:
+        method = handler_call_details.method
+        handler = await continuation(handler_call_details)
+        # Without a handler nothing is executed; gRPC returns UNIMPLEMENTED.
+        if handler is None or required(method) is Permission.NONE:
+            return handler
+        verdict = self._credentials.verify(_token(handler_call_details.invocation_metadata))
+        if verdict is Verdict.VALID:
+            return handler
+        if not self._principals:
+            return self._denial(method, verdict)
+        return self._behind_certificate(method, handler, verdict)
+
+    def families(self) -> Iterable[Family]:
+        """Returns the metric families."""
+        yield counter(
+            "sharebroker_rpc_denied_total",
+            "Rejected calls of internal RPCs, whose caller did not prove that it belongs to the cluster.",
+            ((("method", method), count) for method, count in sorted(self._denied.items())),
+        )
+
+    def _denial(self, method: str, verdict: Verdict) -> Handler:
+        """Returns a handler that rejects the call; a streaming one, because it reads no message."""
+
+        async def deny(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+            await self._abort(method, verdict, context)
+
+        return grpc.stream_stream_rpc_method_handler(deny)
+
+    def _behind_certificate(self, method: str, handler: Handler, verdict: Verdict) -> Handler:
+        """Returns the handler behind a check of the caller's certificate, which only its context contains."""
+        read: Callable[[bytes], Any] = handler.request_deserializer or bytes
+        if handler.unary_unary is not None:
+            unary: Callable[..., Any] = handler.unary_unary
+
+            async def call(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+                await self._require_principal(method, verdict, context)
+                return await unary(read(data), context)
+
+            return grpc.unary_unary_rpc_method_handler(call, None, handler.response_serializer)
+        if handler.stream_stream is not None:
+            streaming: Callable[..., Any] = handler.stream_stream
+
+            async def stream(
+                requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
+            ) -> AsyncIterator[Any]:
+                await self._require_principal(method, verdict, context)
+                async for response in streaming((read(data) async for data in requests), context):
+                    yield response
+
+            return grpc.stream_stream_rpc_method_handler(stream, None, handler.response_serializer)
+        return self._denial(method, verdict)  # no internal RPC streams in one direction
+
+    async def _require_principal(
+        self, method: str, verdict: Verdict, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> None:
+        if not self._principals.intersection(_subjects(context)):
+            await self._abort(method, verdict, context)
+
+    async def _abort(
+        self, method: str, verdict: Verdict, context: grpc.aio.ServicerContext[Any, Any]
+    ) -> None:
+        short = method.rpartition(".")[2]
+        self._denied[short] += 1
+        self._log.log_dropped()
+        self._log.log(
+            "call of an internal RPC denied", method=short, peer=context.peer(), reason=verdict.value
+        )
+        error = denied(short)
+        await context.abort(status_code(error), status_message(error), trailing_metadata(error))
+
+
+def denied(method: str) -> KafkaError:
+    """Returns the error of a call whose caller is not a process of the cluster, without the reason."""
+    return KafkaError(
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        "Only processes of the cluster may call this method.",
+        metadata={"method": method},
+    )
+
+
+def _token(metadata: Any) -> str | None:
+    for key, value in metadata or ():
+        if key == TOKEN_KEY:
+            return value if isinstance(value, str) else None
+    return None
+
+
+def _subjects(context: grpc.aio.ServicerContext[Any, Any]) -> list[str]:
+    """Returns the subject of the caller's verified certificate; empty without one."""
+    found = context.auth_context().get(_SUBJECT, ())
+    return [subject.decode("utf-8", "replace") for subject in found]

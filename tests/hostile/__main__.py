@@ -1,0 +1,66 @@
+"""`make hostile`: runs each attack beside an honest client; prints its longest waits and the peak memory."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tests.hostile.attacks import Attack, catalog_attacks, produce_attacks
+from tests.hostile.honest import honest_client
+from tests.testkit.brokers import Cluster, one_process
+
+MAX_WAIT = 1.0
+"""Seconds that an honest client may wait for a publish or an acknowledgement."""
+
+
+def peak_memory(cluster: Cluster) -> int:
+    """Returns the largest RSS of a server process in bytes."""
+    return max(_status(serve.process.pid, "VmHWM") for serve in cluster.processes if serve.process)
+
+
+def _status(pid: int, field: str) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(status.partition(f"{field}:")[2].split()[0])
+
+
+async def _measure(attack: Attack, cluster: Cluster, seconds: float) -> bool:
+    send = await attack.prepare(cluster)
+    before = peak_memory(cluster)
+    async with honest_client(cluster.address) as honest:
+        await send(seconds)
+    waits = [honest.publishes.longest, honest.acquires.longest, honest.acknowledges.longest]
+    well = max(waits) <= MAX_WAIT and not honest.failures
+    columns = " ".join(f"{wait:7.2f}" for wait in waits)
+    typer.echo(
+        f"{attack.name:45} {columns} {honest.rounds:6} {len(honest.failures):6} {before >> 20:6} "
+        f"{peak_memory(cluster) >> 20:6}  {'ok' if well else 'NOT BOUNDED'}"
+    )
+    return well
+
+
+async def _run(seconds: float, only: str) -> bool:
+    well = True
+    columns = "publish acquire     ack rounds failed    MiB   peak"
+    typer.echo(f"{'attack':45} {columns}")
+    for attack in chain(produce_attacks(), catalog_attacks()):
+        if only in attack.name:
+            with one_process("--fsync", "everysec") as cluster:
+                well &= await _measure(attack, cluster, seconds)
+    return well
+
+
+def main(
+    seconds: Annotated[float, typer.Option(help="The time of each attack.")] = 10.0,
+    only: Annotated[str, typer.Option(help="Only attacks whose name contains this.")] = "",
+) -> None:
+    """Runs the attacks; the exit code is 1 if an honest client waited too long."""
+    if not asyncio.run(_run(seconds, only)):
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

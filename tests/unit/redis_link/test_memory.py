@@ -1,0 +1,131 @@
+"""The default memory limit of the embedded Valkey, and its use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from sharebroker_server.redis_link.memory import (
+    SERVER_MINIMUM,
+    SMALLEST_LIMIT,
+    MemoryUse,
+    available_memory,
+    default_limit,
+)
+
+MIB, GIB = 1 << 20, 1 << 30
+MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@pytest.mark.parametrize(
+    ("memory", "limit"),
+    [
+        (128 * MIB, 32 * MIB),
+        (700 * MIB, 222 * MIB),
+        (GIB, 384 * MIB),
+        (8 * GIB, 3 * GIB),
+        (64 * GIB, 24 * GIB),
+    ],
+)
+def test_default_limits(memory: int, limit: int) -> None:
+    assert default_limit(memory) == limit
+
+
+@given(st.integers(min_value=SERVER_MINIMUM + 2 * SMALLEST_LIMIT, max_value=1 << 45))
+def test_data_its_copy_and_the_server_fit_into_memory(memory: int) -> None:
+    assert 2 * default_limit(memory) + max(memory // 4, SERVER_MINIMUM) <= memory
+
+
+def system(folder: Path, cgroup: str, limits: dict[str, str]) -> int:
+    """Returns the available memory of a process with this cgroup file, and these limits by path."""
+    (folder / "proc" / "self").mkdir(parents=True)
+    (folder / "proc" / "self" / "cgroup").write_text(cgroup)
+    for name, limit in limits.items():
+        path = folder / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{limit}\n")
+    return available_memory(folder / "proc", folder / "cgroup")
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "limits", "available"),
+    [
+        ("0::/a/b\n", {"a/b/memory.max": "1000"}, 1000),
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "3000"}, 3000),
+        ("0::/a/b\n", {"a/b/memory.max": "max"}, MACHINE),
+        ("0::/\n", {"memory.max": "2000"}, 2000),
+        ("0::/host/path\n", {"memory.max": "2000"}, 2000),
+        ("4:cpu,memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": "4000"}, 4000),
+        ("4:memory:/host/path\n", {"memory/memory.limit_in_bytes": "4000"}, 4000),
+        ("4:memory:/\n", {"memory/memory.limit_in_bytes": str((1 << 63) - 4096)}, MACHINE),
+        ("5:cpu:/a\n", {}, MACHINE),
+        ("", {}, MACHINE),
+    ],
+)
+def test_available_memory_is_that_of_the_cgroup_or_the_machine(
+    tmp_path: Path, cgroup: str, limits: dict[str, str], available: int
+) -> None:
+    assert system(tmp_path, cgroup, limits) == available
+
+
+def test_systems_without_cgroups_have_the_memory_of_the_machine(tmp_path: Path) -> None:
+    assert available_memory(tmp_path, tmp_path) == MACHINE
+
+
+def info(used: int, rejections: int = 0, uncounted: int = 0) -> bytes:
+    lines = [f"used_memory:{used}", f"mem_not_counted_for_evict:{uncounted}"]
+    lines += [f"errorstat_OOM:count={rejections}"] if rejections else []
+    return "\r\n".join(["# Memory", *lines, ""]).encode()
+
+
+REACHED, BELOW = "memory limit reached; rejecting records", "memory below its limit; accepting records"
+
+
+@pytest.mark.parametrize(
+    ("samples", "events"),
+    [
+        ([(999, 0), (1010, 0)], []),
+        ([(990, 1), (990, 1), (990, 5)], [REACHED]),
+        ([(990, 1), (951, 1), (940, 2), (949, 2), (960, 2)], [REACHED, BELOW]),
+        ([(990, 7), (900, 7), (990, 8)], [REACHED, BELOW, REACHED]),
+        ([(990, 7), (900, 0), (990, 1)], [REACHED, BELOW, REACHED]),  # a restart resets the count
+    ],
+)
+def test_rejections_are_logged_once_until_memory_falls(
+    samples: list[tuple[int, int]], events: list[str]
+) -> None:
+    memory = MemoryUse(1000)
+    with capture_logs() as lines:
+        for used, rejections in samples:
+            memory.observe(info(used, rejections))
+    assert [line["event"] for line in lines] == events
+
+
+def test_rejections_for_lack_of_disk_do_not_count() -> None:
+    memory = MemoryUse(1000)
+    with capture_logs() as lines:
+        memory.observe(info(500, 3), disk_full=True)
+        memory.observe(info(500, 3))
+    assert not lines
+
+
+def test_buffers_that_valkey_does_not_count_are_not_counted() -> None:
+    memory = MemoryUse(1000)
+    memory.observe(info(1500, uncounted=700))
+    assert memory.used == 800
+
+
+def test_memory_without_a_limit_is_never_full() -> None:
+    memory = MemoryUse(0)
+    with capture_logs() as lines:
+        memory.observe(info(1 << 40))
+    assert not lines
+    assert {family.name: [s.value for s in family.samples] for family in memory.families()} == {
+        "sharebroker_embedded_memory_bytes": [1 << 40],
+        "sharebroker_embedded_memory_limit_bytes": [0],
+    }

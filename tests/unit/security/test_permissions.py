@@ -1,0 +1,48 @@
+"""Every RPC has a row in the table of permissions."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+import sharebroker_protocol
+from sharebroker_server.security.permissions import PERMISSIONS, Permission, required
+
+
+def rpcs() -> set[str]:
+    """Returns every RPC of every proto, and of gRPC's services that a broker serves."""
+    folder = Path(next(iter(sharebroker_protocol.__path__)))
+    names = (path.relative_to(folder.parent).with_suffix("").parts for path in folder.rglob("*_pb2.py"))
+    modules = [import_module(".".join(parts)) for parts in names]
+    return {
+        f"/{service.full_name}/{method.name}"
+        for module in (*modules, health_pb2, reflection_pb2)
+        for service in module.DESCRIPTOR.services_by_name.values()
+        for method in service.methods
+    }
+
+
+def test_every_rpc_has_a_row_and_every_row_an_rpc() -> None:
+    assert set(PERMISSIONS) == rpcs()
+
+
+def test_only_the_gateway_and_grpc_have_public_rpcs() -> None:
+    public = {method.split("/")[1] for method, needed in PERMISSIONS.items() if needed is Permission.NONE}
+    assert public == {
+        "sharebroker.gateway.v1.AdminService",
+        "sharebroker.gateway.v1.PlanService",
+        "sharebroker.gateway.v1.ProduceService",
+        "sharebroker.gateway.v1.ShareService",
+        "externalscaler.ExternalScaler",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+
+
+def test_an_rpc_without_a_row_is_internal() -> None:
+    assert required("/sharebroker.gateway.v1.ShareService/Acquire") is Permission.NONE
+    for method in ("/sharebroker.gateway.v1.ShareService/New", "/unknown/Method", ""):
+        assert required(method) is Permission.CLUSTER_ACTION
