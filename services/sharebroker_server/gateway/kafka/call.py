@@ -70,7 +70,7 @@ class KafkaListener:
 
 
 @dataclass(slots=True)
-class Client:
+class ClientConnection:
     """The client of a connection. `connection` names the connection; ApiVersions sets `software`.
 
     `sasl` is its authentication, None if the listener requires none.
@@ -103,7 +103,7 @@ class Call(Generic[Q]):
     """
 
     listener: KafkaListener
-    client: Client
+    client: ClientConnection
     client_id: str
     version: int
     request: Q

@@ -20,7 +20,7 @@ from sharebroker_server.gateway.kafka.authentication import (
     SaslSession,
     SaslSettings,
 )
-from sharebroker_server.gateway.kafka.call import Client
+from sharebroker_server.gateway.kafka.call import ClientConnection
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import API_VERSIONS, codec_of, request_frame
 from sharebroker_server.kafka_wire.messages import (
@@ -213,8 +213,8 @@ def test_settings_are_those_of_the_broker() -> None:
 
 
 def test_a_client_of_a_listener_without_sasl_is_anonymous() -> None:
-    assert Client("kafka-1", "/1").principal == ANONYMOUS
-    assert Client("kafka-1", "/1", sasl=Session().sasl).principal == ANONYMOUS
+    assert ClientConnection("kafka-1", "/1").principal == ANONYMOUS
+    assert ClientConnection("kafka-1", "/1", sasl=Session().sasl).principal == ANONYMOUS
 
 
 class Raw:
