@@ -14,7 +14,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.port import LeaseStore, Member
+from sharebroker_server.leases.port import ClusterMember, LeaseStore
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
@@ -61,7 +61,7 @@ class Process:
             BrokerConfig.parse(["share.coordinator.state.topic.num.partitions=1"])
         )
         runtime = replace(config.runtime, trim_records=trim_records)
-        member = Member(f"{node}/1", node, frozenset({"share-coordinator"}), "")
+        member = ClusterMember(f"{node}/1", node, frozenset({"share-coordinator"}), "")
         self.host: Host = make_host(store.log, replace(config, runtime=runtime))
         self.holder = LeaseHolder(store.leases, member, ttl=30.0)
 

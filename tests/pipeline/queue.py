@@ -11,8 +11,8 @@ from sharebroker.aio.admin import Admin
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1.share_pb2 import ShareRecord
 from sharebroker_protocol.model import TopicPartition
-from sharebroker_server.flights.cluster import Publisher
-from sharebroker_server.flights.core.flight import Acknowledgement, Flight, judge
+from sharebroker_server.flights.cluster import FlightPublisher
+from sharebroker_server.flights.core.flight import Flight, FlightAcknowledgement, judge
 from tests.support.client import ACCEPT, REJECT, RELEASE, TIMEOUT, Client
 from tests.testkit.waiting import eventually
 
@@ -69,11 +69,11 @@ async def publish(client: Client, address: str, flights: Iterable[Flight], parti
         for flight in flights:
             found.records += 1
             response, reason = judge(flight, 2)
-            if response is Acknowledgement.REJECT:
+            if response is FlightAcknowledgement.REJECT:
                 found.reject(reason)
             yield flight
 
-    await Publisher(address, TOPIC, dict.fromkeys(range(partitions), 0)).publish(counted())
+    await FlightPublisher(address, TOPIC, dict.fromkeys(range(partitions), 0)).publish(counted())
     bad = broken()
     records = [
         produce.PublishRecord(value=value) if value else produce.PublishRecord() for value in bad.values()
@@ -136,9 +136,11 @@ def _decision(record: ShareRecord) -> int:
         response, _ = judge(Flight.of_payload(record.text.encode()), record.delivery_count)
     except ValueError:
         return REJECT
-    return {Acknowledgement.ACCEPT: ACCEPT, Acknowledgement.RELEASE: RELEASE, Acknowledgement.REJECT: REJECT}[
-        response
-    ]
+    return {
+        FlightAcknowledgement.ACCEPT: ACCEPT,
+        FlightAcknowledgement.RELEASE: RELEASE,
+        FlightAcknowledgement.REJECT: REJECT,
+    }[response]
 
 
 def _partitions(records: Sequence[ShareRecord]) -> set[TopicPartition]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_server.leases.placement import preferred, spread
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from tests.testkit.memory.leases import FREE, StoredLease, claimed
 
 OWNERS = st.builds(lambda node, incarnation: f"{node}/{incarnation}", st.integers(1, 3), st.integers(1, 3))
@@ -30,8 +30,8 @@ def test_epochs_only_rise_and_each_names_one_owner(history: list[tuple[str, floa
         lease = StoredLease("", after.epoch, 0.0) if release and after.owner == owner else after
 
 
-def members(nodes: set[int]) -> list[Member]:
-    return [Member(f"{node}/1", node, frozenset({"leader"}), "") for node in nodes]
+def members(nodes: set[int]) -> list[ClusterMember]:
+    return [ClusterMember(f"{node}/1", node, frozenset({"leader"}), "") for node in nodes]
 
 
 @given(st.sets(st.integers(1, 2**31 - 1), min_size=1, max_size=8), st.integers(1, 2**31 - 1))
@@ -45,8 +45,10 @@ def test_new_member_moves_only_resources_to_itself(nodes: set[int], newcomer: in
 
 
 @given(st.permutations(members({1, 2, 3, 4})), st.text(max_size=10))
-def test_preference_does_not_depend_on_order_or_incarnation(shuffled: list[Member], resource: str) -> None:
-    restarted = [Member(f"{m.node_id}/2", m.node_id, m.roles, m.address) for m in shuffled]
+def test_preference_does_not_depend_on_order_or_incarnation(
+    shuffled: list[ClusterMember], resource: str
+) -> None:
+    restarted = [ClusterMember(f"{m.node_id}/2", m.node_id, m.roles, m.address) for m in shuffled]
     first = preferred(resource, "leader", members({1, 2, 3, 4}))
     second = preferred(resource, "leader", restarted)
     assert first is not None

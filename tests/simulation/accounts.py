@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sharebroker.verification.rules import Evidence, runs_of
-from sharebroker.verification.runs import RecordLog, Span
+from sharebroker.verification.runs import OffsetSpan, RecordLog
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
@@ -107,4 +107,4 @@ class Accounts:
         bounds = await records.bounds(log)
         start, end = bounds.log_start_offset, bounds.log_end_offset
         batches = await records.read(log, start, _EVERYTHING)
-        return RecordLog(start, end, missing=tuple(Span(*hole) for hole in gaps(batches, start, end)))
+        return RecordLog(start, end, missing=tuple(OffsetSpan(*hole) for hole in gaps(batches, start, end)))

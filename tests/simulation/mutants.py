@@ -17,7 +17,7 @@ from sharebroker_protocol.model import RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.machine import Decision
-from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
+from sharebroker_server.coordinator_runtime.pending import PendingRecords, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
@@ -68,10 +68,10 @@ def fence_without_compare(self: FencedMemory, resource: str, epoch: int) -> None
     self.check_deletable()
 
 
-_wait = Pending.wait
+_wait = PendingRecords.wait
 
 
-def answer_before_append(self: Pending, waiter: Waiter) -> None:
+def answer_before_append(self: PendingRecords, waiter: Waiter) -> None:
     waiter.future.set_result(waiter.reply)
     _wait(self, waiter)
 
@@ -257,7 +257,9 @@ MUTANTS: Final = (
         "the store's fence does not compare epochs",
         lambda: [_on(FencedMemory, "check_writable", fence_without_compare)],
     ),
-    Mutant("a coordinator replies before the append", lambda: [_on(Pending, "wait", answer_before_append)]),
+    Mutant(
+        "a coordinator replies before the append", lambda: [_on(PendingRecords, "wait", answer_before_append)]
+    ),
     Mutant(
         "a leader replies before the state write",
         lambda: [_on(SharePartition, "handle", answer_before_write)],

@@ -19,7 +19,7 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import FailureDetector
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.redis_link.keys import Keys
@@ -230,7 +230,7 @@ class Process:
         log = SimulatedStreamLog(stores.log, connection)
         records = SimulatedRecordStore(stores.records, connection)
         leases = SimulatedLeaseStore(stores.leases, connection)
-        member = Member(f"{self._number}/{life}", self._number, self.roles, self.address)
+        member = ClusterMember(f"{self._number}/{life}", self._number, self.roles, self.address)
         config = configured(around.plan.shards)
         self.catalog = catalog = MetadataCache(log, config, poll=_FOLLOW)
         detector = FailureDetector(leases, LEASE, around.network.refused) if around.plan.searching else None

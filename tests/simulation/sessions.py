@@ -10,7 +10,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.records.batches import decode
-from sharebroker_protocol.records.record import AcknowledgementSink, Acquisition
+from sharebroker_protocol.records.record import AcknowledgementSink, AcquiredRecords
 from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer
 from tests.testkit.checker.events import Applied, Delivered, Share, Verdict
 from tests.testkit.simulator.outside import EPOCH
@@ -161,7 +161,7 @@ class SessionConsumer(Consumer):
             where = Share(self.group, self._topic, data.partition_index)
             acquired = []
             for run in data.acquired_records:
-                one = Acquisition(
+                one = AcquiredRecords(
                     (topic.topic_id, self._topic),
                     data.partition_index,
                     (run.first_offset, run.last_offset),

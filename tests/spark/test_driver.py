@@ -13,13 +13,13 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_spark.client import Client as PlanClient
+from sharebroker_spark.client import GatewayClient as PlanClient
 from sharebroker_spark.client import log_spans
-from sharebroker_spark.core.offsets import Batch, Range
+from sharebroker_spark.core.offsets import PlannedBatch, Range
 from sharebroker_spark.core.options import read_options
 from sharebroker_spark.core.verdicts import VerdictRange
 from sharebroker_spark.driver import Driver, FencedError, LeaseLostError
-from sharebroker_spark.publishing import Publisher, end
+from sharebroker_spark.publishing import TaskPublisher, end
 from sharebroker_spark.staging import stage
 from tests.support.client import TIMEOUT, Client, connected
 from tests.testkit.brokers import Serve
@@ -84,13 +84,13 @@ async def call(work: Any, *arguments: Any) -> Any:
     return await asyncio.to_thread(work, *arguments)
 
 
-def spans(batch: Batch) -> list[tuple[int, int]]:
+def spans(batch: PlannedBatch) -> list[tuple[int, int]]:
     return [(one.first, one.last) for one in batch.ranges]
 
 
 async def test_a_query_runs_and_ends(cluster: Cluster) -> None:
     with cluster.driver() as driver:
-        batch = Batch("session-1")
+        batch = PlannedBatch("session-1")
         seen = []
         for _ in range(4):
             batch = await call(driver.plan, batch, None, 0)
@@ -102,14 +102,14 @@ async def test_a_query_runs_and_ends(cluster: Cluster) -> None:
 
 async def test_a_batch_is_planned_again_by_the_next_process(cluster: Cluster) -> None:
     with cluster.driver() as driver:
-        planned = await call(driver.plan, Batch("s"), None, 0)
+        planned = await call(driver.plan, PlannedBatch("s"), None, 0)
     with cluster.driver() as driver:
-        assert spans(await call(driver.plan, Batch("s"), None, 0)) == spans(planned)
+        assert spans(await call(driver.plan, PlannedBatch("s"), None, 0)) == spans(planned)
 
 
 async def test_recorded_batch_is_completed_by_the_next_process(cluster: Cluster) -> None:
     with cluster.driver() as driver:
-        planned = await call(driver.plan, Batch("s"), None, 0)
+        planned = await call(driver.plan, PlannedBatch("s"), None, 0)
     await cluster.restart()
     with cluster.driver() as driver:
         await call(driver.resume, planned)
@@ -121,7 +121,7 @@ async def test_recorded_batch_is_completed_by_the_next_process(cluster: Cluster)
 
 async def test_repeated_commit_of_a_batch_reports_no_loss(cluster: Cluster) -> None:
     with cluster.driver() as driver:
-        first = await call(driver.plan, Batch("s"), None, 0)
+        first = await call(driver.plan, PlannedBatch("s"), None, 0)
         await call(driver.plan, first, None, 0)
     with cluster.driver() as driver:
         assert spans(await call(driver.plan, first, None, 0)) == [(8, 15)]
@@ -129,7 +129,7 @@ async def test_repeated_commit_of_a_batch_reports_no_loss(cluster: Cluster) -> N
 
 async def test_a_second_driver_fences_the_first(cluster: Cluster) -> None:
     with cluster.driver() as first, cluster.driver() as second:
-        planned = await call(first.plan, Batch("s"), None, 0)
+        planned = await call(first.plan, PlannedBatch("s"), None, 0)
         await call(second.resume, planned)
         for work in (first.plan, first.commit):
             arguments = (planned, None, 0) if work == first.plan else (planned,)
@@ -141,7 +141,7 @@ async def test_a_second_driver_fences_the_first(cluster: Cluster) -> None:
 async def test_locks_are_renewed_while_a_batch_is_processed(cluster: Cluster) -> None:
     cluster.group = await cluster.client.group(share_record_lock_duration_ms="1000")
     with cluster.driver() as driver:
-        planned = await call(driver.plan, Batch("s"), None, 0)
+        planned = await call(driver.plan, PlannedBatch("s"), None, 0)
         await eventually(lambda: driver.renewals >= 4, TIMEOUT)
         # Longer than a lock lasts; after a timeout on a busy machine, renewal would have acquired it again.
         assert spans(await call(driver.plan, planned, None, 0)) == [(8, 15)]
@@ -152,7 +152,7 @@ async def test_newly_planned_batch_is_not_renewed(cluster: Cluster) -> None:
     cluster.group = await cluster.client.group(share_record_lock_duration_ms="60000")
     with cluster.driver() as driver:
         for _ in range(20):
-            assert spans(await call(driver.plan, Batch("s"), None, 0)) == [(0, 7)]
+            assert spans(await call(driver.plan, PlannedBatch("s"), None, 0)) == [(0, 7)]
         assert driver.renewals == 0
 
 
@@ -162,7 +162,7 @@ async def test_too_slow_batch_fails_the_query_or_continues(cluster: Cluster) -> 
         cluster.driver(maxBatchDurationMs="1000") as driver,
         cluster.driver(onLeaseLost="continue") as second,
     ):
-        planned = await call(driver.plan, Batch("s"), None, 0)
+        planned = await call(driver.plan, PlannedBatch("s"), None, 0)
         taken: list[int] = []
 
         async def all_taken() -> bool:
@@ -182,7 +182,7 @@ async def test_too_slow_batch_fails_the_query_or_continues(cluster: Cluster) -> 
 
 async def test_record_deleted_by_retention_is_not_a_lost_lock(cluster: Cluster) -> None:
     with cluster.driver() as driver:
-        batch = await call(driver.plan, Batch("s"), None, 0)
+        batch = await call(driver.plan, PlannedBatch("s"), None, 0)
         batch = await call(driver.plan, batch, None, 0)  # from here on its commits are certain
         part = leader.DeleteRecordsRequest.Partition(topic_id=cluster.topic_id, partition=0, offset=11)
         request = leader.DeleteRecordsRequest(partitions=[part])
@@ -193,7 +193,7 @@ async def test_record_deleted_by_retention_is_not_a_lost_lock(cluster: Cluster) 
 
 async def test_query_survives_a_server_outage(cluster: Cluster) -> None:
     with cluster.driver() as driver:
-        planned = await call(driver.plan, Batch("s"), None, 0)
+        planned = await call(driver.plan, PlannedBatch("s"), None, 0)
         await asyncio.to_thread(cluster.serve.kill)
         waiting = asyncio.create_task(call(driver.plan, planned, None, 0))
         await asyncio.to_thread(cluster.serve.start)
@@ -202,7 +202,7 @@ async def test_query_survives_a_server_outage(cluster: Cluster) -> None:
 
 async def test_staged_verdicts_are_committed_after_sparks_commit(cluster: Cluster) -> None:
     with cluster.driver() as driver, closing(PlanClient(cluster.serve.address, waits=True)) as client:
-        planned = await call(driver.plan, Batch("s"), None, 0)
+        planned = await call(driver.plan, PlannedBatch("s"), None, 0)
         token = driver.token(planned)
         await call(
             stage,
@@ -224,7 +224,7 @@ async def test_staged_verdicts_are_committed_after_sparks_commit(cluster: Cluste
 
 async def test_published_rows_are_stored_once_despite_a_server_death(cluster: Cluster) -> None:
     def publish(client: PlanClient) -> tuple[int, int]:
-        publisher = Publisher(client)
+        publisher = TaskPublisher(client)
         for number in range(PUBLISHED):
             publisher.send(cluster.topic, b"%100d" % number, None if number % 3 else b"%d" % number)
         publisher.flush()
@@ -248,8 +248,8 @@ async def test_rows_of_a_retried_attempt_are_aborted(cluster: Cluster) -> None:
     topic, _ = await cluster.client.create(2)
     readers = await cluster.client.group(share_isolation_level="read_committed")
 
-    def attempt(client: PlanClient) -> Publisher:
-        publisher = Publisher(client, f"spark/{topic}/0")
+    def attempt(client: PlanClient) -> TaskPublisher:
+        publisher = TaskPublisher(client, f"spark/{topic}/0")
         for number in range(50):
             publisher.send(topic, b"%d" % number)
         publisher.flush()
@@ -263,7 +263,7 @@ async def test_rows_of_a_retried_attempt_are_aborted(cluster: Cluster) -> None:
         assert second.transaction
         for _ in range(2):  # a response may be lost
             end(client, second.transaction, committed=True)
-        assert Publisher(client, "spark/none/0").transaction is None
+        assert TaskPublisher(client, "spark/none/0").transaction is None
         aborted = attempt(client)
         assert aborted.transaction
         end(client, aborted.transaction, committed=False)
@@ -278,7 +278,7 @@ async def test_rows_of_a_retried_attempt_are_aborted(cluster: Cluster) -> None:
 
 async def test_unpublishable_rows_are_reported(cluster: Cluster) -> None:
     with closing(PlanClient(cluster.serve.address, waits=True)) as client:
-        publisher = await call(Publisher, client)
+        publisher = await call(TaskPublisher, client)
         for topic, partition, text in (
             ("nowhere", None, "does not exist"),
             (cluster.topic, 7, "partition is 7"),
@@ -296,7 +296,7 @@ async def test_planning_can_be_limited_to_partitions(cluster: Cluster) -> None:
             (cluster.topic, 1): (0, 1),
         }
         plan_client.close()
-        batch = await call(driver.plan, Batch("s"), {(cluster.topic, 1): 1}, 0)
+        batch = await call(driver.plan, PlannedBatch("s"), {(cluster.topic, 1): 1}, 0)
         assert batch.ranges == (Range(cluster.topic, 1, 0, 0, 1),)
         assert await call(driver.plan, batch, {}, 0) == batch
         assert await cluster.client.finished(cluster.group, cluster.topic_id, 1) == {0}
@@ -305,5 +305,5 @@ async def test_planning_can_be_limited_to_partitions(cluster: Cluster) -> None:
 async def test_missing_topic_fails_at_once(cluster: Cluster) -> None:
     with cluster.driver(topics="nowhere") as driver:
         with pytest.raises(KafkaError) as caught:
-            await call(driver.plan, Batch("s"), None, 0)
+            await call(driver.plan, PlannedBatch("s"), None, 0)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

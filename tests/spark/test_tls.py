@@ -13,12 +13,12 @@ import pytest
 from sharebroker import Admin
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
-from sharebroker_spark.client import Client
-from sharebroker_spark.core.offsets import Batch
+from sharebroker_spark.client import GatewayClient
+from sharebroker_spark.core.offsets import PlannedBatch
 from sharebroker_spark.core.options import read_options, state_options
 from sharebroker_spark.core.verdicts import VerdictRange
 from sharebroker_spark.driver import Driver
-from sharebroker_spark.publishing import Publisher
+from sharebroker_spark.publishing import TaskPublisher
 from sharebroker_spark.staging import stage
 from sharebroker_spark.state_reading import read_state, share_partitions
 from tests.spark.environment import needs_spark, running
@@ -51,8 +51,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         with Admin(place.address) as admin:
             admin.create_topic(TOPIC, 1)
             admin.alter_group_configs(GROUP, {"share.auto.offset.reset": "earliest"})
-        with closing(Client(place.address, waits=True)) as client:
-            publisher = Publisher(client)
+        with closing(GatewayClient(place.address, waits=True)) as client:
+            publisher = TaskPublisher(client)
             for number in range(10):
                 publisher.send(TOPIC, b"%d" % number)
             publisher.flush()
@@ -61,9 +61,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 def test_written_records_are_planned_judged_and_committed(place: Place) -> None:
     given = {"bootstrap": place.address, "group": GROUP, "topics": TOPIC}
-    with closing(Client(place.address, waits=True)) as client:
+    with closing(GatewayClient(place.address, waits=True)) as client:
         driver = Driver(read_options(given, streaming=True), client)
-        batch = driver.plan(Batch("s"), None, 0)
+        batch = driver.plan(PlannedBatch("s"), None, 0)
         assert [(one.first, one.last) for one in batch.ranges] == [(0, 9)]
         stage(client, driver.token(batch), [VerdictRange(TOPIC, 0, 9, 9, 2)])
         again = driver.plan(batch, None, 0)
@@ -84,7 +84,7 @@ async def test_tasks_read_over_tls(place: Place, tmp_path: Path) -> None:
 @pytest.mark.parametrize("who", ["a stranger", "absent"])
 def test_untrusted_client_is_rejected(place: Place, who: str) -> None:
     address = place.stranger if who == "a stranger" else place.address.partition("&")[0]
-    client = Client(address, waits=False)
+    client = GatewayClient(address, waits=False)
     try:
         with pytest.raises(KafkaError):
             client.try_once(client.produce.InitProducerId, transactions.InitProducerIdRequest(), 10.0)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import struct
 
 from sharebroker_server.kafka_wire.decoder import BadMessage, Reader, read_message, skip_tags, struct_reader
-from sharebroker_server.kafka_wire.frames import Codec
+from sharebroker_server.kafka_wire.frames import MessageCodec
 from sharebroker_server.kafka_wire.schema import Message
 
 
-def response_reader(codec: Codec) -> Reader:
+def response_reader(codec: MessageCodec) -> Reader:
     """Returns the function that reads the message of a response."""
     return struct_reader(codec.api.response, codec.version, flexible=codec.flexible)
 
 
-def read_response(frame: bytes, codec: Codec) -> tuple[int, Message]:
+def read_response(frame: bytes, codec: MessageCodec) -> tuple[int, Message]:
     """Returns the correlation id and the message of a response without its length prefix.
 
     Raises BadMessage.

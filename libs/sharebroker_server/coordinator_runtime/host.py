@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
-from sharebroker_server.coordinator_runtime.machine import A, C, Codec, Machine, R
+from sharebroker_server.coordinator_runtime.machine import A, C, Machine, R, RecordCodec
 from sharebroker_server.coordinator_runtime.pending import Perform, no_effects
 from sharebroker_server.coordinator_runtime.shard import RuntimeSettings, ShardRuntime
 from sharebroker_server.leases import names
@@ -33,7 +33,7 @@ class ShardHost(Generic[C, R, A]):
         shards: int | None,
         log: StreamLog,
         machine: Callable[[int], Machine[C, R, A]],
-        codec: Codec[R],
+        codec: RecordCodec[R],
         settings: RuntimeSettings,
     ) -> None:
         self.name = name

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.coordinator_runtime.machine import Codec, Machine
+from sharebroker_server.coordinator_runtime.machine import Machine, RecordCodec
 from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
 from sharebroker_server.stream_log.port import Entry, LogUnavailable
 
@@ -54,14 +54,14 @@ REJECTIONS: Final[Mapping[ShardState, ErrorCode]] = {
 """The error of a command by state; ACTIVE accepts commands."""
 
 
-class IllegalTransitionError(Exception):
+class IllegalShardStateError(Exception):
     """The requested transition is not in the table; the state of the shard is unchanged."""
 
 
 def transition(current: ShardState, to: ShardState) -> ShardState:
     """Returns `to` if the table permits the transition. Raises IllegalTransitionError."""
     if to not in TRANSITIONS[current]:
-        raise IllegalTransitionError(f"{current.name} to {to.name}")
+        raise IllegalShardStateError(f"{current.name} to {to.name}")
     return to
 
 
@@ -72,7 +72,7 @@ class DamagedLogError(ValueError):
         super().__init__(f"the entry at position {position} of its log {problem}")
 
 
-def decoded(codec: Codec[R], entries: Sequence[Entry]) -> list[tuple[int, R]]:
+def decoded(codec: RecordCodec[R], entries: Sequence[Entry]) -> list[tuple[int, R]]:
     """Returns positions and records. Raises DamagedLogError."""
     records: list[tuple[int, R]] = []
     for entry in entries:

@@ -82,7 +82,7 @@ class WithoutSoftState:
         raise TypeError(f"{type(self).__name__} has no soft state: {change!r}")
 
 
-class Codec(Protocol[R]):
+class RecordCodec(Protocol[R]):
     """Converts between records and the payloads of log entries."""
 
     def encode(self, record: R) -> bytes:

@@ -31,7 +31,7 @@ class Waiter(NamedTuple):
     writes: bool
 
 
-class Pending:
+class PendingRecords:
     """Records up to position `durable` are in the log, records up to `applied` in memory."""
 
     __slots__ = ("_effects", "_payloads", "_waiters", "applied", "durable")

@@ -18,9 +18,9 @@ from sharebroker_server.coordinator_runtime.lifecycle import (
     replay,
     transition,
 )
-from sharebroker_server.coordinator_runtime.machine import A, C, Codec, Decision, Machine, R
+from sharebroker_server.coordinator_runtime.machine import A, C, Decision, Machine, R, RecordCodec
 from sharebroker_server.coordinator_runtime.pending import (
-    Pending,
+    PendingRecords,
     Perform,
     Waiter,
     no_effects,
@@ -88,7 +88,7 @@ class ShardRuntime(Generic[C, R, A]):
         ownership: Ownership,
         log: StreamLog,
         machine: Callable[[], Machine[C, R, A]],
-        codec: Codec[R],
+        codec: RecordCodec[R],
         settings: RuntimeSettings,
     ) -> None:
         self.shard = shard
@@ -102,7 +102,7 @@ class ShardRuntime(Generic[C, R, A]):
         self.epoch = 0
         self._loads = 0
         self._machine = machine()
-        self._pending = Pending(0)
+        self._pending = PendingRecords(0)
         self._failures = 0
         self._must_reclaim = False
         self._refusal = ""
@@ -363,7 +363,7 @@ class ShardRuntime(Generic[C, R, A]):
             records += len(page)
         # A log that is trimmed completely still stores where it ended.
         position = max(position, await self._stream_log.last_position(self.shard))
-        self._machine, self._pending = machine, Pending(position)
+        self._machine, self._pending = machine, PendingRecords(position)
         self.trimming.loaded(position - records, asyncio.get_running_loop().time())
         self._loads += 1
 
@@ -494,7 +494,7 @@ class Trimming:
         """Drops the plan: pending records were discarded, so its position may never become durable."""
         self._plan = None
 
-    def due(self, machine: Machine[Any, Any, Any], pending: Pending, now: float) -> int | None:
+    def due(self, machine: Machine[Any, Any, Any], pending: PendingRecords, now: float) -> int | None:
         """Returns the position before which the log can be trimmed now; None if no trim is due."""
         if self._plan is None:
             if pending.durable - self._trimmed < self._settings.trim_records and now < self._at:

@@ -29,7 +29,7 @@ class RequestHeader(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Codec:
+class MessageCodec:
     """One API in one version. Readers and writers are compiled when they are first used."""
 
     api: ApiSchema
@@ -68,12 +68,12 @@ class Codec:
 
 
 @cache
-def codec_of(key: int, version: int) -> Codec:
+def codec_of(key: int, version: int) -> MessageCodec:
     """Returns the codec of an API in a version of its schema. Raises KeyError for an unknown one."""
     api = api_schema(key)
     if not api.versions[0] <= version <= api.versions[1]:
         raise KeyError(version)
-    return Codec(api, version)
+    return MessageCodec(api, version)
 
 
 def read_header(frame: bytes) -> RequestHeader:
@@ -92,7 +92,7 @@ def read_header(frame: bytes) -> RequestHeader:
     return RequestHeader(key, version, correlation, client_id, end)
 
 
-def read_request(frame: bytes, header: RequestHeader, codec: Codec) -> Message:
+def read_request(frame: bytes, header: RequestHeader, codec: MessageCodec) -> Message:
     """Returns the message of a request. Raises BadMessage."""
     try:
         start = skip_tags(frame, header.end) if codec.flexible else header.end
@@ -101,7 +101,7 @@ def read_request(frame: bytes, header: RequestHeader, codec: Codec) -> Message:
     return read_message(codec.read_request, frame, start)
 
 
-def response_frame(correlation_id: int, codec: Codec, message: Message) -> bytearray:
+def response_frame(correlation_id: int, codec: MessageCodec, message: Message) -> bytearray:
     """Returns a response as bytes, with its length prefix."""
     out = bytearray(4)
     out += _NUMBER.pack(correlation_id)
@@ -112,7 +112,9 @@ def response_frame(correlation_id: int, codec: Codec, message: Message) -> bytea
     return out
 
 
-def request_frame(correlation_id: int, client_id: str | None, codec: Codec, message: Message) -> bytearray:
+def request_frame(
+    correlation_id: int, client_id: str | None, codec: MessageCodec, message: Message
+) -> bytearray:
     """Returns a request as bytes, with its length prefix."""
     raw = b"" if client_id is None else client_id.encode()
     out = bytearray(4)
@@ -217,7 +219,7 @@ class RequestTemplate:
     __slots__ = ("_at", "_head", "_number", "_rest")
 
     def __init__(
-        self, codec: Codec, client_id: str | None, request: Message, field: str | None = None
+        self, codec: MessageCodec, client_id: str | None, request: Message, field: str | None = None
     ) -> None:
         frame = bytes(request_frame(0, client_id, codec, request))
         self._head = frame[: CORRELATION.start]
@@ -233,7 +235,7 @@ class RequestTemplate:
         return data[_REST:] == self._rest and data.startswith(self._head)
 
 
-def _offset_of(codec: Codec, client_id: str | None, request: Message, field: str) -> int:
+def _offset_of(codec: MessageCodec, client_id: str | None, request: Message, field: str) -> int:
     frames = []
     for number in (0, -1):  # all four bytes of the two numbers differ, so the first difference is the field
         changed = copy(request)

@@ -25,9 +25,10 @@ Reconciliation.  The loop calls `reconcile` every interval, and earlier when it 
 Step 1 comes first because an expired lease must not be renewed: another broker may have owned the resource in
 the meantime, under a higher epoch.
 
-Failure detection.  `Membership` marks peers dead whose heartbeats stopped and whose ports refuse connections.
-Their leases count as free: the successor of a dead member releases them on its behalf, then claims them. A
-member that was marked dead by mistake detects it at its next heartbeat and loses all of its leases at once.
+Failure detection.  `ClusterMembership` marks peers dead whose heartbeats stopped and whose ports refuse
+connections. Their leases count as free: the successor of a dead member releases them on its behalf, then
+claims them. A member that was marked dead by mistake detects it at its next heartbeat and loses all of its
+leases at once.
 
 Hand-over.  `on_lost` runs first, while the lease is still held, so that pending writes complete. Then the
 lease is released, and the successor claims it at its next round. A broker that shuts down first publishes its
@@ -52,10 +53,17 @@ from typing_extensions import override
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.aio import SerialExecutor
-from sharebroker_server.leases.membership import FailureDetector, Membership, OutageLog, log_expired
+from sharebroker_server.leases.membership import ClusterMembership, FailureDetector, OutageLog, log_expired
 from sharebroker_server.leases.names import kind_of
 from sharebroker_server.leases.placement import Placement, ResourceKind, succeeds
-from sharebroker_server.leases.port import Lease, LeaseLost, LeaseStore, LeasesUnavailable, Member, Ownership
+from sharebroker_server.leases.port import (
+    ClusterMember,
+    Lease,
+    LeaseLost,
+    LeaseStore,
+    LeasesUnavailable,
+    Ownership,
+)
 
 _log = structlog.get_logger()
 
@@ -77,7 +85,7 @@ class LeaseHolder:
     def __init__(
         self,
         store: LeaseStore,
-        member: Member,
+        member: ClusterMember,
         ttl: float = 10.0,
         *,
         clock: Callable[[], float] = monotonic,
@@ -85,7 +93,7 @@ class LeaseHolder:
         partitions: Callable[[str], int] = lambda _: 0,
     ) -> None:
         self.member = member
-        self.membership = Membership(store, member, ttl, failure_detector)
+        self.membership = ClusterMembership(store, member, ttl, failure_detector)
         self.acquired: Counter[str] = Counter()
         self.released: Counter[str] = Counter()
         self._store = store
@@ -100,7 +108,7 @@ class LeaseHolder:
         self._executor = SerialExecutor()
         self._claims: dict[str, asyncio.Task[Lease]] = {}
         self._takeovers = set[str]()  # leases that this broker should own and a peer still holds
-        self._owner_cache: dict[str, Member] = {}
+        self._owner_cache: dict[str, ClusterMember] = {}
         self._renew_at = 0.0
         self._loop_task: asyncio.Task[None] | None = None
 
@@ -136,7 +144,7 @@ class LeaseHolder:
         return [r for r in listed if self._should_own(r) and self.holds(r) is None]
 
     @property
-    def members(self) -> tuple[Member, ...]:
+    def members(self) -> tuple[ClusterMember, ...]:
         """Live members, as of the last `reconcile`."""
         return self.membership.live
 
@@ -199,7 +207,7 @@ class LeaseHolder:
         await self._store.remove(resource)
         self.forget(resource)
 
-    async def owner_of(self, resource: str) -> Member | None:
+    async def owner_of(self, resource: str) -> ClusterMember | None:
         """Returns the owner of a resource, or its successor; caches it until `forget`.
 
         Raises LeasesUnavailable.
@@ -211,7 +219,7 @@ class LeaseHolder:
                 self._owner_cache[resource] = owner
         return owner
 
-    def known_owner(self, resource: str) -> Member | None:
+    def known_owner(self, resource: str) -> ClusterMember | None:
         """Returns the cached owner of a resource, if any."""
         return self._owner_cache.get(resource)
 
@@ -399,7 +407,7 @@ class LeaseHolder:
         successor = self._placement.owner(resource)
         return Lease(resource, successor.owner if successor is not None else "", 0, 0.0)
 
-    async def _look_up(self, resource: str) -> Member | None:
+    async def _look_up(self, resource: str) -> ClusterMember | None:
         [lease] = await self._store.read([resource])
         members = self.membership.by_owner
         # Brokers start in any order: the owner, or the first candidate, may be newer than our view.

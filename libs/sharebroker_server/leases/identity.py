@@ -18,7 +18,7 @@ HIGHEST_NODE_ID = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class NodeIdentity:
     """A node id (a non-negative int32, Kafka's broker id) and its incarnation."""
 
     node_id: int
@@ -30,22 +30,22 @@ class Identity:
         return f"{self.node_id}/{self.incarnation}"
 
 
-def temporary(node_id: int | None = None) -> Identity:
+def temporary(node_id: int | None = None) -> NodeIdentity:
     """Returns an identity that is not persisted, with a random node id unless given.
 
     The incarnation is the wall clock in milliseconds.
     """
     chosen = secrets.randbelow(HIGHEST_NODE_ID) + 1 if node_id is None else node_id
-    return Identity(chosen, _milliseconds())
+    return NodeIdentity(chosen, _milliseconds())
 
 
-def at_address(address: str) -> Identity:
+def at_address(address: str) -> NodeIdentity:
     """Returns an identity derived from an address: a process that restarts there is its successor."""
     number = int.from_bytes(blake2b(address.encode(), digest_size=8).digest(), "big")
     return temporary(number % HIGHEST_NODE_ID + 1)
 
 
-def persistent(path: Path, node_id: int | None = None, cluster_id: str = "") -> Identity:
+def persistent(path: Path, node_id: int | None = None, cluster_id: str = "") -> NodeIdentity:
     """Returns the identity of a file with the next incarnation; creates the file if it is missing.
 
     `node_id` overrides the node id of the file. Raises OSError, and ValueError for a file without an identity
@@ -53,15 +53,15 @@ def persistent(path: Path, node_id: int | None = None, cluster_id: str = "") -> 
     """
     former = _load(path, cluster_id) if path.exists() else temporary(node_id)
     incarnation = max(former.incarnation + 1, _milliseconds())
-    identity = Identity(former.node_id if node_id is None else node_id, incarnation)
+    identity = NodeIdentity(former.node_id if node_id is None else node_id, incarnation)
     _save(path, identity, cluster_id)
     return identity
 
 
-def _load(path: Path, cluster_id: str) -> Identity:
+def _load(path: Path, cluster_id: str) -> NodeIdentity:
     try:
         fields = orjson.loads(path.read_bytes())
-        identity = Identity(int(fields["node_id"]), int(fields["incarnation"]))
+        identity = NodeIdentity(int(fields["node_id"]), int(fields["incarnation"]))
         its_cluster = str(fields.get("cluster_id", ""))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} holds no node identity; remove it to get a new one") from error
@@ -72,7 +72,7 @@ def _load(path: Path, cluster_id: str) -> Identity:
     return identity
 
 
-def _save(path: Path, identity: Identity, cluster_id: str) -> None:
+def _save(path: Path, identity: NodeIdentity, cluster_id: str) -> None:
     """Replaces the file atomically and durably, before the identity is used; only its owner can read it."""
     fresh = path.with_suffix(".new")
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -24,7 +24,7 @@ import structlog
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.aio import run_in_daemon_thread
-from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable, Member
+from sharebroker_server.leases.port import ClusterMember, LeaseStore, LeasesUnavailable
 
 HEARTBEAT_INTERVAL: Final = 0.3
 """Maximum seconds between two announcements of a member."""
@@ -104,7 +104,7 @@ class FailureDetector:
         results = await asyncio.gather(*(self._check(member) for member in silent if member.owner != me))
         return any(results)
 
-    async def _check(self, member: Member) -> bool:
+    async def _check(self, member: ClusterMember) -> bool:
         if not await self._is_refused(member.address):
             return False
         await asyncio.sleep(_SECOND_PROBE_DELAY)  # a process that restarts there announces itself meanwhile
@@ -119,20 +119,20 @@ _NOTICE_INTERVALS: Final = 4
 """Intervals until all members and their clients have read a leave notice."""
 
 
-class Membership:
+class ClusterMembership:
     """Announces `me` and caches the live members. `ttl` is the life of an announcement in seconds.
 
     Without a failure detector, dead members stay until their announcements expire.
     """
 
     def __init__(
-        self, store: LeaseStore, me: Member, ttl: float, failure_detector: FailureDetector | None
+        self, store: LeaseStore, me: ClusterMember, ttl: float, failure_detector: FailureDetector | None
     ) -> None:
         self.me = me
         self.interval = min(ttl / 10, HEARTBEAT_INTERVAL)
         self.leaving = False
-        self.live: tuple[Member, ...] = ()
-        self.by_owner: Mapping[str, Member] = {}
+        self.live: tuple[ClusterMember, ...] = ()
+        self.by_owner: Mapping[str, ClusterMember] = {}
         self.dead: frozenset[str] = frozenset()
         self.detection: asyncio.Task[None] | None = None
         self._store = store

@@ -12,7 +12,7 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.names import kind_of
-from sharebroker_server.leases.port import LEAVING, Member
+from sharebroker_server.leases.port import LEAVING, ClusterMember
 from sharebroker_server.telemetry.metrics import Family, counter, gauge
 
 _log = structlog.get_logger()
@@ -26,7 +26,7 @@ class MembershipLogger:
 
     def __init__(self, holder: LeaseHolder) -> None:
         self._holder = holder
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ClusterMember] = {}
         self._acquired: Counter[str] = Counter()
         self._released: Counter[str] = Counter()
         self._task: asyncio.Task[None] | None = None
@@ -102,7 +102,7 @@ def lease_families(holder: LeaseHolder) -> Iterable[Family]:
     )
 
 
-def _fields(member: Member) -> dict[str, object]:
+def _fields(member: ClusterMember) -> dict[str, object]:
     return {"address": member.address, "roles": sorted(member.roles - {LEAVING})}
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from sharebroker_server.leases.names import PARTITION, ROLE_BY_KIND, kind_of, partitions, topic_partition
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 
 
 def succeeds(owner: str, earlier: str) -> bool:
@@ -20,7 +20,7 @@ def succeeds(owner: str, earlier: str) -> bool:
     return node == earlier_node and int(incarnation) > int(earlier_incarnation)
 
 
-def preferred(resource: str, role: str, members: Iterable[Member]) -> Member | None:
+def preferred(resource: str, role: str, members: Iterable[ClusterMember]) -> ClusterMember | None:
     """Returns the member that should own a resource, by rendezvous hashing over the members of the role.
 
     Leaving members are excluded. When a member joins or leaves, only the resources it gains or had change
@@ -32,7 +32,7 @@ def preferred(resource: str, role: str, members: Iterable[Member]) -> Member | N
     )
 
 
-def spread(resources: Sequence[str], role: str, members: Iterable[Member]) -> dict[str, Member]:
+def spread(resources: Sequence[str], role: str, members: Iterable[ClusterMember]) -> dict[str, ClusterMember]:
     """Returns the member that should own each resource of a kind: as `preferred`, with equal shares.
 
     With plain hashing, one of three members may own 1.5 times as many shards as another; here the shares
@@ -87,12 +87,12 @@ class Placement:
         partitions: Callable[[str], int],
     ) -> None:
         self._me = me
-        self._members: Mapping[str, Member] = {}
+        self._members: Mapping[str, ClusterMember] = {}
         self._kinds = kinds
         self._partitions = partitions
-        self._cache: dict[str, tuple[int, Member | None]] = {}
+        self._cache: dict[str, tuple[int, ClusterMember | None]] = {}
 
-    def update(self, members: Mapping[str, Member]) -> None:
+    def update(self, members: Mapping[str, ClusterMember]) -> None:
         """Replaces the live members, given by owner name."""
         self._members = members
         self._cache.clear()
@@ -102,7 +102,7 @@ class Placement:
         owner = self.owner(resource) if kind_of(resource) in self._kinds else None
         return owner is not None and owner.owner == self._me
 
-    def owner(self, resource: str) -> Member | None:
+    def owner(self, resource: str) -> ClusterMember | None:
         """Returns the member that should own a resource; None if no live member has the role."""
         kind = kind_of(resource)
         topic_id = topic_partition(resource)[0] if kind == PARTITION else ""

@@ -25,7 +25,7 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClusterMember:
     """A broker of the cluster. `address` is the host:port of its gRPC listener for peers.
 
     `kafka` is the advertised host:port of its Kafka listener, or "". `version` is its release, "" if unknown.
@@ -50,11 +50,11 @@ class Member:
         """Whether it is shutting down: it serves the leases it holds, and claims no more."""
         return LEAVING in self.roles
 
-    def as_dead(self) -> Member:
+    def as_dead(self) -> ClusterMember:
         """Returns the announcement of this member as dead."""
-        return Member(self.owner, self.node_id, frozenset(), "")
+        return ClusterMember(self.owner, self.node_id, frozenset(), "")
 
-    def as_leaving(self) -> Member:
+    def as_leaving(self) -> ClusterMember:
         """Returns its leave notice. Without a Kafka address, Kafka clients use other brokers."""
         return replace(self, roles=self.roles | {LEAVING}, kafka="")
 
@@ -94,22 +94,22 @@ class LeaseStore(Protocol):
     async def read(self, resources: Sequence[str]) -> list[Lease | None]:
         """Returns the live leases, None for each that is free or expired."""
 
-    async def announce(self, member: Member, ttl: float) -> bool:
+    async def announce(self, member: ClusterMember, ttl: float) -> bool:
         """Announces a member for `ttl` seconds; a newer incarnation replaces older ones of its node.
 
         Returns whether it had been marked dead: peers may have claimed its leases.
         """
 
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[ClusterMember]:
         """Returns the members that are announced and not expired, by node id."""
 
-    async def silent(self, ttl: float, since: float) -> list[Member]:
+    async def silent(self, ttl: float, since: float) -> list[ClusterMember]:
         """Returns members without an announcement in the last `since` seconds.
 
         `ttl` is the life of an announcement in seconds.
         """
 
-    async def mark_dead(self, member: Member, ttl: float, since: float) -> bool:
+    async def mark_dead(self, member: ClusterMember, ttl: float, since: float) -> bool:
         """Marks a silent member dead for `ttl` seconds, unless it announced itself meanwhile."""
 
     async def withdraw(self, owner: str) -> None:

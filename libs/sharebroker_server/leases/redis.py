@@ -17,7 +17,7 @@ import orjson
 from typing_extensions import override
 
 from sharebroker_protocol.clock import now
-from sharebroker_server.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
+from sharebroker_server.leases.port import ClusterMember, Lease, LeaseStore, LeasesUnavailable
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.port import (
     Link,
@@ -102,7 +102,7 @@ class RedisLeaseStore(LeaseStore):
         ]
 
     @override
-    async def announce(self, member: Member, ttl: float) -> bool:
+    async def announce(self, member: ClusterMember, ttl: float) -> bool:
         announced = replace(member, skew=self._skew)
         args = (member.node_id, member.owner, _ms(ttl), _encode(announced), _encode(member.as_dead()))
         sent = now()
@@ -112,17 +112,17 @@ class RedisLeaseStore(LeaseStore):
         return bool(was_dead)
 
     @override
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[ClusterMember]:
         [reply] = await self._run(self._members, [self._keys.members()])
         return sorted(map(_member, reply), key=lambda member: member.node_id)
 
     @override
-    async def silent(self, ttl: float, since: float) -> list[Member]:
+    async def silent(self, ttl: float, since: float) -> list[ClusterMember]:
         [reply] = await self._run(self._silent, [self._keys.members()], _ms(ttl - since))
         return sorted(map(_member, reply), key=lambda member: member.node_id)
 
     @override
-    async def mark_dead(self, member: Member, ttl: float, since: float) -> bool:
+    async def mark_dead(self, member: ClusterMember, ttl: float, since: float) -> bool:
         args = (member.node_id, member.owner, _ms(ttl - since), _encode(member.as_dead()), _ms(ttl))
         [reply] = await self._run(self._mark_dead, [self._keys.members()], *args)
         return bool(reply)
@@ -168,12 +168,12 @@ def _lease(resource: str, reply: list[Any]) -> Lease:
     return Lease(resource, owner.decode(), epoch, remaining_ms / 1000)
 
 
-def _encode(member: Member) -> bytes:
+def _encode(member: ClusterMember) -> bytes:
     fields = [member.owner, member.node_id, sorted(member.roles), member.address, member.kafka]
     return orjson.dumps([*fields, member.version, member.skew] if member.version else fields)
 
 
-def _member(announcement: bytes) -> Member:
+def _member(announcement: bytes) -> ClusterMember:
     # Later versions append fields.
     owner, node_id, roles, address, kafka, *more = orjson.loads(announcement)
-    return Member(owner, node_id, frozenset(roles), address, kafka, *more[:2])
+    return ClusterMember(owner, node_id, frozenset(roles), address, kafka, *more[:2])

@@ -97,7 +97,7 @@ class PersisterSettings:
     longest_backoff: float = 0.25
 
 
-class Coordinators(Protocol):
+class ShareCoordinators(Protocol):
     """Finds share coordinators (see `sharebroker_server.routing.router`)."""
 
     def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
@@ -116,7 +116,7 @@ class Coordinators(Protocol):
 class DefaultPersister(Persister):
     """Stores share state through the share coordinators."""
 
-    def __init__(self, coordinators: Coordinators, settings: PersisterSettings | None = None) -> None:
+    def __init__(self, coordinators: ShareCoordinators, settings: PersisterSettings | None = None) -> None:
         self._coordinators = coordinators
         self._settings = settings or PersisterSettings()
         self._batchers: dict[tuple[str | int, ...], RequestBatcher] = {}

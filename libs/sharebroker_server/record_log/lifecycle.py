@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.record_log.core.log_state import Limits, LogState
+from sharebroker_server.record_log.core.log_state import LogState, MemoryLimits
 from sharebroker_server.record_log.core.transactions import Transactions, load_snapshots, snapshots_of
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.stream_log.port import LogFull
@@ -73,7 +73,7 @@ def storage_error(reason: object) -> KafkaError:
 
 
 async def load(
-    store: RecordStore, partition: str, known_end: int, limits: Limits, now_ms: int
+    store: RecordStore, partition: str, known_end: int, limits: MemoryLimits, now_ms: int
 ) -> tuple[LogState, Transactions]:
     """Reads bounds, segments, producer snapshots and the batches after the last closed segment.
 

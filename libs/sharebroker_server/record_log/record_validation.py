@@ -24,7 +24,7 @@ from sharebroker_server.record_log.core.batch import (
     parse_headers,
     seal,
 )
-from sharebroker_server.record_log.core.log_state import Limits, Retention
+from sharebroker_server.record_log.core.log_state import MemoryLimits, Retention
 from sharebroker_server.record_log.unpacking import unpack
 
 _NO_TIMESTAMP: Final = -1
@@ -66,7 +66,7 @@ class LogSettings:
     log_append_time: bool = False
     timestamp_bounds: TimestampBounds = field(default_factory=TimestampBounds)
     retention: Retention = field(default_factory=Retention)
-    limits: Limits = field(default_factory=Limits)
+    limits: MemoryLimits = field(default_factory=MemoryLimits)
     max_pending_bytes: int = 32 << 20
     max_group_bytes: int = 4 << 20
 

@@ -22,7 +22,7 @@ from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.port import Link, Part, RedisError, lua
 from sharebroker_server.stream_log.port import LogNotWritten, LogOutOfOrder, LogUnavailable
 from sharebroker_server.stream_log.redis import FENCE, POSITION, await_read, await_write, write_failure
-from sharebroker_server.telemetry.metrics import Appends
+from sharebroker_server.telemetry.metrics import AppendMetricsByLog
 
 HERE: Final = Path(__file__).parent
 APPEND: Final = lua(HERE, POSITION, FENCE, "append")
@@ -61,7 +61,7 @@ class RedisRecordStore(RecordStore):
         keys: Keys | None = None,
         *,
         writes: Link | None = None,
-        appends: Appends | None = None,
+        appends: AppendMetricsByLog | None = None,
     ) -> None:
         self._link = link
         self._writes = writes or link
@@ -70,7 +70,7 @@ class RedisRecordStore(RecordStore):
         self._append_beyond_limit = self._writes.script(APPEND_BEYOND_LIMIT, replicated=True)
         self._trim = link.script(TRIM)
         self._bounds = self._writes.script(BOUNDS)
-        self._metrics = (appends or Appends()).of("partition")
+        self._metrics = (appends or AppendMetricsByLog()).of("partition")
         self._partitions: dict[str, _Partition] = {}
 
     @override

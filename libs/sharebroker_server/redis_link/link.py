@@ -63,13 +63,13 @@ class ScriptFuture(asyncio.Future[Any]):
     source_command: Callable[[], bytes]
 
 
-class Connection(asyncio.Protocol):
+class RedisConnection(asyncio.Protocol):
     """Protocol object of one connection; not reusable after the connection closed.
 
     `limit` bounds the bytes that wait to be sent, `stall` (seconds) the silence while commands are in flight.
     """
 
-    def __init__(self, limit: int, stall: float, on_closed: Callable[[Connection], None]) -> None:
+    def __init__(self, limit: int, stall: float, on_closed: Callable[[RedisConnection], None]) -> None:
         self.closed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._limit = limit
@@ -283,7 +283,7 @@ class RedisLink(Link):
         self._locator = locator
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._connection: Connection | None = None
+        self._connection: RedisConnection | None = None
         self._up = asyncio.Event()
         self.why_down = "it does not respond"
         self._scripts: list[LinkScript] = []
@@ -385,7 +385,7 @@ class RedisLink(Link):
 
     async def _attempt(self) -> None:
         target = await self._locator.find()
-        connection = Connection(self._settings.queue_bytes, self._settings.stall, self._on_closed)
+        connection = RedisConnection(self._settings.queue_bytes, self._settings.stall, self._on_closed)
         try:
             async with asyncio.timeout(self._settings.attempt):
                 await target.open(lambda: connection)
@@ -400,7 +400,7 @@ class RedisLink(Link):
                 self._loop.call_soon(callback)
         self._up.set()
 
-    async def _greet(self, connection: Connection, target: Target) -> Server:
+    async def _greet(self, connection: RedisConnection, target: Target) -> Server:
         """Logs in, reads INFO and loads the scripts in one round trip."""
         # A server that is still loading its data responds to INFO, but not to PING.
         commands = [*target.greeting(), ("INFO", *Server.SECTIONS), ("PING",)]
@@ -421,7 +421,7 @@ class RedisLink(Link):
         server.require_usable(in_cluster=self._settings.in_cluster, evicting=self._settings.evicting)
         return server
 
-    def _on_closed(self, connection: Connection) -> None:
+    def _on_closed(self, connection: RedisConnection) -> None:
         if connection is not self._connection:
             return  # a failed attempt; `_establish` retries it
         self._connection = None
@@ -450,7 +450,7 @@ class LinkScript(Script):
 
     @override
     def send(self, keys: Sequence[Part], args: Sequence[Part]) -> asyncio.Future[Any]:
-        # EVALSHA; `Connection` sends the source to a server that lacks the script.
+        # EVALSHA; `RedisConnection` sends the source to a server that lacks the script.
         reply = ScriptFuture(loop=self._link._loop)
         reply.source_command = lambda: pack(("EVAL", self.source, len(keys), *keys, *args))
         self._link._send(pack(("EVALSHA", self._sha, len(keys), *keys, *args)), reply)

@@ -19,7 +19,7 @@ from sharebroker_server.coordinator_runtime.host import shard_of
 from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leader_calls.values import LeaderCalls
 from sharebroker_server.leases import names
-from sharebroker_server.leases.port import LeasesUnavailable, Member
+from sharebroker_server.leases.port import ClusterMember, LeasesUnavailable
 from sharebroker_server.rpc.stubs import CHANNEL_OPTIONS, LocalStub, Metadata, RemoteStub
 
 S = TypeVar("S")
@@ -39,7 +39,7 @@ _CLOSE_GRACE = 60.0
 class Peer(Generic[S]):
     """A process of the cluster and a stub for one of its services."""
 
-    member: Member
+    member: ClusterMember
     stub: S
 
 
@@ -59,17 +59,17 @@ class LeaderPeer(_LeaderPeer):
 class OwnerLookup(Protocol):
     """The owners of resources (sharebroker_server.leases.holder.LeaseHolder)."""
 
-    async def owner_of(self, resource: str) -> Member | None:
+    async def owner_of(self, resource: str) -> ClusterMember | None:
         """The owner, or the member that is to claim the resource; None if no process has the role."""
 
-    def known_owner(self, resource: str) -> Member | None:
+    def known_owner(self, resource: str) -> ClusterMember | None:
         """The cached owner; None if the store has to be queried."""
 
     def forget(self, resource: str) -> None:
         """Drops the cached owner."""
 
     @property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[ClusterMember]:
         """The announced processes."""
 
 
@@ -228,15 +228,15 @@ class Router:
             )
 
     @property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[ClusterMember]:
         """The processes of the cluster."""
         return self._ownership.members
 
-    def is_self(self, member: Member) -> bool:
+    def is_self(self, member: ClusterMember) -> bool:
         """Whether a member is this process."""
         return member.owner == self._owner
 
-    async def owner_of(self, resource: str) -> Member | None:
+    async def owner_of(self, resource: str) -> ClusterMember | None:
         """The owner of a resource, or the member that is to claim it.
 
         Raises COORDINATOR_NOT_AVAILABLE while the lease store is unavailable.
@@ -304,10 +304,10 @@ class Router:
             )
         return self._peer(member, stub)
 
-    def _with_role(self, role: str) -> list[Member]:
+    def _with_role(self, role: str) -> list[ClusterMember]:
         return [member for member in self._ownership.members if role in member.roles]
 
-    def _peer(self, member: Member, stub: type) -> Peer[Any]:
+    def _peer(self, member: ClusterMember, stub: type) -> Peer[Any]:
         if member.owner == self._owner and stub in self._local:
             own = self._own.get(stub)
             if own is None or own.member is not member:
@@ -322,7 +322,7 @@ class Router:
             self._stubs[key] = RemoteStub(stub(channel), self._connector.identify)
         return Peer(member, self._stubs[key])
 
-    def _leader_peer(self, member: Member) -> LeaderPeer:
+    def _leader_peer(self, member: ClusterMember) -> LeaderPeer:
         stub = self._peer(member, leaders.SharePartitionLeaderServiceStub).stub
         local = self._calls.get(leaders.SharePartitionLeaderServiceStub)
         calls = local if local is not None and member.owner == self._owner else RemoteLeader(stub)

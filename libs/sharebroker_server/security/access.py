@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
-from sharebroker_server.security.cluster_token import Verdict
+from sharebroker_server.security.cluster_token import TokenVerdict
 from sharebroker_server.security.credentials import TOKEN_KEY, ClusterCredentials
 from sharebroker_server.security.permissions import Permission, required
 from sharebroker_server.telemetry.metrics import Family, counter
@@ -50,7 +50,7 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
         if handler is None or required(method) is Permission.NONE:
             return handler
         verdict = self._credentials.verify(_token(handler_call_details.invocation_metadata))
-        if verdict is Verdict.VALID:
+        if verdict is TokenVerdict.VALID:
             return handler
         if not self._principals:
             return self._denial(method, verdict)
@@ -64,7 +64,7 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
             ((("method", method), count) for method, count in sorted(self._denied.items())),
         )
 
-    def _denial(self, method: str, verdict: Verdict) -> Handler:
+    def _denial(self, method: str, verdict: TokenVerdict) -> Handler:
         """Returns a handler that rejects the call; a streaming one, because it reads no message."""
 
         async def deny(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
@@ -72,7 +72,7 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
 
         return grpc.stream_stream_rpc_method_handler(deny)
 
-    def _behind_certificate(self, method: str, handler: Handler, verdict: Verdict) -> Handler:
+    def _behind_certificate(self, method: str, handler: Handler, verdict: TokenVerdict) -> Handler:
         """Returns the handler behind a check of the caller's certificate, which only its context contains."""
         read: Callable[[bytes], Any] = handler.request_deserializer or bytes
         if handler.unary_unary is not None:
@@ -97,13 +97,13 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
         return self._denial(method, verdict)  # no internal RPC streams in one direction
 
     async def _require_principal(
-        self, method: str, verdict: Verdict, context: grpc.aio.ServicerContext[Any, Any]
+        self, method: str, verdict: TokenVerdict, context: grpc.aio.ServicerContext[Any, Any]
     ) -> None:
         if not self._principals.intersection(_subjects(context)):
             await self._abort(method, verdict, context)
 
     async def _abort(
-        self, method: str, verdict: Verdict, context: grpc.aio.ServicerContext[Any, Any]
+        self, method: str, verdict: TokenVerdict, context: grpc.aio.ServicerContext[Any, Any]
     ) -> None:
         short = method.rpartition(".")[2]
         self._denied[short] += 1

@@ -56,7 +56,7 @@ _CONTEXT: Final = b"sharebroker-cluster-token "
 _MAC_LENGTH: Final = 64
 
 
-class Verdict(Enum):
+class TokenVerdict(Enum):
     """The result of a verification."""
 
     VALID = "valid"
@@ -80,20 +80,20 @@ def sign(secret: bytes, process: str, now: float) -> str:
     return f"{_mac(secret, signed).decode()}.{signed.decode()}"
 
 
-def verify(secrets: Iterable[bytes], token: str | None, now: float) -> Verdict:
+def verify(secrets: Iterable[bytes], token: str | None, now: float) -> TokenVerdict:
     """Returns whether one of the secrets signed the token and its time is within `VALIDITY`.
 
     The comparison takes the same time for every MAC.
     """
     if token is None:
-        return Verdict.MISSING
+        return TokenVerdict.MISSING
     parts = _parse(token)
     if parts is None:
-        return Verdict.MALFORMED
+        return TokenVerdict.MALFORMED
     matches = [hmac.compare_digest(_mac(secret, parts.signed), parts.mac) for secret in secrets]
     if not any(matches):
-        return Verdict.UNKNOWN_SECRET
-    return Verdict.VALID if abs(now - parts.time) <= VALIDITY else Verdict.EXPIRED
+        return TokenVerdict.UNKNOWN_SECRET
+    return TokenVerdict.VALID if abs(now - parts.time) <= VALIDITY else TokenVerdict.EXPIRED
 
 
 def parse_secrets(text: bytes) -> tuple[bytes, ...]:
@@ -150,13 +150,13 @@ class ClusterSecrets:
         """The secret that signs now."""
         return self._signing
 
-    def verify(self, token: str | None, now: float) -> Verdict:
+    def verify(self, token: str | None, now: float) -> TokenVerdict:
         """Returns whether a token is valid; a verified one is looked up."""
         if token is not None and self._verified.get(token, -1.0) >= now:
-            return Verdict.VALID
+            return TokenVerdict.VALID
         self._expire(now)
         verdict = verify((*self._listed, *self._retired), token, now)
-        if verdict is Verdict.VALID and token is not None:
+        if verdict is TokenVerdict.VALID and token is not None:
             self._remember(token, now)
         return verdict
 

@@ -20,7 +20,7 @@ from sharebroker_server.security.cluster_token import (
     RENEWAL,
     SETTLING,
     ClusterSecrets,
-    Verdict,
+    TokenVerdict,
     parse_secrets,
 )
 
@@ -139,9 +139,9 @@ class ClusterCredentials:
             self._renew_at = now + RENEWAL
         return self._metadata
 
-    def verify(self, token: str | None) -> Verdict:
+    def verify(self, token: str | None) -> TokenVerdict:
         """Returns whether the token is that of a process of this cluster."""
-        return Verdict.MISSING if self._secrets is None else self._secrets.verify(token, self._now())
+        return TokenVerdict.MISSING if self._secrets is None else self._secrets.verify(token, self._now())
 
     async def _follow(self, source: SecretSource, current: ClusterSecrets) -> None:
         """Reads the secrets regularly. The current ones stay in use while the source is unavailable."""

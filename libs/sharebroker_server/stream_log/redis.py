@@ -27,7 +27,7 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
     StreamLog,
 )
-from sharebroker_server.telemetry.metrics import Appended, Appends
+from sharebroker_server.telemetry.metrics import AppendMetrics, AppendMetricsByLog
 
 HERE: Final = Path(__file__).parent
 FENCE: Final = "../leases/fence"
@@ -42,7 +42,7 @@ class _Shard(NamedTuple):
     """The keys of a shard's lease and log, and the metrics of its kind."""
 
     keys: tuple[str, str]
-    appended: Appended
+    appended: AppendMetrics
 
 
 class RedisStreamLog(StreamLog):
@@ -57,14 +57,14 @@ class RedisStreamLog(StreamLog):
         keys: Keys | None = None,
         *,
         writes: Link | None = None,
-        appends: Appends | None = None,
+        appends: AppendMetricsByLog | None = None,
     ) -> None:
         self._link = link
         self._keys = keys or Keys()
         self._append = (writes or link).script(APPEND, replicated=True)
         self._trim = link.script(TRIM)
         self._last_position = link.script(LAST_POSITION)
-        self._appends = appends or Appends()
+        self._appends = appends or AppendMetricsByLog()
         self._shards: dict[str, _Shard] = {}
 
     @override

@@ -1,7 +1,7 @@
 """Metrics: plain numbers that the code increments, and families that are created when metrics are read.
 
 A counter is an int attribute; only a scrape converts it to a `Family`. Counting therefore costs 0.03 to 0.1
-microseconds. `Appends` counts the appends to all logs; `Exposition` renders all metrics as text.
+microseconds. `AppendMetricsByLog` counts the appends to all logs; `Exposition` renders all metrics as text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MICROSECOND: Final = 1e-6
 _LONGEST: Final = 63
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """Metric types of Prometheus."""
 
     COUNTER = "counter"
@@ -45,7 +45,7 @@ class Family(NamedTuple):
     """All samples of one metric name. A counter's name ends in `_total`."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     samples: Iterable[Sample]
 
@@ -92,7 +92,7 @@ def seconds_of(
     """
     return Family(
         name,
-        Kind.HISTOGRAM,
+        MetricKind.HISTOGRAM,
         help_,
         (
             sample
@@ -104,7 +104,7 @@ def seconds_of(
 
 def counter(name: str, help_: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Family:
     """Returns a counter family."""
-    return Family(name, Kind.COUNTER, help_, (Sample(labels, value) for labels, value in samples))
+    return Family(name, MetricKind.COUNTER, help_, (Sample(labels, value) for labels, value in samples))
 
 
 OTHER: Final = "other"
@@ -113,7 +113,7 @@ OTHER: Final = "other"
 
 def gauge(name: str, help_: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Family:
     """Returns a gauge family."""
-    return Family(name, Kind.GAUGE, help_, (Sample(labels, value) for labels, value in samples))
+    return Family(name, MetricKind.GAUGE, help_, (Sample(labels, value) for labels, value in samples))
 
 
 def number(value: float) -> str:
@@ -184,7 +184,7 @@ _SLICE: Final = 0.002
 """Seconds of rendering before it yields to the event loop."""
 
 
-class Appended:
+class AppendMetrics:
     """Appends to one kind of log."""
 
     __slots__ = ("bytes", "failures", "records", "seconds")
@@ -209,13 +209,13 @@ class Appended:
         self.bytes += size
 
 
-class Appends:
+class AppendMetricsByLog:
     """Appends to all kinds of logs; a kind is listed from its first append on."""
 
     def __init__(self) -> None:
-        self._kinds: defaultdict[str, Appended] = defaultdict(Appended)
+        self._kinds: defaultdict[str, AppendMetrics] = defaultdict(AppendMetrics)
 
-    def of(self, kind: str) -> Appended:
+    def of(self, kind: str) -> AppendMetrics:
         """Returns the metrics of one kind."""
         return self._kinds[kind]
 
@@ -230,7 +230,7 @@ class Appends:
         )
         yield Family(
             "sharebroker_log_append_records",
-            Kind.HISTOGRAM,
+            MetricKind.HISTOGRAM,
             "Records (for `partition`: record batches) per append, which is one group commit.",
             (
                 sample

@@ -32,7 +32,7 @@ from sharebroker_protocol.clock import now
 from sharebroker_protocol.tracing import setup
 from sharebroker_protocol.tracing.settings import TracingSettings, invalid_variables
 from sharebroker_server.aio import run_in_daemon_thread
-from sharebroker_server.telemetry.metrics import YIELD, Exposition, Family, Kind, Metrics, Sample
+from sharebroker_server.telemetry.metrics import YIELD, Exposition, Family, MetricKind, Metrics, Sample
 
 _log = structlog.get_logger()
 
@@ -112,18 +112,18 @@ def _exporter(endpoint: str, http: bool) -> MetricExporter:
 def metric(family: Family, started: int, at: int) -> Metric:
     """Converts a family to OTLP; times in nanoseconds since the Unix epoch."""
     unit = "s" if family.name.endswith("_seconds") else ""
-    name = family.name.removesuffix("_total") if family.kind is Kind.COUNTER else family.name
+    name = family.name.removesuffix("_total") if family.kind is MetricKind.COUNTER else family.name
     return Metric(name, family.help, unit, _points(family, started, at))
 
 
 def _points(family: Family, started: int, at: int) -> Sum | Gauge | Histogram:
-    if family.kind is Kind.HISTOGRAM:
+    if family.kind is MetricKind.HISTOGRAM:
         return Histogram(list(_histograms(family.samples, started, at)), _CUMULATIVE)
     points = [
         NumberDataPoint(_attributes(sample.labels), started, at, float(sample.value))
         for sample in family.samples
     ]
-    return Gauge(points) if family.kind is Kind.GAUGE else Sum(points, _CUMULATIVE, is_monotonic=True)
+    return Gauge(points) if family.kind is MetricKind.GAUGE else Sum(points, _CUMULATIVE, is_monotonic=True)
 
 
 def _histograms(samples: Iterable[Sample], started: int, at: int) -> Iterator[HistogramDataPoint]:

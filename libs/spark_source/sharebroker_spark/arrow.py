@@ -13,7 +13,7 @@ import pyarrow.json
 
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import OptionError, Options
-from sharebroker_spark.core.verdicts import BatchToken, Span
+from sharebroker_spark.core.verdicts import BatchSpan, BatchToken
 from sharebroker_spark.records import Records, as_text, read_records
 
 _MAX_REASON_LENGTH: Final = 300
@@ -21,14 +21,14 @@ _BEFORE, _AFTER, _NOTHING = (pa.scalar(part, pa.binary()) for part in (b'{"_":',
 _NULL: Final = pa.scalar(b"null", pa.binary())
 
 
-class Decoded(NamedTuple):
+class DecodedColumn(NamedTuple):
     """The column, with null for values that cannot be decoded, and the reasons by index."""
 
     column: pa.Array
     reasons: Mapping[int, str]
 
 
-Decoder = Callable[[pa.Array], Decoded]
+Decoder = Callable[[pa.Array], DecodedColumn]
 
 
 def decoder(value_format: str, kind: pa.DataType) -> Decoder:
@@ -39,7 +39,7 @@ def decoder(value_format: str, kind: pa.DataType) -> Decoder:
         return _Parsed(_Json(kind))
     if value_format == "arrow":
         return _Parsed(_Streams(kind))
-    return lambda values: Decoded(values if values.type == kind else as_text(values, kind), {})
+    return lambda values: DecodedColumn(values if values.type == kind else as_text(values, kind), {})
 
 
 class _Json:
@@ -108,7 +108,7 @@ class _Parsed:
     def __init__(self, read: _Json | _Streams) -> None:
         self._read = read
 
-    def __call__(self, values: pa.Array) -> Decoded:
+    def __call__(self, values: pa.Array) -> DecodedColumn:
         reasons: dict[int, str] = {}
         chunks: list[pa.Array] = []
         pending = [(0, len(values))] if len(values) else []
@@ -123,7 +123,7 @@ class _Parsed:
                 else:
                     chunks.append(pa.nulls(1, self._read.kind))
                     reasons[start] = f"{error}"[:_MAX_REASON_LENGTH]
-        return Decoded(pa.concat_arrays(chunks) if chunks else pa.nulls(0, self._read.kind), reasons)
+        return DecodedColumn(pa.concat_arrays(chunks) if chunks else pa.nulls(0, self._read.kind), reasons)
 
 
 def _content(values: pa.Array) -> pa.Buffer:
@@ -194,7 +194,7 @@ class MalformedError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class TaskDelivery:
     """The values that all rows of a task share: the end of the first lock, and the batch; None: no locks."""
 
     deadline_ms: int | None = None
@@ -234,14 +234,16 @@ class Frame:
 class Columns:
     """Builds the rows of one range."""
 
-    def __init__(self, frame: Frame, offset_range: Range, delivery: Delivery, rejected: OnRejected) -> None:
+    def __init__(
+        self, frame: Frame, offset_range: Range, delivery: TaskDelivery, rejected: OnRejected
+    ) -> None:
         self._frame = frame
         self._range = offset_range
         self._delivery = delivery
         self._rejected = rejected
         token, span = (
             delivery.token,
-            Span(offset_range.topic, offset_range.partition, offset_range.first, offset_range.last),
+            BatchSpan(offset_range.topic, offset_range.partition, offset_range.first, offset_range.last),
         )
         self._batch_of = None if token is None else token.column(span)
 

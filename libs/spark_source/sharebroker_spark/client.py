@@ -46,7 +46,7 @@ class CallResult(NamedTuple):
     first_attempt: bool
 
 
-class Client:
+class GatewayClient:
     """A client of the gateway at one address, for any number of threads.
 
     With `waits` it retries indefinitely.
@@ -127,7 +127,7 @@ def _channel(address: Address) -> grpc.Channel:
 class Retries:
     """The retries of a call: how long and after which pauses."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: GatewayClient) -> None:
         self._client = client
         self._started = monotonic()
         self._pause = _FIRST_PAUSE
@@ -145,16 +145,16 @@ class Retries:
         self._pause = min(2 * self._pause, _MAX_PAUSE)
 
 
-_shared: dict[tuple[int, str, bool], Client] = {}
+_shared: dict[tuple[int, str, bool], GatewayClient] = {}
 _guard = threading.Lock()
 
 
-def shared(address: str, *, waits: bool) -> Client:
+def shared(address: str, *, waits: bool) -> GatewayClient:
     """Returns the client of this process: Spark's workers are reused for many tasks."""
     key = (os.getpid(), address, waits)
     with _guard:
         if key not in _shared:
-            _shared[key] = Client(address, waits=waits)
+            _shared[key] = GatewayClient(address, waits=waits)
         return _shared[key]
 
 
@@ -163,7 +163,7 @@ _EARLIEST: Final = -2
 _COMMITTED: Final = 1
 
 
-def log_spans(client: Client, topics: Iterable[str]) -> dict[Partition, tuple[int, int]]:
+def log_spans(client: GatewayClient, topics: Iterable[str]) -> dict[Partition, tuple[int, int]]:
     """Returns the first offset and the last stable offset of each partition. Raises KafkaError."""
     names: dict[str, str] = {}
     parts = []
@@ -177,7 +177,9 @@ def log_spans(client: Client, topics: Iterable[str]) -> dict[Partition, tuple[in
     return {(names[part[0]], part[1]): (starts[part], ends[part]) for part in parts}
 
 
-def _offsets(client: Client, parts: list[tuple[str, int]], timestamp: int) -> dict[tuple[str, int], int]:
+def _offsets(
+    client: GatewayClient, parts: list[tuple[str, int]], timestamp: int
+) -> dict[tuple[str, int], int]:
     request = leader.ListOffsetsRequest(
         partitions=[
             leader.ListOffsetsRequest.Partition(topic_id=topic_id, partition=partition, timestamp=timestamp)

@@ -13,8 +13,8 @@ from typing import Any, Final
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
-from sharebroker_spark.client import CALL_SECONDS, Client, log_spans
-from sharebroker_spark.core.offsets import Batch, Partition, Range
+from sharebroker_spark.client import CALL_SECONDS, GatewayClient, log_spans
+from sharebroker_spark.core.offsets import Partition, PlannedBatch, Range
 from sharebroker_spark.core.options import Options
 from sharebroker_spark.core.verdicts import BatchToken
 
@@ -39,13 +39,13 @@ class Driver:
     other members acquired in the meantime.
     """
 
-    def __init__(self, options: Options, client: Client) -> None:
+    def __init__(self, options: Options, client: GatewayClient) -> None:
         self._options = options
         self._client = client
         self._guard = threading.Lock()
         self._key: pb.PlanSession | None = None
         self._lock_seconds = 30.0
-        self._open: tuple[Batch, float] | None = None
+        self._open: tuple[PlannedBatch, float] | None = None
         self._requested_at = 0.0
         self._committed = 0
         self._certain = False
@@ -54,7 +54,9 @@ class Driver:
         self._closed = threading.Event()
         self.renewals = self.lost = self.taken = 0
 
-    def plan(self, start: Batch, partitions: Mapping[Partition, int] | None, wait_ms: int) -> Batch:
+    def plan(
+        self, start: PlannedBatch, partitions: Mapping[Partition, int] | None, wait_ms: int
+    ) -> PlannedBatch:
         """Commits `start`, which Spark has completed, and plans the next batch.
 
         Returns `start` without records.
@@ -92,14 +94,14 @@ class Driver:
         self._work_on(batch, requested_at)
         return batch
 
-    def resume(self, batch: Batch) -> None:
+    def resume(self, batch: PlannedBatch) -> None:
         """Continues a batch that an earlier process planned; locks its available records again."""
         if self._key is None:
             requested_at = monotonic()
             self._renew(batch)
             self._work_on(batch, requested_at)
 
-    def commit(self, batch: Batch) -> None:
+    def commit(self, batch: PlannedBatch) -> None:
         """Commits a batch that Spark has completed, unless it is committed already."""
         accepted = self._accepted(batch)
         if accepted:
@@ -107,7 +109,7 @@ class Driver:
             answer, certain = self._ask(batch.session, self._client.plans.Commit, request)
             self._committed_batch(batch, answer.left, certain=certain and not answer.repeated)
 
-    def token(self, batch: Batch) -> BatchToken:
+    def token(self, batch: PlannedBatch) -> BatchToken:
         """Returns the token for verdicts on records of an open batch."""
         key, options = self._key or self._open_session(batch.session), self._options
         return BatchToken(
@@ -119,10 +121,12 @@ class Driver:
         self._closed.set()
         self._wake.set()
 
-    def _accepted(self, batch: Batch) -> list[pb.PlanColumns]:
+    def _accepted(self, batch: PlannedBatch) -> list[pb.PlanColumns]:
         return [] if batch.number <= self._committed else _columns(batch)
 
-    def _committed_batch(self, batch: Batch, unapplied: Sequence[pb.PlanLeft], *, certain: bool) -> None:
+    def _committed_batch(
+        self, batch: PlannedBatch, unapplied: Sequence[pb.PlanLeft], *, certain: bool
+    ) -> None:
         """Handles a committed batch. Losses that an earlier attempt may explain are only logged."""
         certain, self._certain = certain and self._certain, True
         is_repetition = batch.number <= self._committed
@@ -198,7 +202,7 @@ class Driver:
             )
             raise FencedError(self._fenced) from error
 
-    def _work_on(self, batch: Batch, requested_at: float) -> None:
+    def _work_on(self, batch: PlannedBatch, requested_at: float) -> None:
         with self._guard:
             self._open, self._requested_at = (batch, monotonic()), requested_at
         self._wake.set()
@@ -229,7 +233,7 @@ class Driver:
                 _log.warning("lock renewal failed for batch %s: %s", open_batch[0].number, error)
                 pause = min(pause, _RETRY_SECONDS)
 
-    def _renew(self, batch: Batch) -> None:
+    def _renew(self, batch: PlannedBatch) -> None:
         columns = _columns(batch)
         if columns:
             request = pb.RenewRequest(topics=sorted({item.topic for item in columns}), columns=columns)
@@ -241,7 +245,7 @@ def _ranges(planned: pb.PlannedColumns) -> Iterator[Range]:
     return map(Range, repeat(planned.topic), *columns)
 
 
-def _columns(batch: Batch) -> list[pb.PlanColumns]:
+def _columns(batch: PlannedBatch) -> list[pb.PlanColumns]:
     found = []
     for topic, ranges in groupby(batch.ranges, key=itemgetter(0)):
         _, partitions, firsts, lasts, _ = zip(*ranges, strict=True)
@@ -256,7 +260,7 @@ def _count(unapplied: Iterable[pb.PlanLeft]) -> int:
 
 
 def _stale(
-    batch: Batch, unapplied: Sequence[pb.PlanLeft], lock_seconds: float, seconds_worked: float | None
+    batch: PlannedBatch, unapplied: Sequence[pb.PlanLeft], lock_seconds: float, seconds_worked: float | None
 ) -> str:
     ranges = [item.range for item in unapplied]
     listed = ", ".join(

@@ -15,7 +15,7 @@ from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.partitioner import Partitioner
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
-from sharebroker_spark.client import Client, Retries
+from sharebroker_spark.client import GatewayClient, Retries
 from sharebroker_spark.core.offsets import Partition
 
 BATCH_BYTES: Final = 256 * 1024
@@ -44,7 +44,7 @@ class _Topic:
     partitioner: Partitioner = field(default_factory=lambda: Partitioner(BATCH_BYTES, random.randrange))
 
 
-class Transaction(NamedTuple):
+class SinkTransaction(NamedTuple):
     """The identification of a transaction that is needed to end it."""
 
     transactional_id: str
@@ -52,14 +52,14 @@ class Transaction(NamedTuple):
     producer_epoch: int
 
 
-class Publisher:
+class TaskPublisher:
     """Publishes the rows of one task attempt; `flush` at the end. `records` and `bytes` count what was sent.
 
     With a transactional id, all rows form one transaction, to be ended with `end`. A new publisher with the
     same id aborts the transaction of the earlier one and fences it. Raises KafkaError.
     """
 
-    def __init__(self, client: Client, transactional_id: str = "", timeout_ms: int = 60_000) -> None:
+    def __init__(self, client: GatewayClient, transactional_id: str = "", timeout_ms: int = 60_000) -> None:
         self._client = client
         self._transactional_id = transactional_id
         request = transactions.InitProducerIdRequest(
@@ -99,10 +99,10 @@ class Publisher:
             self.flush()
 
     @property
-    def transaction(self) -> Transaction | None:
+    def transaction(self) -> SinkTransaction | None:
         """The transaction to end; None without records or without a transactional id."""
         is_open = self._transactional_id and self.records
-        return Transaction(self._transactional_id, *self._producer) if is_open else None
+        return SinkTransaction(self._transactional_id, *self._producer) if is_open else None
 
     def flush(self) -> None:
         """Sends the remaining records; all are durable on return."""
@@ -161,7 +161,7 @@ class Publisher:
             ) % _SEQUENCES
 
 
-def end(client: Client, transaction: Transaction, *, committed: bool) -> None:
+def end(client: GatewayClient, transaction: SinkTransaction, *, committed: bool) -> None:
     """Commits or aborts a transaction; may be repeated. Raises KafkaError."""
     request = transactions.EndTxnRequest(
         transactional_id=transaction.transactional_id,
@@ -173,7 +173,7 @@ def end(client: Client, transaction: Transaction, *, committed: bool) -> None:
     client.call(client.produce.EndTxn, request)
 
 
-def _partitions(client: Client, topic: str) -> int:
+def _partitions(client: GatewayClient, topic: str) -> int:
     (found,) = client.call(client.admin.Metadata, admin.MetadataRequest(topics=[topic])).topics
     if found.error_code:
         text = f"Topic '{topic}' does not exist." if topic else "A row has no topic."

@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
-from sharebroker_spark.arrow import Columns, Delivery, Frame, OnRejected
-from sharebroker_spark.client import Client, log_spans, shared
+from sharebroker_spark.arrow import Columns, Frame, OnRejected, TaskDelivery
+from sharebroker_spark.client import GatewayClient, log_spans, shared
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import Options
 from sharebroker_spark.staging import LeftOut
@@ -34,7 +34,7 @@ def frame_of(schema: StructType, options: Options) -> Frame:
 
 
 def read_task(
-    options: Options, schema: StructType, ranges: Sequence[Range], delivery: Delivery
+    options: Options, schema: StructType, ranges: Sequence[Range], delivery: TaskDelivery
 ) -> Iterator[pa.RecordBatch]:
     """Yields the records of a task, and rejects those whose value cannot be decoded."""
     client = shared(options.bootstrap, waits=options.waits)
@@ -49,10 +49,10 @@ def read_task(
 
 
 def read_ranges(
-    client: Client,
+    client: GatewayClient,
     ranges: Sequence[Range],
     frame: Frame,
-    delivery: Delivery,
+    delivery: TaskDelivery,
     *,
     strict: bool,
     rejected: OnRejected,
@@ -69,7 +69,7 @@ def read_ranges(
 
 
 def _content(
-    client: Client, offset_range: Range, *, committed: bool, strict: bool
+    client: GatewayClient, offset_range: Range, *, committed: bool, strict: bool
 ) -> Iterator[tuple[int, bytes]]:
     """Yields whole record batches with their requested offset; the first batch may start before it."""
     offset, pending = offset_range.first, None
@@ -103,7 +103,7 @@ def _request(offset_range: Range, offset: int, committed: bool) -> pb.ReadRangeR
     return pb.ReadRangeRequest(range=requested, committed=committed, max_bytes=READ_BYTES)
 
 
-def _beyond_loss(client: Client, offset_range: Range, offset: int, *, strict: bool) -> int:
+def _beyond_loss(client: GatewayClient, offset_range: Range, offset: int, *, strict: bool) -> int:
     """Returns the next readable offset, or one beyond the range. Raises DataLossError."""
     start, _ = log_spans(client, [offset_range.topic])[offset_range.topic, offset_range.partition]
     beyond = start if offset < start <= offset_range.last else offset_range.last + 1

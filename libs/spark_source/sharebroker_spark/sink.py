@@ -17,9 +17,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_spark.client import Client, shared
+from sharebroker_spark.client import GatewayClient, shared
 from sharebroker_spark.core.options import Options
-from sharebroker_spark.publishing import Publisher, Transaction, end
+from sharebroker_spark.publishing import SinkTransaction, TaskPublisher, end
 
 _COLUMNS: Final = ("topic", "value", "key", "headers", "partition")
 
@@ -30,7 +30,7 @@ class Published(WriterCommitMessage):
 
     records: int
     bytes: int
-    transaction: Transaction | None
+    transaction: SinkTransaction | None
 
 
 @dataclass
@@ -44,7 +44,7 @@ class _Publishing:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
         """Publishes rows; returns when they are durable. Raises KafkaError."""
         name = f"spark/{self._owner()}/{TaskContext.get().partitionId()}" if self.options.transactions else ""
-        publisher = Publisher(self._client(), name, self.options.transaction_timeout_ms)
+        publisher = TaskPublisher(self._client(), name, self.options.transaction_timeout_ms)
         for batch in iterator:
             for row in zip(*(_column(batch, name) for name in _COLUMNS), strict=True):
                 self._send(publisher, *row)
@@ -54,7 +54,7 @@ class _Publishing:
     def _owner(self) -> str:
         return self.job
 
-    def _client(self) -> Client:
+    def _client(self) -> GatewayClient:
         return shared(self.options.bootstrap, waits=self.options.waits)
 
     def _end(self, messages: Sequence[WriterCommitMessage | None], *, committed: bool) -> None:
@@ -64,7 +64,7 @@ class _Publishing:
 
     def _send(
         self,
-        publisher: Publisher,
+        publisher: TaskPublisher,
         topic: str | None,
         value: Any,
         key: Any,

@@ -22,11 +22,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from sharebroker_spark.arrow import Delivery, columns_of
-from sharebroker_spark.client import Client, log_spans, shared
+from sharebroker_spark.arrow import TaskDelivery, columns_of
+from sharebroker_spark.client import GatewayClient, log_spans, shared
 from sharebroker_spark.core.offsets import (
-    Batch,
     Partition,
+    PlannedBatch,
     Range,
     from_json,
     split_into_tasks,
@@ -49,7 +49,7 @@ class Task(InputPartition):
     """The ranges that one task reads."""
 
     ranges: list[Range]
-    delivery: Delivery
+    delivery: TaskDelivery
 
 
 class ShareGroupDataSource(DataSource):
@@ -113,7 +113,7 @@ class BatchReader(_Reading, DataSourceReader):
         spans = log_spans(client, self._options.topics)
         ranges = snapshot(spans, self._options.starting, self._options.ending)
         tasks = split_into_tasks(ranges, self._options.records_per_task, self._options.min_tasks)
-        return [Task(task, Delivery()) for task in tasks]
+        return [Task(task, TaskDelivery()) for task in tasks]
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -122,7 +122,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def __init__(self, schema: StructType, options: Options) -> None:
         super().__init__(schema, options)
         self._session = options.session_id or uuid.uuid4().hex
-        self._connected: tuple[Client, Driver] | None = None
+        self._connected: tuple[GatewayClient, Driver] | None = None
         self._ends: dict[Partition, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def initialOffset(self) -> dict[str, Any]:
         """Returns the offset before the first batch of a new session."""
-        return to_json(Batch(self._session))
+        return to_json(PlannedBatch(self._session))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Returns maxRecordsPerTrigger as the limit."""
@@ -173,7 +173,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if start == end or not batch.ranges:
             return []
         self._driver().resume(batch)
-        delivery = Delivery(batch.deadline_ms, self._driver().token(batch))
+        delivery = TaskDelivery(batch.deadline_ms, self._driver().token(batch))
         tasks = split_into_tasks(batch.ranges, self._options.records_per_task, self._options.min_tasks)
         return [Task(task, delivery) for task in tasks]
 
@@ -181,15 +181,15 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Commits a completed batch; the next plan has usually done so."""
         self._driver().commit(from_json(end))
 
-    def _client(self) -> Client:
+    def _client(self) -> GatewayClient:
         return self._connect()[0]
 
     def _driver(self) -> Driver:
         return self._connect()[1]
 
-    def _connect(self) -> tuple[Client, Driver]:
+    def _connect(self) -> tuple[GatewayClient, Driver]:
         if self._connected is None:
-            client = Client(self._options.bootstrap, waits=self._options.waits)
+            client = GatewayClient(self._options.bootstrap, waits=self._options.waits)
             self._connected = client, Driver(self._options, client)
         return self._connected
 

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
-from sharebroker_spark.client import Client, shared
+from sharebroker_spark.client import GatewayClient, shared
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.verdicts import (
     KINDS,
+    BatchSpan,
     BatchToken,
     NewestBatches,
     Row,
-    Span,
     VerdictError,
     VerdictRange,
     check_of_batch,
@@ -67,9 +67,9 @@ def verdicts(df: Any) -> dict[str, int]:
     return dict(Counter(row.verdict.lower() for batch_rows in by_text.values() for row in batch_rows))
 
 
-def _by_batch(by_text: Mapping[str, Sequence[Row]]) -> list[tuple[BatchToken, list[Row], list[Span]]]:
+def _by_batch(by_text: Mapping[str, Sequence[Row]]) -> list[tuple[BatchToken, list[Row], list[BatchSpan]]]:
     """Returns the rows of each batch, and the spans of its batch columns. Raises VerdictError."""
-    found: dict[BatchToken, tuple[list[Row], list[Span]]] = {}
+    found: dict[BatchToken, tuple[list[Row], list[BatchSpan]]] = {}
     for text, batch_rows in by_text.items():
         token, span = BatchToken.parse(text)
         rows, spans = found.setdefault(token, ([], []))
@@ -78,13 +78,13 @@ def _by_batch(by_text: Mapping[str, Sequence[Row]]) -> list[tuple[BatchToken, li
     return [(token, *rows_and_spans) for token, rows_and_spans in found.items()]
 
 
-def _checked_ranges(rows: Sequence[Row], spans: Sequence[Span]) -> list[VerdictRange]:
+def _checked_ranges(rows: Sequence[Row], spans: Sequence[BatchSpan]) -> list[VerdictRange]:
     verdicts_by_batch = verdict_ranges(rows)
     check_of_batch(rows, spans)
     return verdicts_by_batch
 
 
-def stage(client: Client, token: BatchToken, verdicts_by_batch: Iterable[VerdictRange]) -> None:
+def stage(client: GatewayClient, token: BatchToken, verdicts_by_batch: Iterable[VerdictRange]) -> None:
     """Stores verdicts on the server until the batch is committed. Raises KafkaError."""
     request = pb.StageRequest(
         session=pb.PlanSession(group_id=token.group, session_id=token.session, epoch=token.epoch),
@@ -108,7 +108,7 @@ def stage(client: Client, token: BatchToken, verdicts_by_batch: Iterable[Verdict
 class LeftOut:
     """Rejects records of a task whose value cannot be decoded. Without `token` they are only logged."""
 
-    def __init__(self, client: Client, token: BatchToken | None) -> None:
+    def __init__(self, client: GatewayClient, token: BatchToken | None) -> None:
         self._client = client
         self._token = token
         self._checked_ranges: list[VerdictRange] = []

@@ -8,14 +8,14 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
-from sharebroker_spark.client import Client
+from sharebroker_spark.client import GatewayClient
 from sharebroker_spark.core.options import StateOptions
-from sharebroker_spark.core.state_rows import Row, SharePartition, rows, unreadable
+from sharebroker_spark.core.state_rows import Row, StateRowKey, rows, unreadable
 
 _SHARE: Final = "share"
 
 
-def share_partitions(client: Client, options: StateOptions) -> list[SharePartition]:
+def share_partitions(client: GatewayClient, options: StateOptions) -> list[StateRowKey]:
     """Returns the requested share-partitions with state. Raises KafkaError, such as GROUP_ID_NOT_FOUND."""
     group_ids = options.groups or _listed(client)
     request = groups.DescribeShareGroupOffsetsRequest(
@@ -29,7 +29,7 @@ def share_partitions(client: Client, options: StateOptions) -> list[SharePartiti
     return sorted(_of_groups(response.groups, options))
 
 
-def read_state(client: Client, partition_list: Iterable[SharePartition]) -> Iterator[Row]:
+def read_state(client: GatewayClient, partition_list: Iterable[StateRowKey]) -> Iterator[Row]:
     """Yields the rows of share-partitions; log and memory are of the same moment. Raises KafkaError."""
     for share_partition in partition_list:
         request = state.InspectShareGroupStateRequest(
@@ -47,12 +47,12 @@ def read_state(client: Client, partition_list: Iterable[SharePartition]) -> Iter
             yield from rows(share_partition, stored.records, stored.live if stored.HasField("live") else None)
 
 
-def _listed(client: Client) -> list[str]:
+def _listed(client: GatewayClient) -> list[str]:
     request = groups.ListGroupsRequest(types_filter=[_SHARE])
     return [group.group_id for group in client.call(client.admin.ListGroups, request).groups]
 
 
-def _check_known(client: Client, options: StateOptions, stateless: Iterable[str]) -> None:
+def _check_known(client: GatewayClient, options: StateOptions, stateless: Iterable[str]) -> None:
     """Raises GROUP_ID_NOT_FOUND for a requested group that does not exist."""
     requested = [group for group in stateless if group in options.groups]
     existing = _listed(client) if requested else ()
@@ -65,7 +65,7 @@ def _check_known(client: Client, options: StateOptions, stateless: Iterable[str]
 
 def _of_groups(
     results: Iterable[groups.DescribeShareGroupOffsetsResponse.Group], options: StateOptions
-) -> Iterator[SharePartition]:
+) -> Iterator[StateRowKey]:
     for group in results:
         if group.error_code:
             # A group deleted between two calls is an error only if it was requested by name.
@@ -75,6 +75,4 @@ def _of_groups(
         for topic in group.topics:
             if not options.topics or topic.topic_name in options.topics:
                 for partition in topic.partitions:
-                    yield SharePartition(
-                        group.group_id, topic.topic_name, topic.topic_id, partition.partition
-                    )
+                    yield StateRowKey(group.group_id, topic.topic_name, topic.topic_id, partition.partition)

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from sharebroker_spark.client import shared
 from sharebroker_spark.core.options import StateOptions, state_options
-from sharebroker_spark.core.state_rows import COLUMNS, Row, SharePartition
+from sharebroker_spark.core.state_rows import COLUMNS, Row, StateRowKey
 from sharebroker_spark.state_reading import read_state, share_partitions
 
 FORMAT: Final = "sharegroup-state"
@@ -26,7 +26,7 @@ _SHARE_PARTITIONS_PER_TASK: Final = 64
 class StateTask(InputPartition):
     """The share-partitions that one task reads."""
 
-    partition_list: list[SharePartition]
+    partition_list: list[StateRowKey]
 
 
 class ShareStateDataSource(DataSource):

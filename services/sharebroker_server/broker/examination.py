@@ -16,7 +16,7 @@ from sharebroker_server.broker.core.diagnosis import (
 )
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
-from sharebroker_server.leases.port import LeaseStore, Member
+from sharebroker_server.leases.port import ClusterMember, LeaseStore
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.link import LinkSettings
@@ -76,7 +76,7 @@ async def _settings(node: Link) -> dict[str, str]:
     return found
 
 
-async def _cluster(store: LeaseStore, members: list[Member], config: BrokerConfig) -> ClusterFacts:
+async def _cluster(store: LeaseStore, members: list[ClusterMember], config: BrokerConfig) -> ClusterFacts:
     counts = {
         "group-coordinator": config.offsets_topic_num_partitions,
         "share-coordinator": config.share_coordinator_state_topic_num_partitions,

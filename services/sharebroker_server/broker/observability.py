@@ -16,7 +16,7 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.tracing.settings import invalid_variables
 from sharebroker_server.broker.settings import ServeSettings, parse_address, parse_roles
 from sharebroker_server.telemetry.http import Health, HttpServer, Reply, health_page
-from sharebroker_server.telemetry.metrics import CONTENT_TYPE, Appends, Exposition, Metrics
+from sharebroker_server.telemetry.metrics import CONTENT_TYPE, AppendMetricsByLog, Exposition, Metrics
 from sharebroker_server.telemetry.process import LoopLag, ProcessCost, release
 
 _log = structlog.get_logger()
@@ -46,7 +46,7 @@ class Observability:
     def __init__(self) -> None:
         self.metrics = Metrics()
         self.health = Health()
-        self.appends = Appends()
+        self.appends = AppendMetricsByLog()
         self._lag = LoopLag()
         self._exposition = Exposition(self.metrics)
         pages = {

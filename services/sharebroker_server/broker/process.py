@@ -27,10 +27,10 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary
+from sharebroker_server.leases.identity import NodeIdentity, at_address, persistent, temporary
 from sharebroker_server.leases.membership import FailureDetector
 from sharebroker_server.leases.observe import MembershipLogger, lease_families
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.persister.default import DefaultPersister
 from sharebroker_server.persister.port import NoOpPersister
@@ -51,7 +51,7 @@ from sharebroker_server.security.credentials import (
 )
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.telemetry.metrics import Appends
+from sharebroker_server.telemetry.metrics import AppendMetricsByLog
 from sharebroker_server.telemetry.process import release
 
 _log = structlog.get_logger()
@@ -173,7 +173,7 @@ class Process:
         await _start_credentials(credentials, settings, redis.reads, identity.owner, stack)
         catalog = MetadataCache(storage.log, settings.config)
         kafka_address = kafka.address if kafka else ""
-        member = Member(
+        member = ClusterMember(
             identity.owner, identity.node_id, settings.roles, self.address, kafka_address, release()
         )
         ttl = settings.config.broker_session_timeout_ms / 1000
@@ -221,7 +221,7 @@ class Process:
         self._stack.callback(context.observability.health.stop)
 
 
-def open_storage(redis: RedisConnections, keys: Keys, appends: Appends) -> Storage:
+def open_storage(redis: RedisConnections, keys: Keys, appends: AppendMetricsByLog) -> Storage:
     """Opens the stores; `appends` measures appends."""
     return Storage(
         keys,
@@ -231,7 +231,7 @@ def open_storage(redis: RedisConnections, keys: Keys, appends: Appends) -> Stora
     )
 
 
-def node_identity(settings: ServeSettings, address: str) -> Identity:
+def node_identity(settings: ServeSettings, address: str) -> NodeIdentity:
     """Returns the identity by `node.id`, else that of the data folder, else one derived from the address.
 
     In each case a restarted broker claims the leases of its former process at once. Raises INVALID_CONFIG.

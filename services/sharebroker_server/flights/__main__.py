@@ -16,8 +16,8 @@ from sharebroker.cli.output import explain, print_notice
 from sharebroker_server.flights import dataset
 from sharebroker_server.flights.cluster import Cluster, Job
 from sharebroker_server.flights.display import Display, print_summary, print_verdict
-from sharebroker_server.flights.processes import NotServingError, Server, interrupt_at_sigterm, serving
-from sharebroker_server.flights.supervisor import Outcome, Plan, Run
+from sharebroker_server.flights.processes import NotServingError, ServerProcess, interrupt_at_sigterm, serving
+from sharebroker_server.flights.supervisor import FlightsRun, Plan, RunResult
 
 _FAILED: Final = 1
 _BAD_SETUP: Final = 2
@@ -59,7 +59,7 @@ def main() -> int:
         return _INTERRUPTED
 
 
-def _with_server(options: argparse.Namespace, console: Console, folder: Path, server: Server) -> int:
+def _with_server(options: argparse.Namespace, console: Console, folder: Path, server: ServerProcess) -> int:
     listeners = f"gRPC on {server.address}" + (f", Kafka clients on {server.kafka}" if server.kafka else "")
     console.print(f"Serving {listeners}, data in {options.data}/.")
     outcome = asyncio.run(_run(options, console, folder, server.address))
@@ -71,7 +71,7 @@ def _with_server(options: argparse.Namespace, console: Console, folder: Path, se
     return 0 if options.once else _keep_serving(console, server)
 
 
-async def _run(options: argparse.Namespace, console: Console, folder: Path, address: str) -> Outcome:
+async def _run(options: argparse.Namespace, console: Console, folder: Path, address: str) -> RunResult:
     job = Job(address, _TOPIC, _PARTITIONS, _GROUP, _LOCK_SECONDS)
     async with Cluster.connected(job) as cluster:
         await cluster.prepare()
@@ -79,10 +79,10 @@ async def _run(options: argparse.Namespace, console: Console, folder: Path, addr
         console.print(f"{options.workers} workers, {remaining:,} of {options.rows:,} flights to process.")
         plan = Plan(job, options.workers, int(remaining * _FAIL_AFTER))
         with Display(console) as display:
-            return await Run(plan, cluster, display).run(dataset.flights(folder, options.rows))
+            return await FlightsRun(plan, cluster, display).run(dataset.flights(folder, options.rows))
 
 
-def _keep_serving(console: Console, server: Server) -> int:
+def _keep_serving(console: Console, server: ServerProcess) -> int:
     """Serves until Ctrl-C."""
     command = Path(sys.executable).with_name("sharebroker")
     server_option = "" if server.address == DEFAULT_SERVER else f" --server {server.address}"

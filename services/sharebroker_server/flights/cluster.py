@@ -120,7 +120,7 @@ def unpublished(flights: Iterable[Flight], ends: Mapping[int, int]) -> Iterator[
             yield flight
 
 
-class Publisher:
+class FlightPublisher:
     """Publishes flights, each once across restarts; `published` counts those in the log or in flight."""
 
     def __init__(self, server: str, topic: str, ends: Mapping[int, int]) -> None:

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sharebroker_server.flights.core.ledger import Verdict, ranges
-from sharebroker_server.flights.core.statistics import Delays, Progress, Summary
+from sharebroker_server.flights.core.ledger import RunVerdict, ranges
+from sharebroker_server.flights.core.statistics import Delays, RunProgress, RunSummary
 
 _LINE_SECONDS: Final = 2.0
 _WORST_ROUTES: Final = 10
@@ -37,7 +37,7 @@ class Display:
         """Prints a message."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def show(self, progress: Progress, now: float) -> None:
+    def show(self, progress: RunProgress, now: float) -> None:
         """Shows the values at `now` (seconds); outside a terminal one line every other second."""
         if self._console.is_terminal:
             self._live.update(_panel(progress))
@@ -45,13 +45,13 @@ class Display:
             self._last_line = now
             self.message(progress.line())
 
-    def finish(self, progress: Progress) -> None:
+    def finish(self, progress: RunProgress) -> None:
         """Shows the final values permanently."""
         self._live.update(_panel(progress))
         self.message(progress.line())
 
 
-def _panel(progress: Progress) -> Table:
+def _panel(progress: RunProgress) -> Table:
     shown = Table(box=None, pad_edge=False)
     for label, _ in progress.cells():
         shown.add_column(label, justify="right", min_width=8)
@@ -59,7 +59,7 @@ def _panel(progress: Progress) -> Table:
     return shown
 
 
-def print_summary(console: Console, summary: Summary, names: Mapping[str, str]) -> None:
+def print_summary(console: Console, summary: RunSummary, names: Mapping[str, str]) -> None:
     """Prints delays by carrier, and the routes with the longest delays."""
     if not summary.finished:
         return
@@ -71,7 +71,7 @@ def print_summary(console: Console, summary: Summary, names: Mapping[str, str]) 
         console.print(_delays("Route", routes))
 
 
-def print_verdict(console: Console, verdict: Verdict) -> None:
+def print_verdict(console: Console, verdict: RunVerdict) -> None:
     """Prints the sums, and every record that violates them."""
     sums = f"published {verdict.published:,} = "
     if verdict.earlier:

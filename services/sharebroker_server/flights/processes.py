@@ -36,7 +36,7 @@ class NotServingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerProcess:
     """A running server: the addresses for gRPC and Kafka clients ("" if closed), and its process."""
 
     address: str
@@ -45,7 +45,7 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Iterator[Server]:
+def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Iterator[ServerProcess]:
     """Runs a server with all roles and its data below `data`. Raises NotServingError."""
     data.mkdir(parents=True, exist_ok=True)
     # Another run may have a server on the same data, whose log must not be overwritten.
@@ -61,7 +61,7 @@ def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Ite
     try:
         facts = _facts(ready, starting, process)
         starting.replace(data / "server.log")
-        yield Server(str(facts["grpc"]), str(facts["kafka"] or ""), process)
+        yield ServerProcess(str(facts["grpc"]), str(facts["kafka"] or ""), process)
     finally:
         _stop(process)
 

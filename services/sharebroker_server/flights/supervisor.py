@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sharebroker_server.flights.cluster import Cluster, Job, Publisher
+from sharebroker_server.flights.cluster import Cluster, FlightPublisher, Job
 from sharebroker_server.flights.core.flight import Flight
-from sharebroker_server.flights.core.ledger import Ledger, RecordId, Verdict, judge_run
-from sharebroker_server.flights.core.statistics import Progress, Rate, Summary
+from sharebroker_server.flights.core.ledger import Ledger, RecordId, RunVerdict, judge_run
+from sharebroker_server.flights.core.statistics import Rate, RunProgress, RunSummary
 from sharebroker_server.flights.display import Display
 from sharebroker_server.flights.processes import Fleet
 
@@ -32,22 +32,22 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunResult:
     """The result of a run."""
 
-    verdict: Verdict
-    summary: Summary
+    verdict: RunVerdict
+    summary: RunSummary
 
     def add_earlier(self, file: Path) -> None:
         """Adds the summary of earlier runs if it covers all records they finished; stores the sum."""
         if file.exists() and self.verdict.earlier:
-            earlier = Summary.of_dict(json.loads(file.read_text()))
+            earlier = RunSummary.of_dict(json.loads(file.read_text()))
             if earlier.finished == self.verdict.earlier:
                 self.summary.add(earlier)
         file.write_text(json.dumps(self.summary.to_dict()))
 
 
-class Run:
+class FlightsRun:
     """A run on a prepared cluster."""
 
     def __init__(self, plan: Plan, cluster: Cluster, display: Display) -> None:
@@ -59,11 +59,11 @@ class Run:
         self._lag: int | None = None
         self._hanging = False
 
-    async def run(self, flights: Iterable[Flight]) -> Outcome:
+    async def run(self, flights: Iterable[Flight]) -> RunResult:
         """Processes all flights. Raises KafkaError."""
         job = self._plan.job
         before = await self._cluster.finished()
-        publisher = Publisher(job.server, job.topic, await self._cluster.ends())
+        publisher = FlightPublisher(job.server, job.topic, await self._cluster.ends())
         fleet = Fleet(job, self._ledger)
         await fleet.start(self._plan.workers)
         publishing = asyncio.create_task(publisher.publish(flights))
@@ -82,7 +82,7 @@ class Run:
         return outcome
 
     async def _show_progress(
-        self, publisher: Publisher, publishing: asyncio.Task[None], fleet: Fleet
+        self, publisher: FlightPublisher, publishing: asyncio.Task[None], fleet: Fleet
     ) -> None:
         """Shows the progress until everything is finished, a worker failed, or progress stalled."""
         checked_at, progressed_at, finished = float("-inf"), time.monotonic(), -1
@@ -126,14 +126,14 @@ class Run:
         await fleet.kill(victim)
         self._display.message(f"[{victim} was killed (SIGKILL)]")
 
-    def _progress(self, published: int, now: float) -> Progress:
+    def _progress(self, published: int, now: float) -> RunProgress:
         totals = self._ledger.totals
         finished = totals.accepted + totals.rejected
         counts = (published, totals.accepted, totals.released, totals.rejected, totals.lost)
-        return Progress(*counts, lag=self._lag, rate=self._rate.sample(finished, now))
+        return RunProgress(*counts, lag=self._lag, rate=self._rate.sample(finished, now))
 
-    async def _judge(self, before: set[RecordId]) -> Outcome:
+    async def _judge(self, before: set[RecordId]) -> RunResult:
         finished = await self._cluster.finished()
         self._ledger.resolve_orphans(finished, time.monotonic())
         ends = await self._cluster.ends()
-        return Outcome(judge_run(ends, before, finished, self._ledger), self._ledger.summary)
+        return RunResult(judge_run(ends, before, finished, self._ledger), self._ledger.summary)

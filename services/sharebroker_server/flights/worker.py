@@ -16,8 +16,8 @@ from typing import Final
 
 from sharebroker import ConsumerConfig, ErrorCode, Record, RecordResult, WakeupError
 from sharebroker.aio import ShareConsumer
-from sharebroker_server.flights.core.flight import Acknowledgement, Flight, judge
-from sharebroker_server.flights.core.ledger import Delivery, RecordId, confirmed, delivered
+from sharebroker_server.flights.core.flight import Flight, FlightAcknowledgement, judge
+from sharebroker_server.flights.core.ledger import FlightDelivery, RecordId, confirmed, delivered
 
 _POLL_SECONDS: Final = 60.0
 
@@ -61,21 +61,21 @@ async def process_batch(consumer: ShareConsumer, batch: int) -> None:
     write_report(confirmed(batch, time.monotonic(), failures(results)))
 
 
-def judged_record(record: Record) -> tuple[Delivery, str]:
+def judged_record(record: Record) -> tuple[FlightDelivery, str]:
     """Returns the delivery of a record with its acknowledgement, and the reason."""
     flight = Flight.of_payload(record.value or b"")
     acknowledgement, reason = judge(flight, record.delivery_count)
     route = f"{flight.origin}-{flight.dest}"
     minutes = (flight.dep_delay or 0, flight.arr_delay or 0)
     record_id = (record.partition, record.offset, record.delivery_count)
-    return Delivery(*record_id, acknowledgement, flight.carrier, route, *minutes), reason
+    return FlightDelivery(*record_id, acknowledgement, flight.carrier, route, *minutes), reason
 
 
-def acknowledge(record: Record, acknowledgement: Acknowledgement, reason: str) -> None:
+def acknowledge(record: Record, acknowledgement: FlightAcknowledgement, reason: str) -> None:
     """Acknowledges a record."""
-    if acknowledgement is Acknowledgement.ACCEPT:
+    if acknowledgement is FlightAcknowledgement.ACCEPT:
         record.accept()
-    elif acknowledgement is Acknowledgement.RELEASE:
+    elif acknowledgement is FlightAcknowledgement.RELEASE:
         record.release()
     else:
         record.reject(reason)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sharebroker.cli.output import columns, console, print_notice, stderr, table
-from sharebroker_server.pipeline.spark_process import Run
+from sharebroker_server.pipeline.spark_process import SparkRun
 
 Rows = Sequence[dict[str, Any]]
 
@@ -42,7 +42,7 @@ _SHOWN: Final = {
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[Run], None]]:
+def progress() -> Iterator[Callable[[SparkRun], None]]:
     """Yields a function that shows the progress on standard error.
 
     It shows a bar in a terminal, and a line per change elsewhere.
@@ -51,7 +51,7 @@ def progress() -> Iterator[Callable[[Run], None]]:
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     last_line = ""
 
-    def show(run: Run) -> None:
+    def show(run: SparkRun) -> None:
         nonlocal last_line
         if terminal:
             total = len(run.flows) or None

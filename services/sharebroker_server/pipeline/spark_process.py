@@ -91,7 +91,7 @@ def variables(spark: Path, code: Path, settings: Path, inherited: Mapping[str, s
 
 
 @dataclass(slots=True)
-class Run:
+class SparkRun:
     """The progress of a run, from its output."""
 
     stage: str = "starting Spark"
@@ -142,14 +142,14 @@ class PipelineError(Exception):
 
 
 def run_spark(
-    spark: Path, project: Project, lock: int, command: str, on_progress: Callable[[Run], None]
+    spark: Path, project: Project, lock: int, command: str, on_progress: Callable[[SparkRun], None]
 ) -> None:
     """Runs `spark-pipelines` to its end; calls `on_progress` after every line. Raises PipelineError.
 
     The launcher runs in its own process group; it stops with this process, and is stopped as a whole at the
     end. `lock` is the file descriptor of the folder's lock.
     """
-    state = Run()
+    state = SparkRun()
     launcher = [python_of(spark), "-m", "sharebroker_server.pipeline.launcher", command]
     environment = variables(spark, project.code, project.settings, os.environ)
     with (
@@ -187,7 +187,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(_STOP_SECONDS)
 
 
-def _reason(state: Run, project: Project, code: int) -> str:
+def _reason(state: SparkRun, project: Project, code: int) -> str:
     with project.log.open("rb") as log:
         size = log.seek(0, os.SEEK_END)
         log.seek(max(0, size - _LAST_BYTES))

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sharebroker_server.pipeline.core.state_log import Entry, OffsetStatus, Run, check, outcomes_of
+from sharebroker_server.pipeline.core.state_log import OffsetStatus, Run, StateLogEntry, check, outcomes_of
 
 KEY: Final = ("group", "topic", "partition")
 _STATE: Final = ("state_epoch", "leader_epoch", "start_offset")
@@ -72,9 +72,9 @@ def folded(table: pa.Table) -> pa.Table:
     return pa.Table.from_pylist([row], schema=FOLDED)
 
 
-def entries_of(rows: list[dict[str, Any]]) -> list[Entry]:
+def entries_of(rows: list[dict[str, Any]]) -> list[StateLogEntry]:
     """Returns the log records of one share-partition; rows may be in any order."""
-    found: dict[tuple[str, int | None], Entry] = {}
+    found: dict[tuple[str, int | None], StateLogEntry] = {}
     for row in rows:
         key = (row["kind"], row["position"])
         runs = found[key].runs if key in found else ()
@@ -85,5 +85,5 @@ def entries_of(rows: list[dict[str, Any]]) -> list[Entry]:
         written_at_ms = None if time is None else round(time.timestamp() * 1000)
         state = {name: row[name] for name in _STATE}
         head = (row["position"] or 0, row["kind"], row["checkpoint_epoch"] or 0)
-        found[key] = Entry(*head, **state, written_at_ms=written_at_ms, runs=runs)
+        found[key] = StateLogEntry(*head, **state, written_at_ms=written_at_ms, runs=runs)
     return list(found.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.link import RedisLink
 from tests.testkit.proxy import FaultProxy
@@ -16,7 +16,7 @@ TTL = 0.5
 
 class Node:
     def __init__(self, link: RedisLink, node_id: int) -> None:
-        member = Member(f"{node_id}/1", node_id, frozenset({ROLE}), f"node{node_id}:9090")
+        member = ClusterMember(f"{node_id}/1", node_id, frozenset({ROLE}), f"node{node_id}:9090")
         self.owned: dict[str, int] = {}
         self.holder = LeaseHolder(RedisLeaseStore(link, timeout=0.2), member, TTL)
         self.holder.register(ROLE, lambda: SHARDS, ROLE, self.acquired, self.lost)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from sharebroker_server.leases.port import Lease, LeaseStore, Member
+from sharebroker_server.leases.port import ClusterMember, Lease, LeaseStore
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import connect
@@ -58,8 +58,10 @@ def state(lease: Lease) -> tuple[str, int]:
     return lease.owner, lease.epoch
 
 
-def member(owner: str, address: str = "127.0.0.1:9090") -> Member:
-    return Member(owner, int(owner.partition("/")[0]), frozenset({"gateway", "share-coordinator"}), address)
+def member(owner: str, address: str = "127.0.0.1:9090") -> ClusterMember:
+    return ClusterMember(
+        owner, int(owner.partition("/")[0]), frozenset({"gateway", "share-coordinator"}), address
+    )
 
 
 async def test_members_keep_all_announced_fields(stage: Stage) -> None:

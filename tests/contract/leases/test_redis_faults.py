@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable, Member
+from sharebroker_server.leases.port import ClusterMember, LeaseStore, LeasesUnavailable
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.link import RedisLink
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.proxy import FaultProxy
 
-ME = Member("1/1", 1, frozenset(), "127.0.0.1:1")
+ME = ClusterMember("1/1", 1, frozenset(), "127.0.0.1:1")
 
 
 async def refuses_everything(store: LeaseStore) -> None:

@@ -12,7 +12,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.record_log.core.batch import TimedOffset
-from sharebroker_server.record_log.core.log_state import Limits, Segment
+from sharebroker_server.record_log.core.log_state import MemoryLimits, Segment
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
@@ -29,7 +29,7 @@ from sharebroker_server.stream_log.port import (
     LogOutOfOrder,
     LogUnavailable,
 )
-from sharebroker_server.telemetry.metrics import Appends
+from sharebroker_server.telemetry.metrics import AppendMetricsByLog
 from tests.support.lease import Lease
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
@@ -51,7 +51,7 @@ class Stores:
 
     leases: LeaseStore
     records: RecordStore
-    appends: Appends = field(default_factory=Appends)
+    appends: AppendMetricsByLog = field(default_factory=AppendMetricsByLog)
 
     async def owned(self, owner: str = "1/1") -> int:
         """Claims the partition and returns its epoch."""
@@ -90,7 +90,7 @@ async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> Asyn
         yield Stores(leases, MemoryRecordStore(leases.epoch_of))
         return
     link = await connect(redis_servers.fresh(request.param))
-    appends = Appends()
+    appends = AppendMetricsByLog()
     yield Stores(RedisLeaseStore(link), RedisRecordStore(link, appends=appends), appends)
     await link.close()
 
@@ -271,7 +271,7 @@ async def test_partitions_are_independent(stores: Stores) -> None:
 
 
 async def test_leader_opens_the_log_of_its_predecessor(stores: Stores) -> None:
-    settings = LogSettings(limits=Limits(hot_cache_bytes=SIZE, segment_bytes=3 * SIZE))
+    settings = LogSettings(limits=MemoryLimits(hot_cache_bytes=SIZE, segment_bytes=3 * SIZE))
 
     epoch = await stores.owned()
     first = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch), settings)

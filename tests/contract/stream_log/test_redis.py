@@ -12,7 +12,7 @@ from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
-from sharebroker_server.telemetry.metrics import Appends
+from sharebroker_server.telemetry.metrics import AppendMetricsByLog
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.servers import kinds
@@ -27,7 +27,7 @@ class Stores:
 
     leases: LeaseStore
     log: StreamLog
-    appends: Appends = field(default_factory=Appends)
+    appends: AppendMetricsByLog = field(default_factory=AppendMetricsByLog)
 
     async def owned(self, owner: str = "1/1", shard: str = SHARD) -> int:
         """Claims the shard and returns its epoch."""
@@ -41,7 +41,7 @@ async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> Asyn
         yield Stores(leases, MemoryStreamLog(leases.epoch_of))
         return
     link = await connect(redis_servers.fresh(request.param))
-    appends = Appends()
+    appends = AppendMetricsByLog()
     yield Stores(RedisLeaseStore(link), RedisStreamLog(link, appends=appends), appends)
     await link.close()
 

@@ -12,7 +12,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
-from sharebroker_server.leases.port import LeasesUnavailable, Member
+from sharebroker_server.leases.port import ClusterMember, LeasesUnavailable
 from sharebroker_server.routing.router import Router
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.stubs import NOT_SENT
@@ -22,16 +22,16 @@ from tests.integration.rpc.harness import FAILURE, SERVICE, Leader, caught, echo
 class Owners:
     """Every resource belongs to one member, or the owner is unknown."""
 
-    def __init__(self, *members: Member) -> None:
+    def __init__(self, *members: ClusterMember) -> None:
         self.members = list(members)
         self.away = False
 
-    async def owner_of(self, resource: str) -> Member | None:
+    async def owner_of(self, resource: str) -> ClusterMember | None:
         if self.away:
             raise LeasesUnavailable("no Redis")
         return self.members[0] if self.members else None
 
-    def known_owner(self, resource: str) -> Member | None:
+    def known_owner(self, resource: str) -> ClusterMember | None:
         return None
 
     def forget(self, resource: str) -> None:
@@ -63,7 +63,7 @@ async def test_health_and_reflection_list_the_service(address: str) -> None:
     assert SERVICE in {service.name for service in listed.list_services_response.service}
 
 
-ME = Member("1/1", 1, frozenset({"share-partition-leader"}), "127.0.0.1:9")
+ME = ClusterMember("1/1", 1, frozenset({"share-partition-leader"}), "127.0.0.1:9")
 
 
 async def test_router_calls_its_own_process_without_a_socket() -> None:
@@ -76,7 +76,7 @@ async def test_router_calls_its_own_process_without_a_socket() -> None:
 
 async def test_router_closes_channels_to_departed_brokers(address: str) -> None:
     first, second, third = (
-        Member(f"{number}/1", number, ME.roles, where)
+        ClusterMember(f"{number}/1", number, ME.roles, where)
         for number, where in enumerate((address, "127.0.0.1:9", "127.0.0.1:10"), 1)
     )
     owners = Owners(first)

@@ -12,7 +12,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import PeerConnector, Router
 from sharebroker_server.rpc.server import GrpcServer, Service
 from sharebroker_server.rpc.stubs import NOT_SENT, RemoteStub
@@ -46,19 +46,19 @@ async def credentials(tmp_path: Path) -> AsyncIterator[ClusterCredentials]:
 
 
 @pytest.fixture
-async def guarded(credentials: ClusterCredentials) -> AsyncIterator[Member]:
+async def guarded(credentials: ClusterCredentials) -> AsyncIterator[ClusterMember]:
     """A process that checks its callers."""
     access = ClusterAccess(credentials)
     server = GrpcServer(access=access)
     port = server.bind("127.0.0.1:0")
     server.add(Service(SERVICE, Leader(), register))
     await server.start()
-    yield Member("2/1", 2, frozenset({"share-partition-leader"}), f"127.0.0.1:{port}")
+    yield ClusterMember("2/1", 2, frozenset({"share-partition-leader"}), f"127.0.0.1:{port}")
     await server.stop(0)
 
 
 async def test_router_identifies_its_process_on_calls_and_streams(
-    guarded: Member, credentials: ClusterCredentials
+    guarded: ClusterMember, credentials: ClusterCredentials
 ) -> None:
     router = Router(Owners(guarded), "1/1", connector=PeerConnector(identify=credentials.metadata))
     stub: Any = (await router.leader("T", 0)).stub
@@ -67,7 +67,7 @@ async def test_router_identifies_its_process_on_calls_and_streams(
     await router.close()
 
 
-async def test_denial_by_a_peer_is_a_retriable_error(guarded: Member) -> None:
+async def test_denial_by_a_peer_is_a_retriable_error(guarded: ClusterMember) -> None:
     router = Router(Owners(guarded), "1/1")
     stub: Any = (await router.leader("T", 0)).stub
     for call in (stub.Produce(pb.ProduceRequest(), timeout=5), echo(stub, 1)):

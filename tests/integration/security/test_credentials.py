@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_server.redis_link.link import RedisLink
-from sharebroker_server.security.cluster_token import RENEWAL, SETTLING, Verdict
+from sharebroker_server.security.cluster_token import RENEWAL, SETTLING, TokenVerdict
 from sharebroker_server.security.credentials import (
     TOKEN_KEY,
     ClusterCredentials,
@@ -103,7 +103,7 @@ async def test_an_unusable_file_is_named(tmp_path: Path, content: bytes | None, 
 
 async def test_without_secrets_every_token_is_rejected(credentials: ClusterCredentials) -> None:
     assert credentials.metadata() == ()
-    assert credentials.verify("anything") is Verdict.MISSING
+    assert credentials.verify("anything") is TokenVerdict.MISSING
 
 
 async def test_a_token_is_renewed_before_it_expires(
@@ -117,7 +117,7 @@ async def test_a_token_is_renewed_before_it_expires(
     assert token_of(credentials) == first
     clock.now += 2
     assert token_of(credentials) != first
-    assert credentials.verify(token_of(credentials)) is Verdict.VALID
+    assert credentials.verify(token_of(credentials)) is TokenVerdict.VALID
 
 
 async def test_a_changed_file_is_used_without_a_restart(
@@ -133,8 +133,8 @@ async def test_a_changed_file_is_used_without_a_restart(
         assert token_of(credentials) == before, "peers do not accept the new secret yet"
         clock.now += SETTLING
         await eventually(lambda: token_of(credentials) != before)
-        assert credentials.verify(token_of(credentials)) is Verdict.VALID
-        assert credentials.verify(before) is Verdict.VALID
+        assert credentials.verify(token_of(credentials)) is TokenVerdict.VALID
+        assert credentials.verify(before) is TokenVerdict.VALID
     assert FIRST.decode() not in str(log)
     assert SECOND.decode() not in str(log)
 
@@ -150,7 +150,7 @@ async def test_an_unusable_change_keeps_the_current_secret(
         await eventually(lambda: log)
         file.write_bytes(b"short")
         await eventually(lambda: len(log) == 2)
-        assert credentials.verify(token_of(credentials)) is Verdict.VALID
+        assert credentials.verify(token_of(credentials)) is TokenVerdict.VALID
     assert set(events(log)) == {"cluster secret reload failed; keeping the current one"}
     assert "short" not in str(log)
 

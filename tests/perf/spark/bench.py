@@ -19,8 +19,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from sharebroker import Producer
-from sharebroker_spark.client import Client as PlanClient
-from sharebroker_spark.core.offsets import Batch
+from sharebroker_spark.client import GatewayClient as PlanClient
+from sharebroker_spark.core.offsets import PlannedBatch
 from sharebroker_spark.core.options import read_options
 from sharebroker_spark.driver import Driver
 from tests.spark.environment import ENVIRONMENT, Program, running
@@ -126,7 +126,7 @@ def _plan(cluster: Cluster) -> None:
     options = read_options({"bootstrap": cluster.address, "topics": topic, "group": group}, streaming=True)
     with closing(PlanClient(cluster.address, waits=True)) as client:
         driver = Driver(options, client)
-        batch = driver.plan(Batch("bench"), None, 0)  # initialises the share-partitions
+        batch = driver.plan(PlannedBatch("bench"), None, 0)  # initialises the share-partitions
         idle, full = [], []
         for _ in range(PLANS):
             begun = time.perf_counter()

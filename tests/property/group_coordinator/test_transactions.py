@@ -27,15 +27,15 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     MemberIdentity,
 )
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
-    UnverifiedError as UnverifiedOffsetsError,
+    UnverifiedOffsetsError as UnverifiedOffsetsError,
 )
 from sharebroker_server.group_coordinator.core.transactions import model, rules
 from sharebroker_server.group_coordinator.core.transactions.commands import (
     AddPartitions,
     End,
     Ended,
-    Initialize,
-    Producer,
+    InitProducerId,
+    ProducerIdAndEpoch,
     ReadEnding,
     VerifyPartitions,
 )
@@ -70,7 +70,9 @@ class Partition:
     end: int = 0
     tags: dict[int, tuple[int, Tag]] = field(default_factory=dict)
 
-    def append(self, producer: Producer, sequence: int, tag: Tag, verified: Verified | None) -> None:
+    def append(
+        self, producer: ProducerIdAndEpoch, sequence: int, tag: Tag, verified: Verified | None
+    ) -> None:
         epoch, id_ = producer.producer_epoch, producer.producer_id
         (header,) = parse_headers(batch(1, producer=(id_, epoch, sequence), transactional=True), LIMIT)
         draft = self.transactions.draft()
@@ -110,7 +112,7 @@ class Group:
         self.tags: set[Tag] = set()
         self.marks = 0
 
-    def commit(self, producer: Producer, tag: Tag, coordinator_epoch: int | None) -> None:
+    def commit(self, producer: ProducerIdAndEpoch, tag: Tag, coordinator_epoch: int | None) -> None:
         offsets = {_of(tag): Committed(1)}
         identity = MemberIdentity("g", -1, "")
         self.shard.send(
@@ -141,7 +143,7 @@ class Client:
     number: int
     name: str
     version: int
-    producer: Producer
+    producer: ProducerIdAndEpoch
     round: int = 0
     open: bool = False
     broken: bool = False
@@ -154,7 +156,7 @@ class Client:
     def tag(self) -> Tag:
         return self.number, self.round
 
-    def go_on(self, following: Producer) -> None:
+    def go_on(self, following: ProducerIdAndEpoch) -> None:
         assert following.producer_epoch <= model.LAST_EPOCH
         if following != self.producer:
             self.sequences.clear()
@@ -182,8 +184,8 @@ class Cluster(RuleBasedStateMachine):
         self.clients: list[Client] = []
         self.outcomes: dict[Tag, bool] = {}
         self.group = Group(self.new_group_shard())
-        self.late: list[tuple[int, Producer, Tag, Verified]] = []
-        self.late_offsets: list[tuple[Producer, Tag, int]] = []
+        self.late: list[tuple[int, ProducerIdAndEpoch, Tag, Verified]] = []
+        self.late_offsets: list[tuple[ProducerIdAndEpoch, Tag, int]] = []
 
     @initialize(versions=st.tuples(kinds, kinds))
     def begin(self, versions: tuple[int, int]) -> None:
@@ -196,8 +198,8 @@ class Cluster(RuleBasedStateMachine):
         """Starts a new producer, which takes over the transactional id."""
         for _ in range(3):  # the end of a transaction, then of an open one that is aborted
             with contextlib.suppress(KafkaError):
-                reply = self.shard.execute(Initialize(name, 60_000))
-                if isinstance(reply, Producer):
+                reply = self.shard.execute(InitProducerId(name, 60_000))
+                if isinstance(reply, ProducerIdAndEpoch):
                     self.clients.append(Client(len(self.clients), name, version, reply))
                     return
             self.finish(name)
@@ -281,7 +283,7 @@ class Cluster(RuleBasedStateMachine):
             return
         if lost:
             return
-        assert isinstance(reply, Producer)
+        assert isinstance(reply, ProducerIdAndEpoch)
         self.outcomes[client.tag] = client.ending
         client.go_on(reply)
 
@@ -302,7 +304,7 @@ class Cluster(RuleBasedStateMachine):
         if ending is not None:
             for partition in ending.partitions:
                 self.mark_at(partition.partition, self.marker(ending))
-            ended = Ended(name, Producer(ending.producer_id, ending.producer_epoch))
+            ended = Ended(name, ProducerIdAndEpoch(ending.producer_id, ending.producer_epoch))
             self.shard.execute(ended)
 
     def ending(self, name: str) -> Transaction | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
-from sharebroker_server.pipeline.core.state_log import Entry, Kind, OffsetStatus, Run, check, replay
+from sharebroker_server.pipeline.core.state_log import Kind, OffsetStatus, Run, StateLogEntry, check, replay
 from sharebroker_server.share_coordinator.core.checkpointing import CheckpointRules
 from sharebroker_server.share_coordinator.core.commands import Command
 from sharebroker_server.share_coordinator.core.state import (
@@ -34,21 +34,25 @@ def runs(batches: tuple[StateBatch, ...] | list[StateBatch]) -> tuple[Run, ...]:
     return tuple(Run(b.first, b.last, OffsetStatus(b.delivery_count, b.state)) for b in batches)
 
 
-def entry(position: int, record: ShareRecord) -> Entry:
+def entry(position: int, record: ShareRecord) -> StateLogEntry:
     if isinstance(record, ShareCheckpoint):
         whole: tuple[Kind, int, int] = ("checkpoint", record.checkpoint_epoch, record.state_epoch)
         rest = (record.leader_epoch, record.start_offset, record.write_timestamp_ms)
-        return Entry(position, *whole, *rest, runs(record.state_batches))
+        return StateLogEntry(position, *whole, *rest, runs(record.state_batches))
     if isinstance(record, ShareDelta):
         leader, start = known(record.leader_epoch), known(record.start_offset)
         runs_of_delta = runs(record.state_batches)
-        return Entry(position, "delta", record.checkpoint_epoch, None, leader, start, 0, runs_of_delta)
-    return Entry(position, "tombstone", 0)
+        return StateLogEntry(
+            position, "delta", record.checkpoint_epoch, None, leader, start, 0, runs_of_delta
+        )
+    return StateLogEntry(position, "tombstone", 0)
 
 
-def answer(state: ShareState) -> Entry:
+def answer(state: ShareState) -> StateLogEntry:
     epochs = (state.checkpoint_epoch, state.state_epoch, state.leader_epoch)
-    return Entry(state.checkpoint_position, "answer", *epochs, state.start_offset, 0, runs(state.runs))
+    return StateLogEntry(
+        state.checkpoint_position, "answer", *epochs, state.start_offset, 0, runs(state.runs)
+    )
 
 
 def lived(rules: CheckpointRules, history: list[tuple[Command, float]]) -> Shard:
@@ -60,7 +64,7 @@ def lived(rules: CheckpointRules, history: list[tuple[Command, float]]) -> Shard
     return shard
 
 
-def entries(shard: Shard, key: SharePartitionKey) -> list[Entry]:
+def entries(shard: Shard, key: SharePartitionKey) -> list[StateLogEntry]:
     log = [entry(position, record) for position, record in shard.log if record.key == key]
     state = shard.state(key)
     return log if state is None else [*log, answer(state)]

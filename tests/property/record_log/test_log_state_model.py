@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.log_state import Limits, LogState, Retention
+from sharebroker_server.record_log.core.log_state import LogState, MemoryLimits, Retention
 
 NOW = 10_000
-limits = st.builds(Limits, st.integers(0, 400), st.integers(1, 300), st.integers(1, 2_000))
+limits = st.builds(MemoryLimits, st.integers(0, 400), st.integers(1, 300), st.integers(1, 2_000))
 retentions = st.builds(Retention, st.integers(-1, 10_000), st.integers(-1, 800), consumed=st.booleans())
 
 
@@ -36,7 +36,7 @@ def logs(draw: st.DrawFn) -> list[StoredBatch]:
     return batches
 
 
-def view_of(batches: list[StoredBatch], bounds: Limits) -> LogState:
+def view_of(batches: list[StoredBatch], bounds: MemoryLimits) -> LogState:
     view = LogState(0, 0, (), bounds)
     for batch in batches:
         view.add(batch, NOW)
@@ -55,7 +55,7 @@ def expected(batches: list[StoredBatch], offset: int, max_bytes: int) -> list[St
 
 @given(logs(), limits, st.integers(0, 70), st.integers(0, 70), st.integers(0, 500))
 def test_cached_reads_equal_the_model(
-    batches: list[StoredBatch], bounds: Limits, start: int, offset: int, max_bytes: int
+    batches: list[StoredBatch], bounds: MemoryLimits, start: int, offset: int, max_bytes: int
 ) -> None:
     view = view_of(batches, bounds)
     view.move_log_start(min(start, view.log_end_offset))
@@ -72,7 +72,7 @@ def test_cached_reads_equal_the_model(
 
 @given(logs(), limits, retentions, st.none() | st.integers(0, 80), st.integers(0, 70))
 def test_retention_equals_the_model(
-    batches: list[StoredBatch], bounds: Limits, retention: Retention, consumed: int | None, start: int
+    batches: list[StoredBatch], bounds: MemoryLimits, retention: Retention, consumed: int | None, start: int
 ) -> None:
     view = view_of(batches, bounds)
     view.move_log_start(min(start, view.log_end_offset))
@@ -93,7 +93,7 @@ def test_retention_equals_the_model(
 
 @given(logs(), limits, retentions)
 def test_retention_removes_every_expired_batch_at_the_start(
-    batches: list[StoredBatch], bounds: Limits, retention: Retention
+    batches: list[StoredBatch], bounds: MemoryLimits, retention: Retention
 ) -> None:
     view = view_of(batches, bounds)
     while (before := view.disposable_before(retention, NOW, None)) > view.log_start_offset:
@@ -108,7 +108,7 @@ def test_retention_removes_every_expired_batch_at_the_start(
 
 
 @given(logs(), limits, st.integers(0, 70))
-def test_index_counts_every_batch_once(batches: list[StoredBatch], bounds: Limits, start: int) -> None:
+def test_index_counts_every_batch_once(batches: list[StoredBatch], bounds: MemoryLimits, start: int) -> None:
     view = view_of(batches, bounds)
     rows = view.index.segments()
     assert sum(row.size for row in rows) == sum(len(b.data) for b in batches)
@@ -119,7 +119,7 @@ def test_index_counts_every_batch_once(batches: list[StoredBatch], bounds: Limit
 
 @given(logs(), limits, st.integers(0, NOW + 1))
 def test_look_up_by_time_starts_at_or_before_the_result(
-    batches: list[StoredBatch], bounds: Limits, timestamp: int
+    batches: list[StoredBatch], bounds: MemoryLimits, timestamp: int
 ) -> None:
     found = view_of(batches, bounds).index.first_since(timestamp)
     response = next((b.base_offset for b in batches if b.max_timestamp >= timestamp), None)
@@ -129,7 +129,9 @@ def test_look_up_by_time_starts_at_or_before_the_result(
 
 
 @given(logs(), limits, st.integers(0, 12))
-def test_reopened_log_equals_the_closed_one(batches: list[StoredBatch], bounds: Limits, saved: int) -> None:
+def test_reopened_log_equals_the_closed_one(
+    batches: list[StoredBatch], bounds: MemoryLimits, saved: int
+) -> None:
     """Index rows may be lost behind the last saved one: they are counted again."""
     live = view_of(batches, bounds)
     rows = live.index.unsaved[:saved]

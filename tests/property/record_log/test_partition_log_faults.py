@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.appends import Appended
-from sharebroker_server.record_log.core.log_state import Limits
+from sharebroker_server.record_log.core.log_state import MemoryLimits
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.record_validation import LogSettings
@@ -36,7 +36,7 @@ turns = st.lists(
 def test_acknowledged_appends_survive_any_faults(
     history: list[tuple[list[int], Fault | None, int | None]], hot_cache_bytes: int, segment_bytes: int
 ) -> None:
-    asyncio.run(play(history, LogSettings(limits=Limits(hot_cache_bytes, segment_bytes))))
+    asyncio.run(play(history, LogSettings(limits=MemoryLimits(hot_cache_bytes, segment_bytes))))
 
 
 async def play(history: list[tuple[list[int], Fault | None, int | None]], settings: LogSettings) -> None:

@@ -10,7 +10,7 @@ from sharebroker_server.security.cluster_token import (
     SETTLING,
     VALIDITY,
     ClusterSecrets,
-    Verdict,
+    TokenVerdict,
     sign,
     verify,
 )
@@ -27,11 +27,11 @@ def test_valid_means_accepted_secret_and_near_time(
 ) -> None:
     verdict = verify(accepted, sign(signer, "1/2", signed_at), signed_at + after)
     if signer not in accepted:
-        assert verdict is Verdict.UNKNOWN_SECRET
+        assert verdict is TokenVerdict.UNKNOWN_SECRET
     elif abs(signed_at + after - int(signed_at)) <= VALIDITY:
-        assert verdict is Verdict.VALID
+        assert verdict is TokenVerdict.VALID
     else:
-        assert verdict is Verdict.EXPIRED
+        assert verdict is TokenVerdict.EXPIRED
 
 
 @given(times, st.integers(0, 200), st.characters())
@@ -39,12 +39,12 @@ def test_a_changed_token_is_rejected(now: float, position: int, character: str) 
     token = sign(SECRETS[0], "1/2", now)
     position %= len(token)
     changed = token[:position] + character + token[position + 1 :]
-    assert changed == token or verify(SECRETS[:1], changed, now) is not Verdict.VALID
+    assert changed == token or verify(SECRETS[:1], changed, now) is not TokenVerdict.VALID
 
 
 @given(st.text())
 def test_any_text_is_verified_without_an_exception(text: str) -> None:
-    assert verify(SECRETS, text, 0.0) is not Verdict.VALID
+    assert verify(SECRETS, text, 0.0) is not TokenVerdict.VALID
 
 
 lists = st.lists(secrets, min_size=1, max_size=2, unique=True).map(tuple)
@@ -72,7 +72,7 @@ def test_processes_accept_each_other_whenever_they_read_a_change(
         current = listed[max(number for number, at in enumerate(changed_at) if at <= now)]
         both[index].replace(current, now)
         for sender, receiver in (both, reversed(both)):
-            assert receiver.verify(sender.token("1/2", now), now) is Verdict.VALID
+            assert receiver.verify(sender.token("1/2", now), now) is TokenVerdict.VALID
     assert {each.signing for each in both} == {listed[-1][0]}
 
 
@@ -83,5 +83,5 @@ def test_after_a_rotation_only_listed_secrets_are_accepted(
     rotated = ClusterSecrets(first)
     rotated.replace(second, 0.0)
     later = RETIREMENT + 1
-    accepted = {s for s in SECRETS if rotated.verify(sign(s, "1/2", later), later) is Verdict.VALID}
+    accepted = {s for s in SECRETS if rotated.verify(sign(s, "1/2", later), later) is TokenVerdict.VALID}
     assert accepted == set(second)

@@ -8,7 +8,7 @@ from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
-    DeleteTopic,
+    DeleteTopicState,
     Initialize,
     ListTopics,
     Read,
@@ -52,6 +52,6 @@ commands: st.SearchStrategy[Command] = st.one_of(
     ],
     st.builds(Delete, keys, st.none() | epochs),
     st.just(ListTopics()),
-    st.builds(DeleteTopic, st.sampled_from([TOPIC, OTHER_TOPIC])),
+    st.builds(DeleteTopicState, st.sampled_from([TOPIC, OTHER_TOPIC])),
     st.builds(Summarize, keys),
 )

@@ -9,7 +9,7 @@ from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
-    DeleteTopic,
+    DeleteTopicState,
     Initialize,
     LeaseRequired,
     ListTopics,
@@ -17,7 +17,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     ReadReply,
     Reply,
     Summarize,
-    Summary,
+    SummaryReply,
     Write,
 )
 from tests.unit.share_coordinator.naive import NaiveRuns
@@ -56,7 +56,7 @@ class Model:
                 return None
             case ListTopics():
                 return frozenset(key.topic_id for key in self.partitions)
-            case DeleteTopic(topic_id):
+            case DeleteTopicState(topic_id):
                 gone = [key for key in self.partitions if key.topic_id == topic_id]
                 for key in gone:
                     del self.partitions[key]
@@ -64,8 +64,8 @@ class Model:
             case Summarize(key):
                 there = self.partitions.get(key)
                 if there is None:
-                    return Summary()
-                return Summary(there.state_epoch, there.leader_epoch, there.start_offset, there.count)
+                    return SummaryReply()
+                return SummaryReply(there.state_epoch, there.leader_epoch, there.start_offset, there.count)
         raise AssertionError(command)
 
     def initialize(self, command: Initialize) -> None:

@@ -21,7 +21,7 @@ from sharebroker_server.group_coordinator.service.servicer import GroupCoordinat
 from sharebroker_server.group_coordinator.service.shards import make_catalog_host, make_host
 from sharebroker_server.group_coordinator.service.share_groups import Ports
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.port import Changes, SharePartitionState, StateSummary
 from sharebroker_server.routing.transaction_check import Claim
 from sharebroker_server.rpc.stubs import LocalContext
@@ -161,7 +161,7 @@ class Broker:
         self.departed: list[tuple[str, str]] = []
         self.follower = MetadataCache(cluster.log, broker, poll=0.005)
         settings = replace(GroupCoordinatorConfig.of(broker), **config)  # type: ignore[arg-type]  # times
-        member = Member(f"{node}/1", node, frozenset({"group-coordinator"}), "")
+        member = ClusterMember(f"{node}/1", node, frozenset({"group-coordinator"}), "")
         self.holder = LeaseHolder(cluster.leases, member)
         self.host = make_host(cluster.log, settings, self.follower)
         self.catalog_host = make_catalog_host(cluster.log, settings, self.follower)

@@ -18,7 +18,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import Transac
 from sharebroker_server.group_coordinator.service.shards import make_transaction_host
 from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.rpc.stubs import LocalContext
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
@@ -70,7 +70,7 @@ class Process:
         config = GroupCoordinatorConfig(transaction_shards=3, ending_wait=wait)
         self.follower = MetadataCache(cluster.log, BrokerConfig())
         self.holder = LeaseHolder(
-            cluster.leases, Member(f"{node}/1", node, frozenset({"group-coordinator"}), "")
+            cluster.leases, ClusterMember(f"{node}/1", node, frozenset({"group-coordinator"}), "")
         )
 
         self.host = make_transaction_host(cluster.log, config, self.follower)

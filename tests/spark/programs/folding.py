@@ -8,7 +8,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from sharebroker_server.pipeline.state_replay import KEY, LOG, folded
-from sharebroker_spark.client import Client
+from sharebroker_spark.client import GatewayClient
 from sharebroker_spark.core.options import state_options
 from sharebroker_spark.state_reading import read_state, share_partitions
 from sharebroker_spark.state_source import as_arrow
@@ -18,7 +18,7 @@ ADDRESS, GROUP = sys.argv[1:]
 
 
 def main() -> None:
-    client = Client(ADDRESS, waits=False)
+    client = GatewayClient(ADDRESS, waits=False)
     options = state_options({"bootstrap": ADDRESS, "groups": GROUP})
     found = []
     for _, rows in groupby(

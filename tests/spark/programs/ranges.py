@@ -17,8 +17,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sharebroker_spark.arrow import Delivery, Frame
-from sharebroker_spark.client import Client
+from sharebroker_spark.arrow import Frame, TaskDelivery
+from sharebroker_spark.client import GatewayClient
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import read_options
 from sharebroker_spark.reading import DataLossError, read_ranges
@@ -41,19 +41,19 @@ SCHEMA = StructType(
 )
 
 
-def read(client: Client, asked: str, deadline_ms: int | None, *, strict: bool) -> list[Any]:
+def read(client: GatewayClient, asked: str, deadline_ms: int | None, *, strict: bool) -> list[Any]:
     """Returns offset and value of each record."""
     topic, first, last = asked.split(":")
     options = read_options({"bootstrap": ADDRESS, "topics": topic, "value.format": "string"}, streaming=False)
     frame = Frame(to_arrow_schema(SCHEMA, timezone="UTC"), options)
     ranges = [Range(topic, 0, int(first), int(last), 3)]
     batches = list(
-        read_ranges(client, ranges, frame, Delivery(deadline_ms), strict=strict, rejected=lambda _: None)
+        read_ranges(client, ranges, frame, TaskDelivery(deadline_ms), strict=strict, rejected=lambda _: None)
     )
     return [[row["offset"], row["value"]] for batch in batches for row in batch.to_pylist()]
 
 
-def read_all(client: Client, asked: str) -> dict[str, Any]:
+def read_all(client: GatewayClient, asked: str) -> dict[str, Any]:
     """Returns the range read strictly, leniently, and its committed records."""
     try:
         strict: list[Any] | str = read(client, asked, 1000, strict=True)
@@ -67,7 +67,7 @@ def read_all(client: Client, asked: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    client = Client(ADDRESS, waits=True)
+    client = GatewayClient(ADDRESS, waits=True)
     report(read=[read_all(client, asked) for asked in ASKED])
     client.close()
 

@@ -9,7 +9,7 @@ from time import monotonic
 from typing_extensions import override
 
 from sharebroker_server.leases.placement import succeeds
-from sharebroker_server.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
+from sharebroker_server.leases.port import ClusterMember, Lease, LeaseStore, LeasesUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class MemoryLeaseStore(LeaseStore):
         self.away = False
         self._clock = clock
         self._leases: dict[str, StoredLease] = {}
-        self._members: dict[int, tuple[Member, float]] = {}
+        self._members: dict[int, tuple[ClusterMember, float]] = {}
         self._generations: dict[str, tuple[str, int]] = {}
 
     def epoch_of(self, resource: str) -> int:
@@ -88,7 +88,7 @@ class MemoryLeaseStore(LeaseStore):
         ]
 
     @override
-    async def announce(self, member: Member, ttl: float) -> bool:
+    async def announce(self, member: ClusterMember, ttl: float) -> bool:
         now = self._now()
         known, expires_at = self._members.get(member.node_id, (member, now))
         if expires_at <= now or not succeeds(known.owner, member.owner):
@@ -96,18 +96,18 @@ class MemoryLeaseStore(LeaseStore):
         return expires_at > now and known == member.as_dead()
 
     @override
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[ClusterMember]:
         now = self._now()
         return [member for _, (member, expires_at) in sorted(self._members.items()) if expires_at > now]
 
     @override
-    async def silent(self, ttl: float, since: float) -> list[Member]:
+    async def silent(self, ttl: float, since: float) -> list[ClusterMember]:
         now = self._now()
         remaining = {member.owner: expires_at - now for member, expires_at in self._members.values()}
         return [member for member in await self.members() if remaining[member.owner] <= ttl - since]
 
     @override
-    async def mark_dead(self, member: Member, ttl: float, since: float) -> bool:
+    async def mark_dead(self, member: ClusterMember, ttl: float, since: float) -> bool:
         now = self._now()
         if member.owner not in {silent.owner for silent in await self.silent(ttl, since)}:
             return False

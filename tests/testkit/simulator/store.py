@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from typing_extensions import override
 
-from sharebroker_server.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
+from sharebroker_server.leases.port import ClusterMember, Lease, LeaseStore, LeasesUnavailable
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.log_state import Segment
 from sharebroker_server.record_log.port import NO_SNAPSHOTS, Bounds, RecordStore
@@ -253,19 +253,19 @@ class SimulatedLeaseStore(LeaseStore):
         return await self._call("read", lambda: self._leases.read(resources))
 
     @override
-    async def announce(self, member: Member, ttl: float) -> bool:
+    async def announce(self, member: ClusterMember, ttl: float) -> bool:
         return await self._call("announce", lambda: self._leases.announce(member, ttl))
 
     @override
-    async def members(self) -> list[Member]:
+    async def members(self) -> list[ClusterMember]:
         return await self._call("members", self._leases.members)
 
     @override
-    async def silent(self, ttl: float, since: float) -> list[Member]:
+    async def silent(self, ttl: float, since: float) -> list[ClusterMember]:
         return await self._call("silent", lambda: self._leases.silent(ttl, since))
 
     @override
-    async def mark_dead(self, member: Member, ttl: float, since: float) -> bool:
+    async def mark_dead(self, member: ClusterMember, ttl: float, since: float) -> bool:
         return await self._call("mark_dead", lambda: self._leases.mark_dead(member, ttl, since))
 
     @override

@@ -14,12 +14,12 @@ from sharebroker_server.broker import cleanup
 from sharebroker_server.broker.cleanup import Cleanup
 from sharebroker_server.catalog.records import TopicDeletedRecord, TopicRecord
 from sharebroker_server.catalog.topics import Topic
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import Peer, Router
 from tests.testkit.waiting import eventually
 
-ME = Member("1/1", 1, frozenset(), "here:1")
-OTHER = Member("2/1", 2, frozenset(), "there:1")
+ME = ClusterMember("1/1", 1, frozenset(), "here:1")
+OTHER = ClusterMember("2/1", 2, frozenset(), "there:1")
 
 
 class Silent:
@@ -33,15 +33,15 @@ class Silent:
 class Owners:
     """A router for one share coordinator; `owners` are the catalog's, one a look-up, the last one stays."""
 
-    def __init__(self, *owners: Member | None) -> None:
+    def __init__(self, *owners: ClusterMember | None) -> None:
         self.owners = list(owners)
         self.forgotten: list[str] = []
         self.released: list[str] = []
 
-    async def owner_of(self, resource: str) -> Member | None:
+    async def owner_of(self, resource: str) -> ClusterMember | None:
         return self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
 
-    def is_self(self, member: Member) -> bool:
+    def is_self(self, member: ClusterMember) -> bool:
         return member is ME
 
     def leaders(self) -> list[Peer[Any]]:

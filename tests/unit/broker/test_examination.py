@@ -11,7 +11,7 @@ from sharebroker_server.broker.core.diagnosis import Level
 from sharebroker_server.broker.examination import examine_redis
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import connect
@@ -47,7 +47,7 @@ async def claim_all(store: RedisLeaseStore, owner: str) -> None:
 
 
 async def test_every_role_without_a_live_broker_is_an_error(server: Server, store: RedisLeaseStore) -> None:
-    await store.announce(Member("1/1", 1, frozenset({"gateway"}), "one:1", version="7"), TTL)
+    await store.announce(ClusterMember("1/1", 1, frozenset({"gateway"}), "one:1", version="7"), TTL)
     examined = await examine_redis(server.url, CONFIG)
     errors = {finding.subject for finding in examined.findings if finding.level is Level.ERROR}
     assert ROLES - {"gateway"} <= errors
@@ -56,13 +56,13 @@ async def test_every_role_without_a_live_broker_is_an_error(server: Server, stor
 
 
 async def test_brokers_of_another_cluster_id_do_not_count(server: Server, store: RedisLeaseStore) -> None:
-    await store.announce(Member("1/1", 1, ROLES, "one:1"), TTL)
+    await store.announce(ClusterMember("1/1", 1, ROLES, "one:1"), TTL)
     examined = await examine_redis(server.url, BrokerConfig.parse(["cluster.id=another"]))
     assert (examined.gateways, examined.versions) == ([], [])
 
 
 async def test_shards_without_a_live_owner_are_an_error(server: Server, store: RedisLeaseStore) -> None:
-    await store.announce(Member("1/1", 1, ROLES, "one:1"), TTL)
+    await store.announce(ClusterMember("1/1", 1, ROLES, "one:1"), TTL)
     await claim_all(store, "1/1")
     assert "leases" not in {finding.subject for finding in (await examine_redis(server.url, CONFIG)).findings}
     await store.release(names.CATALOG, "1/1")
@@ -77,7 +77,7 @@ async def test_shards_without_a_live_owner_are_an_error(server: Server, store: R
 
 async def test_versions_are_reported_by_broker(server: Server, store: RedisLeaseStore) -> None:
     for number, version in ((1, "7"), (2, "8")):
-        member = Member(f"{number}/1", number, ROLES, f"broker-{number}:1", version=version)
+        member = ClusterMember(f"{number}/1", number, ROLES, f"broker-{number}:1", version=version)
         await store.announce(member, TTL)
     (mixed,) = (await examine_redis(server.url, CONFIG)).versions
     assert mixed.what == "Brokers have different versions. 7: broker-1:1; 8: broker-2:1."

@@ -19,7 +19,7 @@ from sharebroker_server.leases.names import partition
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.redis_link.server import Target
-from sharebroker_server.telemetry.metrics import Appends
+from sharebroker_server.telemetry.metrics import AppendMetricsByLog
 from tests.testkit.servers import running
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
@@ -74,7 +74,7 @@ def test_identity_is_stored_in_the_data_folder(tmp_path: Path) -> None:
 
 
 async def test_stores_share_one_measurement_of_appends() -> None:
-    appends = Appends()
+    appends = AppendMetricsByLog()
     with running("valkey") as server:
         link = await connect(f"redis://127.0.0.1:{server.port}")
         storage = open_storage(RedisConnections(link, link), Keys(), appends)

@@ -25,7 +25,7 @@ from sharebroker_server.gateway.kafka.cluster_view import LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import IsRefused
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.port import NoOpPersister
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR, Router
@@ -58,7 +58,7 @@ class Harness:
     def __init__(self, stack: AsyncExitStack) -> None:
         leases = MemoryLeaseStore()
         log, records = MemoryStreamLog(leases.epoch_of), MemoryRecordStore(leases.epoch_of)
-        holder = LeaseHolder(leases, Member("1/1", 1, frozenset(ORDER), "here:1"))
+        holder = LeaseHolder(leases, ClusterMember("1/1", 1, frozenset(ORDER), "here:1"))
         router = Router(holder, "1/1", group_shards=50, share_shards=50, transaction_shards=50)
         stack.push_async_callback(router.close)
         self.stack = stack
@@ -146,7 +146,7 @@ async def test_live_members_are_read_without_code_of_roles(
     context = harness.context
     roles._open_kafka(context, server, Gateway(context.router, context.catalog, CONFIG))
     membership = context.holder.membership
-    membership.live = (Member("2/1", 2, frozenset({GATEWAY}), "there:1"),)
+    membership.live = (ClusterMember("2/1", 2, frozenset({GATEWAY}), "there:1"),)
     frames: list[str] = []
 
     def record(frame: FrameType, event: str, _: object) -> None:

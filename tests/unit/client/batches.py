@@ -9,7 +9,7 @@ from aiokafka.record.util import calc_crc32c
 
 from sharebroker.consumer.accumulator import Accumulator
 from sharebroker_protocol.records.batches import CODECS
-from sharebroker_protocol.records.record import Acquisition
+from sharebroker_protocol.records.record import AcquiredRecords
 
 
 def batch(base: int, values: list[bytes | None], *, compression: str = "none") -> bytes:
@@ -38,8 +38,8 @@ def control_batch(base: int) -> bytes:
     return sealed(data, base)
 
 
-def acquisition(first: int, last: int, accumulator: Accumulator | None = None) -> Acquisition:
+def acquisition(first: int, last: int, accumulator: Accumulator | None = None) -> AcquiredRecords:
     sink = accumulator or Accumulator(lambda: None)
-    acquired = Acquisition(("id", "flights"), 0, (first, last), sink)
+    acquired = AcquiredRecords(("id", "flights"), 0, (first, last), sink)
     sink.add_acquisition(acquired)
     return acquired

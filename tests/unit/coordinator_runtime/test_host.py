@@ -18,7 +18,7 @@ from sharebroker_server.coordinator_runtime.host import (
 )
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import Fault, MemoryStreamLog
 from tests.testkit.waiting import eventually
@@ -37,7 +37,7 @@ class Cluster:
 
     async def process(self, node: int, name: str = "share-coordinator", shards: int | None = 4) -> Host:
         role = "group-coordinator" if name == "catalog" else name
-        member = Member(f"{node}/1", node, frozenset({role}), "")
+        member = ClusterMember(f"{node}/1", node, frozenset({role}), "")
         holder = LeaseHolder(self.leases, member, ttl=5.0)
         host: Host = ShardHost(name, shards, self.log, lambda _: Ledger(), LedgerCodec(), QUICK)
         await host.start(holder)

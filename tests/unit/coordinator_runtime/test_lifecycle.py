@@ -13,7 +13,7 @@ from sharebroker_server.coordinator_runtime.lifecycle import (
     REJECTIONS,
     TRANSITIONS,
     DamagedLogError,
-    IllegalTransitionError,
+    IllegalShardStateError,
     LoadFailureReporter,
     ShardState,
     transition,
@@ -36,7 +36,7 @@ def test_every_pair_of_states_is_legal_or_raises(current: ShardState, to: ShardS
     if to.name in ARROWS[current.name].split():
         assert transition(current, to) is to
     else:
-        with pytest.raises(IllegalTransitionError):
+        with pytest.raises(IllegalShardStateError):
             transition(current, to)
 
 

@@ -10,7 +10,13 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.machine import Effect
-from sharebroker_server.coordinator_runtime.pending import Pending, Waiter, no_effects, perform_all, reject
+from sharebroker_server.coordinator_runtime.pending import (
+    PendingRecords,
+    Waiter,
+    no_effects,
+    perform_all,
+    reject,
+)
 from tests.unit.coordinator_runtime.harness import IntendedEffect
 
 
@@ -18,7 +24,7 @@ class Noted(Effect):
     pass
 
 
-def waiting(pending: Pending, position: int, deadline: float = 1.0) -> asyncio.Future[Any]:
+def waiting(pending: PendingRecords, position: int, deadline: float = 1.0) -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     pending.wait(Waiter(position, deadline, f"reply at {position}", future, writes=True))
     return future
@@ -41,7 +47,7 @@ def waiting(pending: Pending, position: int, deadline: float = 1.0) -> asyncio.F
 async def test_groups_are_bounded_and_never_empty(
     sizes: list[int], records: int, size: int, groups: list[int]
 ) -> None:
-    pending = Pending(7)
+    pending = PendingRecords(7)
     pending.add([bytes(n) for n in sizes])
     cut = []
     while pending.durable < pending.applied:
@@ -53,7 +59,7 @@ async def test_groups_are_bounded_and_never_empty(
 
 
 async def test_callers_receive_replies_once_their_position_is_durable() -> None:
-    pending = Pending(10)
+    pending = PendingRecords(10)
     pending.add([b"a", b"b", b"c"])
     first, last = waiting(pending, 11), waiting(pending, 13)
     gone = waiting(pending, 13)
@@ -67,7 +73,7 @@ async def test_callers_receive_replies_once_their_position_is_durable() -> None:
 
 
 async def test_expired_waiters_are_rejected_and_next_deadline_returned() -> None:
-    pending = Pending(0)
+    pending = PendingRecords(0)
     pending.add([b"a"])
     soon, later = waiting(pending, 1, 1.0), waiting(pending, 1, 3.0)
     assert pending.expire(0.5) == 1.0
@@ -81,7 +87,7 @@ async def test_expired_waiters_are_rejected_and_next_deadline_returned() -> None
 
 
 async def test_abandon_rejects_all_waiters_and_drops_effects() -> None:
-    pending = Pending(0)
+    pending = PendingRecords(0)
     pending.add([b"a"])
     future = waiting(pending, 1)
     pending.add_effects([Noted()])
@@ -94,7 +100,7 @@ async def test_abandon_rejects_all_waiters_and_drops_effects() -> None:
 
 
 async def test_effects_are_returned_once_their_position_is_durable() -> None:
-    pending, (first, second) = Pending(0), (Noted(), Noted())
+    pending, (first, second) = PendingRecords(0), (Noted(), Noted())
     pending.add([b"a"])
     pending.add_effects([first])
     pending.add([b"b"])
@@ -104,7 +110,7 @@ async def test_effects_are_returned_once_their_position_is_durable() -> None:
 
 
 async def test_error_reply_is_raised() -> None:
-    pending = Pending(0)
+    pending = PendingRecords(0)
     pending.add([b"a"])
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     pending.wait(Waiter(1, 1.0, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS), future, writes=False))

@@ -10,7 +10,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
-from sharebroker_server.coordinator_runtime.pending import Pending
+from sharebroker_server.coordinator_runtime.pending import PendingRecords
 from sharebroker_server.coordinator_runtime.shard import EarliestTimer, RuntimeSettings, Trimming
 from sharebroker_server.stream_log.port import LogNotWritten
 from tests.testkit.waiting import eventually
@@ -446,13 +446,13 @@ def machine(last: int) -> Ledger:
 
 def test_trim_is_due_after_records_or_time() -> None:
     assert trimming().before == 6
-    assert trimming().due(machine(6), Pending(6), 109.0) is None
-    assert trimming().due(machine(7), Pending(7), 101.0) == 7
-    assert trimming().due(machine(6), Pending(6), 110.0) == 6
+    assert trimming().due(machine(6), PendingRecords(6), 109.0) is None
+    assert trimming().due(machine(7), PendingRecords(7), 101.0) == 7
+    assert trimming().due(machine(6), PendingRecords(6), 110.0) == 6
 
 
 def test_trim_waits_until_the_planned_records_are_durable() -> None:
-    pending, plan = Pending(7), trimming()
+    pending, plan = PendingRecords(7), trimming()
     pending.add([b"x"])
     assert plan.due(machine(8), pending, 101.0) is None
     pending.add([b"y"])
@@ -461,8 +461,8 @@ def test_trim_waits_until_the_planned_records_are_durable() -> None:
 
 
 def test_dropped_deadline_plan_is_rebuilt() -> None:
-    pending, plan = Pending(7), trimming()
+    pending, plan = PendingRecords(7), trimming()
     pending.add([b"x"])
     assert plan.due(machine(8), pending, 101.0) is None
     plan.forget()
-    assert plan.due(machine(7), Pending(7), 101.0) == 7
+    assert plan.due(machine(7), PendingRecords(7), 101.0) == 7

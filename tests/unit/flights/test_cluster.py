@@ -13,7 +13,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.records.partitioner import partition_of
 from sharebroker_server.flights import cluster as module
-from sharebroker_server.flights.cluster import Cluster, Job, Publisher, unpublished
+from sharebroker_server.flights.cluster import Cluster, FlightPublisher, Job, unpublished
 from sharebroker_server.flights.core.flight import Flight
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -148,4 +148,4 @@ def test_complete_log_lacks_none() -> None:
 
 
 def test_flights_in_the_log_count_as_published() -> None:
-    assert Publisher("s", "t", {0: 3, 1: 4}).published == 7
+    assert FlightPublisher("s", "t", {0: 3, 1: 4}).published == 7

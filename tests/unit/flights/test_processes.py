@@ -9,11 +9,11 @@ from asyncio.subprocess import PIPE, Process
 import pytest
 
 from sharebroker_server.flights.cluster import Job
-from sharebroker_server.flights.core.flight import Acknowledgement
-from sharebroker_server.flights.core.ledger import Delivery, Ledger, delivered
+from sharebroker_server.flights.core.flight import FlightAcknowledgement
+from sharebroker_server.flights.core.ledger import FlightDelivery, Ledger, delivered
 from sharebroker_server.flights.processes import Fleet
 
-REPORT = delivered(1, 2.0, [Delivery(0, 5, 1, Acknowledgement.ACCEPT, "UA", "EWR-IAH", 1, 2)])
+REPORT = delivered(1, 2.0, [FlightDelivery(0, 5, 1, FlightAcknowledgement.ACCEPT, "UA", "EWR-IAH", 1, 2)])
 
 
 class ScriptedFleet(Fleet):

@@ -10,19 +10,19 @@ import pytest
 
 from sharebroker_server.flights import supervisor
 from sharebroker_server.flights.cluster import Cluster, Job
-from sharebroker_server.flights.core.flight import Acknowledgement, Flight
-from sharebroker_server.flights.core.ledger import Delivery, Ledger, RecordId
-from sharebroker_server.flights.core.statistics import Progress
+from sharebroker_server.flights.core.flight import Flight, FlightAcknowledgement
+from sharebroker_server.flights.core.ledger import FlightDelivery, Ledger, RecordId
+from sharebroker_server.flights.core.statistics import RunProgress
 from sharebroker_server.flights.display import Display
-from sharebroker_server.flights.supervisor import Outcome, Plan, Run
+from sharebroker_server.flights.supervisor import FlightsRun, Plan, RunResult
 
 JOB = Job("s", "t", 1, "g", 0)
 FLIGHT = Flight("2013-01-01", "UA", "1", "N1", "EWR", "IAH", 517, 2, 11)
 BATCH = ("worker-1", 1)
 
 
-def delivery(offset: int) -> Delivery:
-    return Delivery(0, offset, 1, Acknowledgement.ACCEPT, "UA", "EWR-IAH", 1, 2)
+def delivery(offset: int) -> FlightDelivery:
+    return FlightDelivery(0, offset, 1, FlightAcknowledgement.ACCEPT, "UA", "EWR-IAH", 1, 2)
 
 
 class FakeCluster:
@@ -47,15 +47,15 @@ class FakeDisplay:
 
     def __init__(self) -> None:
         self.messages: list[str] = []
-        self.final: Progress | None = None
+        self.final: RunProgress | None = None
 
     def message(self, text: str) -> None:
         self.messages.append(text)
 
-    def show(self, progress: Progress, now: float) -> None:
+    def show(self, progress: RunProgress, now: float) -> None:
         pass
 
-    def finish(self, progress: Progress) -> None:
+    def finish(self, progress: RunProgress) -> None:
         self.final = progress
 
 
@@ -71,8 +71,8 @@ class Harness:
         self.killed: list[str] = []
         self.stopped = self.unreachable = False
 
-    async def run(self, flights: int = 0) -> Outcome:
-        run = Run(self.plan, cast("Cluster", self.cluster), cast("Display", self.display))
+    async def run(self, flights: int = 0) -> RunResult:
+        run = FlightsRun(self.plan, cast("Cluster", self.cluster), cast("Display", self.display))
         return await run.run([FLIGHT] * flights)
 
     def finish(self, ledger: Ledger, *offsets: int) -> None:

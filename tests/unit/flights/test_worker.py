@@ -14,7 +14,7 @@ from sharebroker.consumer.config import RecordResult
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.records.record import Record
 from sharebroker_server.flights import worker
-from sharebroker_server.flights.core.flight import Acknowledgement, Flight
+from sharebroker_server.flights.core.flight import Flight, FlightAcknowledgement
 
 FLIGHT = Flight("2013-01-01", "UA", "1", "N1", "EWR", "IAH", 517, 2, 11)
 
@@ -63,12 +63,12 @@ def reports(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize(
     ("acknowledgement", "call"),
     [
-        (Acknowledgement.ACCEPT, "accept"),
-        (Acknowledgement.RELEASE, "release"),
-        (Acknowledgement.REJECT, "reject why"),
+        (FlightAcknowledgement.ACCEPT, "accept"),
+        (FlightAcknowledgement.RELEASE, "release"),
+        (FlightAcknowledgement.REJECT, "reject why"),
     ],
 )
-def test_record_is_acknowledged_once(acknowledgement: Acknowledgement, call: str) -> None:
+def test_record_is_acknowledged_once(acknowledgement: FlightAcknowledgement, call: str) -> None:
     record = FakeRecord(FLIGHT)
     worker.acknowledge(cast("Record", record), acknowledgement, "why")
     assert record.acknowledged == [call]

@@ -20,7 +20,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc.servicers import ProduceServicer
 from sharebroker_server.gateway.grpc.share import ShareServicer
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import Router
 from sharebroker_server.rpc.server import GrpcServer, Service
 from sharebroker_server.rpc.stubs import LocalStub
@@ -97,7 +97,7 @@ class Harness:
         self.leader.Produce = held  # type: ignore[method-assign]  # before the first call
         return gate
 
-    async def remote_leader(self, node_id: int) -> tuple[Leader, Member, GrpcServer]:
+    async def remote_leader(self, node_id: int) -> tuple[Leader, ClusterMember, GrpcServer]:
         """A leader that the gateway reaches over a socket."""
         fake = Leader()
         address, server = await self._serve(Service("leader", fake, _register_leader))

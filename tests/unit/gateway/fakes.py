@@ -15,7 +15,7 @@ from sharebroker_server.catalog.records import TopicRecord
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import GROUP_COORDINATOR, LEADER
 from sharebroker_server.rpc.errors import wire
 from tests.testkit.memory.stream_log import MemoryStreamLog
@@ -26,25 +26,25 @@ TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
 class OwnerLookup:
     """Owners of resources, as a test sets them."""
 
-    def __init__(self, owner: Member) -> None:
+    def __init__(self, owner: ClusterMember) -> None:
         self.members = [owner]
-        self.owners: dict[str, Member] = {}
+        self.owners: dict[str, ClusterMember] = {}
         self.forgotten: list[str] = []
         self.no_owner = False
         self.on_forget: Callable[[str], None] = lambda _: None
         self._default = owner
 
-    async def owner_of(self, resource: str) -> Member | None:
+    async def owner_of(self, resource: str) -> ClusterMember | None:
         return None if self.no_owner else self.owners.get(resource, self._default)
 
-    def known_owner(self, resource: str) -> Member | None:
+    def known_owner(self, resource: str) -> ClusterMember | None:
         return None if self.no_owner else self.owners.get(resource, self._default)
 
     def forget(self, resource: str) -> None:
         self.forgotten.append(resource)
         self.on_forget(resource)
 
-    def give(self, partition: int, member: Member) -> None:
+    def give(self, partition: int, member: ClusterMember) -> None:
         self.owners[names.partition(TOPIC.topic_id, partition)] = member
 
 
@@ -225,8 +225,8 @@ class Coordinator:
         return [request.member_epoch for request in self.heartbeats]
 
 
-def member(node_id: int, address: str) -> Member:
-    return Member(f"{node_id}/1", node_id, frozenset({LEADER, GROUP_COORDINATOR}), address)
+def member(node_id: int, address: str) -> ClusterMember:
+    return ClusterMember(f"{node_id}/1", node_id, frozenset({LEADER, GROUP_COORDINATOR}), address)
 
 
 def catalog(topics: Iterable[Topic] = (TOPIC,)) -> MetadataCache:

@@ -12,7 +12,7 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as g
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.clients import Backoff, Routes
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AppendCall, AppendPart
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, member, refusing
 
@@ -90,7 +90,7 @@ async def test_session_binds_its_leaders_once(harness: Harness) -> None:
     lookups: list[str] = []
     known_owner = harness.ownership.known_owner
 
-    def counted(resource: str) -> Member | None:
+    def counted(resource: str) -> ClusterMember | None:
         lookups.append(resource)
         return known_owner(resource)
 

@@ -17,8 +17,8 @@ from sharebroker_server.group_coordinator.core.transactions.commands import (
     CompletionRequested,
     End,
     Ended,
-    Initialize,
-    Producer,
+    InitProducerId,
+    ProducerIdAndEpoch,
     ReadEnding,
     Reply,
 )
@@ -61,19 +61,21 @@ class TransactionHarness:
     # Steps of producers
 
     def initialize(
-        self, name: str = "x", *, timeout_ms: int = MINUTE, had: Producer | None = None
-    ) -> Producer:
-        return self.request(Initialize(name, timeout_ms, had), Producer)
+        self, name: str = "x", *, timeout_ms: int = MINUTE, had: ProducerIdAndEpoch | None = None
+    ) -> ProducerIdAndEpoch:
+        return self.request(InitProducerId(name, timeout_ms, had), ProducerIdAndEpoch)
 
     def add(
-        self, producer: Producer, *partitions: TopicIdPartition, version: int = 1, name: str = "x"
+        self, producer: ProducerIdAndEpoch, *partitions: TopicIdPartition, version: int = 1, name: str = "x"
     ) -> None:
         self.request(AddPartitions(name, producer, frozenset(partitions), version), frozenset)
 
-    def end(self, producer: Producer, *, commit: bool = True, version: int = 1, name: str = "x") -> Producer:
-        return self.request(End(name, producer, commit, version), Producer)
+    def end(
+        self, producer: ProducerIdAndEpoch, *, commit: bool = True, version: int = 1, name: str = "x"
+    ) -> ProducerIdAndEpoch:
+        return self.request(End(name, producer, commit, version), ProducerIdAndEpoch)
 
-    def begun(self, *partitions: TopicIdPartition, version: int = 1) -> Producer:
+    def begun(self, *partitions: TopicIdPartition, version: int = 1) -> ProducerIdAndEpoch:
         """A producer in a transaction."""
         producer = self.initialize()
         self.add(producer, *(partitions or (P0,)), version=version)
@@ -84,7 +86,7 @@ class TransactionHarness:
     def finish(self, name: str = "x") -> Transaction:
         """Writes the markers and returns the ended transaction."""
         ending = self.request(ReadEnding(name), Transaction)
-        self.request(Ended(name, Producer(ending.producer_id, ending.producer_epoch)), type(None))
+        self.request(Ended(name, ProducerIdAndEpoch(ending.producer_id, ending.producer_epoch)), type(None))
         return ending
 
     def pass_time(self, seconds: float) -> None:
@@ -138,6 +140,6 @@ def facts(machine: TransactionMachine) -> object:
     return dict(machine.transactions), machine.ids.end
 
 
-def aborting(shard: TransactionHarness, command: Initialize) -> None:
+def aborting(shard: TransactionHarness, command: InitProducerId) -> None:
     """The command has to wait for an abort."""
     shard.request(command, Aborting)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import FailureDetector
 from sharebroker_server.leases.placement import spread
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from tests.testkit.memory.leases import MemoryLeaseStore
 
 ROLE = "share-coordinator"
@@ -16,7 +16,7 @@ SHARDS = [f"{ROLE}:{index}" for index in range(20)]
 TTL = 10.0
 
 
-def share(members: list[Member]) -> dict[str, Member]:
+def share(members: list[ClusterMember]) -> dict[str, ClusterMember]:
     """Returns the preferred owner of each shard."""
     return spread(sorted(SHARDS), ROLE, members)
 
@@ -50,7 +50,9 @@ class Node:
     """A broker: its holder, and the callbacks that the holder made."""
 
     def __init__(self, cluster: Cluster, node_id: int, incarnation: int, resources: list[str]) -> None:
-        self.member = Member(f"{node_id}/{incarnation}", node_id, frozenset({ROLE}), f"node{node_id}:9090")
+        self.member = ClusterMember(
+            f"{node_id}/{incarnation}", node_id, frozenset({ROLE}), f"node{node_id}:9090"
+        )
         detector = FailureDetector(cluster.store, TTL, cluster.is_refused)
         self.holder = LeaseHolder(
             cluster.store, self.member, TTL, clock=lambda: cluster.now, failure_detector=detector

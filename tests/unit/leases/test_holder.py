@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
 from sharebroker_server.leases.placement import preferred
-from sharebroker_server.leases.port import Lease, LeaseLost, LeasesUnavailable, Member
+from sharebroker_server.leases.port import ClusterMember, Lease, LeaseLost, LeasesUnavailable
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually
 from tests.unit.leases.harness import ROLE, SHARDS, TTL, Cluster, share
@@ -475,7 +475,7 @@ async def test_started_holder_keeps_its_leases() -> None:
 
         return callback
 
-    holder = LeaseHolder(store, Member("1/1", 1, frozenset({ROLE}), ""), ttl=0.1)
+    holder = LeaseHolder(store, ClusterMember("1/1", 1, frozenset({ROLE}), ""), ttl=0.1)
     holder.register(ROLE, lambda: SHARDS[:1], ROLE, record("acquired"), record("lost"))  # type: ignore[arg-type] # one maker for both callbacks
     await holder.start()
     assert holder.holds(SHARDS[0]) == 1

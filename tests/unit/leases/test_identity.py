@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.leases.identity import HIGHEST_NODE_ID, Identity, at_address, persistent, temporary
+from sharebroker_server.leases.identity import (
+    HIGHEST_NODE_ID,
+    NodeIdentity,
+    at_address,
+    persistent,
+    temporary,
+)
 from sharebroker_server.leases.placement import succeeds
 
 
@@ -26,7 +32,7 @@ def test_configured_node_id_overrides_the_stored_one(tmp_path: Path) -> None:
 def test_incarnation_increases_after_the_clock_was_set_back(tmp_path: Path) -> None:
     far = 9_999_999_999_999
     (tmp_path / "node.json").write_text(f'{{"node_id": 3, "incarnation": {far}}}')
-    assert persistent(tmp_path / "node.json") == Identity(3, far + 1)
+    assert persistent(tmp_path / "node.json") == NodeIdentity(3, far + 1)
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"node_id": "x", "incarnation": 1}'])

@@ -10,7 +10,7 @@ import pytest
 
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import PortProbe
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from tests.testkit.servers import free_port
 from tests.testkit.waiting import eventually
 from tests.unit.leases.harness import SHARDS, TTL, Cluster
@@ -104,7 +104,7 @@ async def test_broker_marked_dead_loses_and_reclaims_its_leases(cluster: Cluster
 async def test_owner_of_a_dead_brokers_lease_is_the_successor(cluster: Cluster) -> None:
     first, second = cluster.node(1), cluster.node(2)
     await cluster.pass_time(3, first, second)
-    looking = LeaseHolder(cluster.store, Member("3/1", 3, frozenset(), "node3:9090"), TTL)
+    looking = LeaseHolder(cluster.store, ClusterMember("3/1", 3, frozenset(), "node3:9090"), TTL)
     shard = min(first.held())
     assert await looking.owner_of(shard) == first.member
     await cluster.store.mark_dead(first.member, TTL + 5.0, 0.0)

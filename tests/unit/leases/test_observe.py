@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from sharebroker_server.leases import observe
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.observe import MembershipLogger
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.waiting import eventually
 
@@ -20,8 +20,8 @@ SHARDS = [f"{ROLE}:{index}" for index in range(20)]
 TTL = 10.0
 
 
-def member(number: int) -> Member:
-    return Member(f"{number}/1", number, frozenset({ROLE}), f"node{number}:9090", version="1")
+def member(number: int) -> ClusterMember:
+    return ClusterMember(f"{number}/1", number, frozenset({ROLE}), f"node{number}:9090", version="1")
 
 
 class Harness:

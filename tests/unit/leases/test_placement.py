@@ -10,7 +10,7 @@ from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.names import CATALOG, kind_of, partition, shard
 from sharebroker_server.leases.placement import preferred, succeeds
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from tests.unit.leases.harness import TTL, Cluster
 
 
@@ -30,7 +30,7 @@ def test_later_incarnation_replaces_an_earlier_one(owner: str, earlier: str, exp
 
 
 def test_no_member_is_preferred_without_the_role() -> None:
-    gateway = Member("1/1", 1, frozenset({"gateway"}), "")
+    gateway = ClusterMember("1/1", 1, frozenset({"gateway"}), "")
     assert preferred("catalog", "group-coordinator", []) is None
     assert preferred("catalog", "group-coordinator", [gateway]) is None
     assert preferred("catalog", "gateway", [gateway]) == gateway
@@ -50,7 +50,9 @@ async def test_partitions_of_a_topic_are_spread_evenly_as_they_grow(cluster: Clu
     sizes = {"t": 6}
     holders = []
     for number in (1, 2, 3):
-        member = Member(f"{number}/1", number, frozenset({"share-partition-leader"}), f"node{number}:9090")
+        member = ClusterMember(
+            f"{number}/1", number, frozenset({"share-partition-leader"}), f"node{number}:9090"
+        )
         await cluster.store.announce(member, TTL)
         holders.append(LeaseHolder(cluster.store, member, TTL, partitions=lambda topic: sizes.get(topic, 0)))
     for holder in holders:
@@ -73,7 +75,7 @@ async def test_partitions_of_a_topic_are_spread_evenly_as_they_grow(cluster: Clu
 async def test_unregistered_kinds_are_owned_by_their_role(cluster: Cluster) -> None:
     node = cluster.node(1)
     gateway = LeaseHolder(
-        cluster.store, Member("5/1", 5, frozenset({"gateway"}), ""), clock=lambda: cluster.now
+        cluster.store, ClusterMember("5/1", 5, frozenset({"gateway"}), ""), clock=lambda: cluster.now
     )
     await node.round()
     await gateway.reconcile()

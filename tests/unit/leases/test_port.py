@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sharebroker_server.leases.port import LEAVING, Member
+from sharebroker_server.leases.port import LEAVING, ClusterMember
 
-MEMBER = Member("1/2", 1, frozenset({"gateway"}), "here:1", "here:2", "0.1.0", 0.5)
+MEMBER = ClusterMember("1/2", 1, frozenset({"gateway"}), "here:1", "here:2", "0.1.0", 0.5)
 
 
 def test_a_leaving_member_keeps_its_roles_and_has_no_kafka_address() -> None:
@@ -19,4 +19,4 @@ def test_a_dead_member_has_neither_roles_nor_address() -> None:
 
 
 def test_skew_does_not_change_a_member() -> None:
-    assert Member("1/2", 1, frozenset({"gateway"}), "here:1", "here:2", "0.1.0", 9.0) == MEMBER
+    assert ClusterMember("1/2", 1, frozenset({"gateway"}), "here:1", "here:2", "0.1.0", 9.0) == MEMBER

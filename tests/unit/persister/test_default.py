@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.routing.router import Peer
@@ -39,7 +39,7 @@ class Coordinators:
         return partition % 2
 
     async def share_coordinator(self, shard: int) -> Peer[Any]:
-        return Peer(Member("1/1", 1, frozenset(), "a:1"), self)
+        return Peer(ClusterMember("1/1", 1, frozenset(), "a:1"), self)
 
     def local_states(self, shard: int) -> Local | None:
         return self.local

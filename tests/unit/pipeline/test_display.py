@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sharebroker_server.pipeline.display import print_tables, progress, verdict
-from sharebroker_server.pipeline.spark_process import Run
+from sharebroker_server.pipeline.spark_process import SparkRun
 
 TOTALS = {"bronze": 1200, "silver": 1100, "rejected": 100, "share_partitions": 4, "log_records": 5000}
 EMPTY: dict[str, Any] = dict.fromkeys(
@@ -37,7 +37,7 @@ def test_only_tables_with_rows_are_printed(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_progress_is_a_line_per_change_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    run = Run()
+    run = SparkRun()
     with progress() as show:
         show(run)
         show(run)

@@ -14,7 +14,7 @@ from sharebroker_server.pipeline.project import Project
 from sharebroker_server.pipeline.spark_process import (
     NoSparkError,
     PipelineError,
-    Run,
+    SparkRun,
     cause,
     find_spark,
     run_spark,
@@ -64,7 +64,7 @@ OUTPUT = """\
 
 
 def test_run_reports_its_stages_in_order() -> None:
-    run, stages = Run(), []
+    run, stages = SparkRun(), []
     for line in OUTPUT:
         run.parse_line(line)
         stages.append(run.stage)
@@ -83,7 +83,7 @@ def test_run_reports_its_stages_in_order() -> None:
 
 
 def test_error_is_stored() -> None:
-    run = Run()
+    run = SparkRun()
     run.parse_line("pyspark.errors.exceptions.connect.AnalysisException: [NO_SUCH] There is none.")
     assert run.error == "AnalysisException: [NO_SUCH] There is none."
 
@@ -126,7 +126,7 @@ class Harness:
     def run(self, command: str) -> None:
         run_spark(self.spark, self.project, self.lock.fileno(), command, self.show)
 
-    def show(self, run: Run) -> None:
+    def show(self, run: SparkRun) -> None:
         self.stages.append((run.stage, len(run.flows)))
 
     @property
@@ -172,7 +172,7 @@ def test_interrupted_run_ends_all_processes(harness: Harness, monkeypatch: pytes
     monkeypatch.setenv("HANG", "1")
     began = time.monotonic()
 
-    def interrupt(run: Run) -> None:
+    def interrupt(run: SparkRun) -> None:
         if len(harness.log) == 3:
             raise KeyboardInterrupt
 

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.record_log.appends import Appended
-from sharebroker_server.record_log.core.log_state import Limits
+from sharebroker_server.record_log.core.log_state import MemoryLimits
 from sharebroker_server.record_log.lifecycle import (
     RETRY_AFTER,
     TRANSITIONS,
@@ -44,7 +44,7 @@ def test_storage_error_can_be_retried() -> None:
 
 
 async def test_batches_lost_by_the_store_are_restored_from_memory(harness: Harness) -> None:
-    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE)))
+    log = await harness.open(LogSettings(limits=MemoryLimits(hot_cache_bytes=2 * SIZE)))
     for _ in range(3):
         await log.append(batch(3))
     await harness.store.delete(NAME)
@@ -97,7 +97,7 @@ async def test_restore_includes_producer_snapshots(harness: Harness) -> None:
 
 
 async def test_reopened_log_continues_at_its_end(harness: Harness) -> None:
-    settings = LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE, segment_bytes=2 * SIZE))
+    settings = LogSettings(limits=MemoryLimits(hot_cache_bytes=2 * SIZE, segment_bytes=2 * SIZE))
     log = await harness.open(settings)
     for _ in range(5):
         await log.append(batch(3))

@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.leases.port import LeaseLost, LeasesUnavailable
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import StoredBatch, TimedOffset, header_of
-from sharebroker_server.record_log.core.log_state import Limits, Retention
+from sharebroker_server.record_log.core.log_state import MemoryLimits, Retention
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.sequence_gaps import GAP_TIMEOUT_MS
 from sharebroker_server.record_log.lifecycle import LogPhase
@@ -45,7 +45,7 @@ async def test_append_returns_offsets_and_makes_records_readable(harness: Harnes
 
 
 async def test_leader_with_an_expired_lease_cannot_read(harness: Harness) -> None:
-    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=1)))
+    log = await harness.open(LogSettings(limits=MemoryLimits(hot_cache_bytes=1)))
     await log.append(batch() + batch())
     harness.lease.held = False
     assert await code_of(log.read(3, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -225,7 +225,7 @@ async def test_log_without_lease_stays_closed(harness: Harness) -> None:
 
 
 async def test_index_rows_reach_the_store_with_the_next_append(harness: Harness) -> None:
-    log = await harness.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
+    log = await harness.open(LogSettings(limits=MemoryLimits(segment_bytes=2 * SIZE)))
     for _ in range(4):
         await log.append(batch(3))
     assert [row.end_offset for row in await harness.store.segments(NAME)] == [6]
@@ -236,7 +236,7 @@ async def test_index_rows_reach_the_store_with_the_next_append(harness: Harness)
 
 
 async def test_cold_reads_use_the_store(harness: Harness) -> None:
-    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=SIZE)))
+    log = await harness.open(LogSettings(limits=MemoryLimits(hot_cache_bytes=SIZE)))
     for _ in range(4):
         await log.append(batch(3))
     assert log.read_hot(0, 10**6) is None
@@ -248,7 +248,7 @@ async def test_cold_reads_use_the_store(harness: Harness) -> None:
 
 
 async def test_cold_reads_stop_at_the_high_watermark(harness: Harness) -> None:
-    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=SIZE)))
+    log = await harness.open(LogSettings(limits=MemoryLimits(hot_cache_bytes=SIZE)))
     for _ in range(3):
         await log.append(batch(3))
     twin = await harness.open()
@@ -277,7 +277,7 @@ async def test_delete_records(harness: Harness) -> None:
 
 
 async def test_retention_by_consumption_age_and_size(harness: Harness) -> None:
-    limits = Limits(segment_bytes=SIZE)
+    limits = MemoryLimits(segment_bytes=SIZE)
     log = await harness.open(LogSettings(retention=Retention(-1, -1, consumed=True), limits=limits))
     for i in range(6):
         await log.append(batch(3, time=1000 * i))
@@ -493,7 +493,7 @@ async def test_idle_producers_expire_unless_they_are_writing(harness: Harness) -
 
 @pytest.mark.parametrize("codec", [0, 2, 4])
 async def test_offset_for_timestamp(harness: Harness, codec: int) -> None:
-    log = await harness.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
+    log = await harness.open(LogSettings(limits=MemoryLimits(segment_bytes=2 * SIZE)))
     for i in range(5):
         await log.append(batch(4, time=1000 * i, codec=codec))
     expected = [(0, 0), (1, 1), (3, 3), (4, 4), (1000, 4), (2002, 10), (2004, 12), (4003, 19), (4004, None)]
@@ -531,7 +531,7 @@ async def test_offset_for_timestamp_passes_records_without_one(harness: Harness)
 
 
 async def test_the_newest_record_is_found_and_a_marker_is_none(harness: Harness) -> None:
-    log = await harness.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
+    log = await harness.open(LogSettings(limits=MemoryLimits(segment_bytes=2 * SIZE)))
     assert await log.offset_of_newest() is None
     for i in (0, 5, 3, 5, 1):
         await log.append(batch(4, time=1000 * i))

@@ -14,12 +14,12 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
 )
 from sharebroker_server.leader_calls.remote import RemoteLeader
 from sharebroker_server.leases import names
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import LEADER, SHARE_COORDINATOR, Router
 from sharebroker_server.rpc.stubs import LocalStub
 
-ME = Member("1/1", 1, frozenset({LEADER, SHARE_COORDINATOR}), "127.0.0.1:1")
-OTHER = Member("2/1", 2, frozenset({LEADER}), "127.0.0.1:2")
+ME = ClusterMember("1/1", 1, frozenset({LEADER, SHARE_COORDINATOR}), "127.0.0.1:1")
+OTHER = ClusterMember("2/1", 2, frozenset({LEADER}), "127.0.0.1:2")
 
 
 class Owners:
@@ -27,12 +27,12 @@ class Owners:
 
     def __init__(self) -> None:
         self.members = [ME, OTHER]
-        self.owners: dict[str, Member] = {}
+        self.owners: dict[str, ClusterMember] = {}
 
-    async def owner_of(self, resource: str) -> Member | None:
+    async def owner_of(self, resource: str) -> ClusterMember | None:
         return self.owners.get(resource)
 
-    def known_owner(self, resource: str) -> Member | None:
+    def known_owner(self, resource: str) -> ClusterMember | None:
         return self.owners.get(resource)
 
     def forget(self, resource: str) -> None:

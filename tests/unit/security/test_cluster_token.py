@@ -12,7 +12,7 @@ from sharebroker_server.security.cluster_token import (
     SETTLING,
     VALIDITY,
     ClusterSecrets,
-    Verdict,
+    TokenVerdict,
     parse_secrets,
     sign,
     verify,
@@ -26,26 +26,26 @@ TOKEN = sign(A, "7/1", NOW)
 @pytest.mark.parametrize(
     ("token", "after", "verdict"),
     [
-        (TOKEN, 0, Verdict.VALID),
-        (TOKEN, VALIDITY, Verdict.VALID),
-        (TOKEN, -VALIDITY, Verdict.VALID),
-        (TOKEN, VALIDITY + 1, Verdict.EXPIRED),
-        (TOKEN, -VALIDITY - 1, Verdict.EXPIRED),
-        (sign(B, "7/1", NOW), 0, Verdict.VALID),
-        (sign(C, "7/1", NOW), 0, Verdict.UNKNOWN_SECRET),
-        (TOKEN + "2", 0, Verdict.UNKNOWN_SECRET),
-        (TOKEN.replace(".18", ".19"), 0, Verdict.UNKNOWN_SECRET),
-        (None, 0, Verdict.MISSING),
-        ("", 0, Verdict.MALFORMED),
-        (".", 0, Verdict.MALFORMED),
-        ("0" * 64 + ".1.", 0, Verdict.MALFORMED),
-        ("0" * 64 + ".-1.p", 0, Verdict.MALFORMED),
-        ("0" * 64 + ".1234567890123.p", 0, Verdict.MALFORMED),
-        ("0" * 63 + "ü.1.p", 0, Verdict.MALFORMED),
-        (TOKEN + "p" * LONGEST_TOKEN, 0, Verdict.MALFORMED),
+        (TOKEN, 0, TokenVerdict.VALID),
+        (TOKEN, VALIDITY, TokenVerdict.VALID),
+        (TOKEN, -VALIDITY, TokenVerdict.VALID),
+        (TOKEN, VALIDITY + 1, TokenVerdict.EXPIRED),
+        (TOKEN, -VALIDITY - 1, TokenVerdict.EXPIRED),
+        (sign(B, "7/1", NOW), 0, TokenVerdict.VALID),
+        (sign(C, "7/1", NOW), 0, TokenVerdict.UNKNOWN_SECRET),
+        (TOKEN + "2", 0, TokenVerdict.UNKNOWN_SECRET),
+        (TOKEN.replace(".18", ".19"), 0, TokenVerdict.UNKNOWN_SECRET),
+        (None, 0, TokenVerdict.MISSING),
+        ("", 0, TokenVerdict.MALFORMED),
+        (".", 0, TokenVerdict.MALFORMED),
+        ("0" * 64 + ".1.", 0, TokenVerdict.MALFORMED),
+        ("0" * 64 + ".-1.p", 0, TokenVerdict.MALFORMED),
+        ("0" * 64 + ".1234567890123.p", 0, TokenVerdict.MALFORMED),
+        ("0" * 63 + "ü.1.p", 0, TokenVerdict.MALFORMED),
+        (TOKEN + "p" * LONGEST_TOKEN, 0, TokenVerdict.MALFORMED),
     ],
 )
-def test_which_tokens_are_valid(token: str | None, after: float, verdict: Verdict) -> None:
+def test_which_tokens_are_valid(token: str | None, after: float, verdict: TokenVerdict) -> None:
     assert verify((A, B), token, NOW + after) is verdict
     assert ClusterSecrets((A, B)).verify(token, NOW + after) is verdict
 
@@ -87,7 +87,7 @@ def test_a_new_secret_is_accepted_at_once_and_signs_later() -> None:
     secrets = ClusterSecrets((A,))
     assert secrets.replace((B,), NOW)
     assert secrets.signing is A
-    assert secrets.verify(sign(B, "7/1", NOW), NOW) is Verdict.VALID
+    assert secrets.verify(sign(B, "7/1", NOW), NOW) is TokenVerdict.VALID
     assert not secrets.replace((B,), NOW + SETTLING - 0.1)
     assert secrets.signing is A
     assert not secrets.replace((B,), NOW + SETTLING)
@@ -104,10 +104,10 @@ def test_a_secret_that_was_listed_long_enough_signs_at_once() -> None:
 def test_a_removed_secret_is_accepted_for_a_while() -> None:
     secrets = ClusterSecrets((A,))
     token = sign(A, "7/1", NOW + RETIREMENT)
-    assert secrets.verify(token, NOW) is Verdict.VALID
+    assert secrets.verify(token, NOW) is TokenVerdict.VALID
     secrets.replace((B,), NOW)
-    assert secrets.verify(token, NOW + RETIREMENT - 1) is Verdict.VALID
-    assert secrets.verify(token, NOW + RETIREMENT + 1) is Verdict.UNKNOWN_SECRET
+    assert secrets.verify(token, NOW + RETIREMENT - 1) is TokenVerdict.VALID
+    assert secrets.verify(token, NOW + RETIREMENT + 1) is TokenVerdict.UNKNOWN_SECRET
 
 
 def test_a_secret_that_is_listed_again_stays_accepted() -> None:
@@ -115,7 +115,7 @@ def test_a_secret_that_is_listed_again_stays_accepted() -> None:
     secrets.replace((B,), NOW)
     secrets.replace((A,), NOW + 1)
     assert secrets.signing is A
-    assert secrets.verify(sign(A, "7/1", NOW), NOW + RETIREMENT + 2) is Verdict.VALID
+    assert secrets.verify(sign(A, "7/1", NOW), NOW + RETIREMENT + 2) is TokenVerdict.VALID
 
 
 def test_the_number_of_removed_secrets_is_bounded() -> None:
@@ -123,13 +123,13 @@ def test_the_number_of_removed_secrets_is_bounded() -> None:
     several = [b"%016d" % number for number in range(MAX_SECRETS + 1)]
     for number, secret in enumerate(several):
         secrets.replace((secret,), NOW + number)
-    assert secrets.verify(TOKEN, NOW) is Verdict.UNKNOWN_SECRET
-    assert secrets.verify(sign(several[0], "7/1", NOW), NOW) is Verdict.VALID
+    assert secrets.verify(TOKEN, NOW) is TokenVerdict.UNKNOWN_SECRET
+    assert secrets.verify(sign(several[0], "7/1", NOW), NOW) is TokenVerdict.VALID
     assert secrets.signing == several[-1], "the secret that signed is not accepted any more"
 
 
 def test_the_cache_of_verified_tokens_is_bounded() -> None:
     secrets = ClusterSecrets((A,))
     for number in range(MAX_VERIFIED + 2):
-        assert secrets.verify(sign(A, f"{number}/1", NOW), NOW) is Verdict.VALID
+        assert secrets.verify(sign(A, f"{number}/1", NOW), NOW) is TokenVerdict.VALID
     assert len(secrets._verified) <= MAX_VERIFIED

@@ -20,7 +20,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.placement import preferred
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
 from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.record_log.core.batch import StoredBatch
@@ -44,7 +44,7 @@ from tests.unit.share_partition_leader import virtual_time
 TOPIC = "T" * 22
 NAME = "orders"
 GROUP = "g"
-ME = Member("1/1", 1, frozenset({"share-partition-leader", "share-coordinator"}), "here:1")
+ME = ClusterMember("1/1", 1, frozenset({"share-partition-leader", "share-coordinator"}), "here:1")
 
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 
@@ -224,7 +224,7 @@ class Harness:
         """Announces a broker that is the preferred leader, so that the partition is handed over."""
         resource = names.partition(TOPIC, partition)
         for node in range(2, 1000):
-            other = Member(f"{node}/1", node, frozenset({"share-partition-leader"}), f"node{node}:1")
+            other = ClusterMember(f"{node}/1", node, frozenset({"share-partition-leader"}), f"node{node}:1")
             if preferred(resource, "share-partition-leader", [ME, other]) is other:
                 break
         await self.leases.announce(other, 1e6)

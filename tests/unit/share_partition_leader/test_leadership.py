@@ -23,7 +23,7 @@ from sharebroker_server.catalog.records import (
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.persister.port import SharePartitionState, StateSummary
 from sharebroker_server.share_partition_leader.leadership import share_partition_settings
 from tests.testkit.memory.stream_log import Fault
@@ -352,7 +352,7 @@ async def test_removal_is_retried_while_the_owner_is_unknown(
     await harness.publish(3)
     owner_of, lookups = harness.holder.owner_of, []
 
-    async def unknown_at_first(resource: str) -> Member | None:
+    async def unknown_at_first(resource: str) -> ClusterMember | None:
         lookups.append(resource)
         return None if len(lookups) < 3 else await owner_of(resource)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from sharebroker_spark.client import CallResult, Client
+from sharebroker_spark.client import CallResult, GatewayClient
 
 
 class _Methods:
@@ -40,5 +40,5 @@ class FakeClient:
         pass
 
     @property
-    def client(self) -> Client:
-        return cast("Client", self)
+    def client(self) -> GatewayClient:
+        return cast("GatewayClient", self)

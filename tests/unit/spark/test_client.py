@@ -16,17 +16,17 @@ from sharebroker_protocol.rpc_status import status_code, trailing_metadata
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.rpc.errors import wire
 from sharebroker_spark import client as module
-from sharebroker_spark.client import CallResult, Client, log_spans, shared
+from sharebroker_spark.client import CallResult, GatewayClient, log_spans, shared
 from tests.unit.spark.fake_client import FakeClient
 
 ADDRESS = "127.0.0.1:9"
 
 
 @pytest.fixture(params=[True, False])
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[GatewayClient]:
     """A client that retries without a pause, with and without a time limit."""
     monkeypatch.setattr(module, "_FIRST_PAUSE", 0.0)
-    client = Client(ADDRESS, waits=request.param)
+    client = GatewayClient(ADDRESS, waits=request.param)
     yield client
     client.close()
 
@@ -48,7 +48,7 @@ class Method:
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_retriable_errors_are_retried_and_the_result_shows_it(client: Client) -> None:
+def test_retriable_errors_are_retried_and_the_result_shows_it(client: GatewayClient) -> None:
     assert client.call_with_retry(Method(), "request") == CallResult("request", first_attempt=True)
     result = client.call_with_retry(Method(UNAVAILABLE, ErrorCode.NOT_COORDINATOR), "request")
     assert result == CallResult("request", first_attempt=False)
@@ -58,7 +58,7 @@ def test_retriable_errors_are_retried_and_the_result_shows_it(client: Client) ->
 @pytest.mark.parametrize(
     "code", [ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
 )
-def test_a_permanent_error_and_a_missing_topic_end_the_call(client: Client, code: ErrorCode) -> None:
+def test_a_permanent_error_and_a_missing_topic_end_the_call(client: GatewayClient, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as caught:
         client.call(Method(code), "request")
     assert caught.value.code is code
@@ -67,22 +67,22 @@ def test_a_permanent_error_and_a_missing_topic_end_the_call(client: Client, code
 def test_only_a_client_with_a_time_limit_stops_retrying(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST_PAUSE", 0.0)
     monkeypatch.setattr(module, "RETRY_SECONDS", -1.0)
-    with closing(Client(ADDRESS, waits=True)) as waiting:
+    with closing(GatewayClient(ADDRESS, waits=True)) as waiting:
         assert waiting.call(Method(UNAVAILABLE), "request") == "request"
-    failing = Client(ADDRESS, waits=False)
+    failing = GatewayClient(ADDRESS, waits=False)
     with pytest.raises(KafkaError, match=f"{ADDRESS} is unavailable, and onUnavailable is fail") as caught:
         failing.call(Method(UNAVAILABLE), "request")
     assert caught.value.code is UNAVAILABLE
     failing.close()
 
 
-def test_a_single_attempt_is_not_repeated(client: Client) -> None:
+def test_a_single_attempt_is_not_repeated(client: GatewayClient) -> None:
     with pytest.raises(KafkaError):
         client.try_once(Method(UNAVAILABLE), "request")
 
 
 def test_a_closed_client_does_not_retry() -> None:
-    with closing(Client(ADDRESS, waits=True)) as client:
+    with closing(GatewayClient(ADDRESS, waits=True)) as client:
         assert not client.closed
     assert client.closed
     with pytest.raises(KafkaError, match="No coordinator is available"):

@@ -12,14 +12,14 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_spark.core.offsets import Batch, Range
+from sharebroker_spark.core.offsets import PlannedBatch, Range
 from sharebroker_spark.core.options import Options
 from sharebroker_spark.core.verdicts import BatchToken
 from sharebroker_spark.driver import Driver, FencedError, LeaseLostError
 from tests.unit.spark.fake_client import FakeClient
 
-START = Batch("s")
-FIRST = Batch("s", 1, (Range("t", 0, 0, 4, 1), Range("t", 1, 0, 0, 2)), 99)
+START = PlannedBatch("s")
+FIRST = PlannedBatch("s", 1, (Range("t", 0, 0, 4, 1), Range("t", 1, 0, 0, 2)), 99)
 LOG_START = 2
 
 

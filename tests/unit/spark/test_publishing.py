@@ -12,7 +12,7 @@ from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 from sharebroker_server.rpc.errors import wire
-from sharebroker_spark.publishing import BATCH_BYTES, Publisher, Transaction, end
+from sharebroker_spark.publishing import BATCH_BYTES, SinkTransaction, TaskPublisher, end
 from tests.unit.spark.fake_client import FakeClient
 
 PARTITIONS = 3
@@ -64,7 +64,7 @@ def header(data: bytes) -> tuple[int, int, int, int, bool]:
 
 
 def test_sequences_continue_over_the_batches_of_a_partition(harness: Harness) -> None:
-    publisher = Publisher(harness.fake.client)
+    publisher = TaskPublisher(harness.fake.client)
     for _ in range(2):
         for partition in (0, 0, 2):
             publisher.send("t", b"value", b"key", partition=partition)
@@ -78,14 +78,14 @@ def test_sequences_continue_over_the_batches_of_a_partition(harness: Harness) ->
 
 
 def test_a_flush_without_records_sends_nothing(harness: Harness) -> None:
-    Publisher(harness.fake.client).flush()
+    TaskPublisher(harness.fake.client).flush()
     assert harness.sent == []
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR])
 def test_only_failed_partitions_are_sent_again_with_the_same_bytes(harness: Harness, code: ErrorCode) -> None:
     harness.errors = [{1: code}, {1: ErrorCode.DUPLICATE_SEQUENCE_NUMBER}]
-    publisher = Publisher(harness.fake.client)
+    publisher = TaskPublisher(harness.fake.client)
     for partition in (0, 1):
         publisher.send("t", b"value", partition=partition)
     publisher.flush()
@@ -96,7 +96,7 @@ def test_only_failed_partitions_are_sent_again_with_the_same_bytes(harness: Harn
 
 def test_a_permanent_error_names_the_partition(harness: Harness) -> None:
     harness.errors = [{1: ErrorCode.INVALID_RECORD}]
-    publisher = Publisher(harness.fake.client)
+    publisher = TaskPublisher(harness.fake.client)
     publisher.send("t", b"value", partition=1)
     with pytest.raises(KafkaError, match="t-1: A record is invalid") as caught:
         publisher.flush()
@@ -104,7 +104,7 @@ def test_a_permanent_error_names_the_partition(harness: Harness) -> None:
 
 
 def test_a_key_determines_the_partition(harness: Harness) -> None:
-    publisher = Publisher(harness.fake.client)
+    publisher = TaskPublisher(harness.fake.client)
     for _ in range(5):
         publisher.send("t", b"value", b"key")
     publisher.flush()
@@ -114,18 +114,18 @@ def test_a_key_determines_the_partition(harness: Harness) -> None:
 @pytest.mark.parametrize("partition", [-1, PARTITIONS])
 def test_a_partition_outside_the_topic_is_rejected(harness: Harness, partition: int) -> None:
     with pytest.raises(KafkaError, match=f"Column partition is {partition}; topic 't' has 0 to 2"):
-        Publisher(harness.fake.client).send("t", b"value", partition=partition)
+        TaskPublisher(harness.fake.client).send("t", b"value", partition=partition)
 
 
 @pytest.mark.parametrize(("topic", "text"), [("u", "Topic 'u' does not exist"), ("", "A row has no topic")])
 def test_an_unknown_topic_is_rejected(harness: Harness, topic: str, text: str) -> None:
     with pytest.raises(KafkaError, match=text) as caught:
-        Publisher(harness.fake.client).send(topic, b"value")
+        TaskPublisher(harness.fake.client).send(topic, b"value")
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_full_batch_is_sent_before_the_next_record(harness: Harness) -> None:
-    publisher = Publisher(harness.fake.client)
+    publisher = TaskPublisher(harness.fake.client)
     for _ in range(3):
         publisher.send("t", bytes(BATCH_BYTES // 2 - 1000), partition=0)
     assert [header(request[0])[3] for request in harness.sent] == [2]
@@ -134,13 +134,13 @@ def test_a_full_batch_is_sent_before_the_next_record(harness: Harness) -> None:
 
 
 def test_rows_with_a_transactional_id_form_one_transaction(harness: Harness) -> None:
-    publisher = Publisher(harness.fake.client, "query-0", 5_000)
+    publisher = TaskPublisher(harness.fake.client, "query-0", 5_000)
     request = harness.fake.requests[0]
     assert (request.transactional_id, request.transaction_timeout_ms) == ("query-0", 5_000)
     assert publisher.transaction is None
     publisher.send("t", b"value", partition=0)
     publisher.flush()
-    assert publisher.transaction == Transaction("query-0", 7, 1)
+    assert publisher.transaction == SinkTransaction("query-0", 7, 1)
     assert header(harness.sent[0][0])[4]
     assert harness.fake.requests[-1].transactional_id == "query-0"
 
@@ -148,7 +148,7 @@ def test_rows_with_a_transactional_id_form_one_transaction(harness: Harness) -> 
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_transaction_is_ended_by_its_identification(committed: bool) -> None:
     fake = FakeClient(EndTxn=lambda _: None)
-    end(fake.client, Transaction("query-0", 7, 1), committed=committed)
+    end(fake.client, SinkTransaction("query-0", 7, 1), committed=committed)
     (request,) = fake.requests
     assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("query-0", 7, 1)
     assert request.committed is committed

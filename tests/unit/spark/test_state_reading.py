@@ -11,7 +11,7 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as g
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_server.rpc.errors import wire
 from sharebroker_spark.core.options import StateOptions
-from sharebroker_spark.core.state_rows import SharePartition, unreadable
+from sharebroker_spark.core.state_rows import StateRowKey, unreadable
 from sharebroker_spark.state_reading import read_state, share_partitions
 from tests.unit.spark.fake_client import FakeClient
 
@@ -95,7 +95,7 @@ def test_a_deleted_group_is_an_error_only_if_requested(
 
 
 def test_a_corrupt_log_is_a_row_and_other_errors_end_the_query() -> None:
-    partition = SharePartition("g", "orders", "ORDERS", 0)
+    partition = StateRowKey("g", "orders", "ORDERS", 0)
     error = KafkaError(ErrorCode.CORRUPT_MESSAGE)
 
     def failing(request: state.InspectShareGroupStateRequest) -> object:

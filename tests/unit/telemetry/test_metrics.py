@@ -12,11 +12,11 @@ from sharebroker_server.telemetry import metrics as module
 from sharebroker_server.telemetry.metrics import (
     MICROSECOND,
     YIELD,
-    Appends,
+    AppendMetricsByLog,
     Exposition,
     Family,
     Histogram,
-    Kind,
+    MetricKind,
     Metrics,
     Sample,
     counter,
@@ -85,7 +85,7 @@ def test_durations_are_exported_in_seconds() -> None:
 
 
 def test_yield_markers_are_not_exported() -> None:
-    family = Family("some", Kind.GAUGE, "", [YIELD, Sample((), 1), YIELD])
+    family = Family("some", MetricKind.GAUGE, "", [YIELD, Sample((), 1), YIELD])
     assert list(lines(family))[1:] == ["", "some 1\n", ""]
 
 
@@ -208,7 +208,7 @@ async def test_a_refresh_that_takes_long_is_not_begun_twice(
 
 
 def test_appends_and_failures_are_counted_by_kind() -> None:
-    appends = Appends()
+    appends = AppendMetricsByLog()
     with appends.of("partition").timed(3, 100):
         pass
     with pytest.raises(OSError, match="lost"), appends.of("partition").timed(1, 7):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from sharebroker.verification.rules import Evidence, LogRecord
-from sharebroker.verification.runs import RecordLog, Span
+from sharebroker.verification.runs import OffsetSpan, RecordLog
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 from tests.testkit.checker.checker import Checker
 from tests.testkit.checker.events import (
@@ -84,7 +84,7 @@ def change(*runs: Run, start: int = -1, leader_epoch: int = -1) -> Stored:
     return Stored(2.0, SHARE, False, -1, leader_epoch, start, runs)
 
 
-def logs_read(start: int = 1, log_start: int = 0, missing: tuple[Span, ...] = ()) -> LogsRead:
+def logs_read(start: int = 1, log_start: int = 0, missing: tuple[OffsetSpan, ...] = ()) -> LogsRead:
     """A checkpoint that starts at 1, its coordinator's state, and a record log of four."""
     checkpoint = LogRecord(kind="checkpoint", start_offset=1, state_epoch=1)
     live = LogRecord(kind="checkpoint", start_offset=start, state_epoch=1)
@@ -331,7 +331,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
     "verify finds an inconsistent state": (Invariant.VERIFIED, [logs_read(start=2)]),
     "verify finds missing records in the record log": (
         Invariant.VERIFIED,
-        [logs_read(missing=(Span(2, 2),))],
+        [logs_read(missing=(OffsetSpan(2, 2),))],
     ),
     "memory and log differ": (
         Invariant.REPLAY_AGREES,

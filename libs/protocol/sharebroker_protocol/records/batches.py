@@ -14,7 +14,7 @@ import cramjam
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from crc32c import crc32c
 
-from sharebroker_protocol.records.record import AcknowledgeType, Acquisition, Record
+from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords, Record
 
 _XERIAL_HEADER: Final = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK: Final = 32 * 1024
@@ -62,19 +62,19 @@ def zstd(data: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Codec:
+class CompressionCodec:
     """A compression codec: its number in the batch attributes, and its compression function."""
 
     number: int
     compress: Callable[[bytes], bytes]
 
 
-CODECS: Final[Mapping[str, Codec]] = {
-    "none": Codec(0, bytes),
-    "gzip": Codec(1, gzip),
-    "snappy": Codec(2, snappy),
-    "lz4": Codec(3, lz4),
-    "zstd": Codec(4, zstd),
+CODECS: Final[Mapping[str, CompressionCodec]] = {
+    "none": CompressionCodec(0, bytes),
+    "gzip": CompressionCodec(1, gzip),
+    "snappy": CompressionCodec(2, snappy),
+    "lz4": CompressionCodec(3, lz4),
+    "zstd": CompressionCodec(4, zstd),
 }
 """Codecs by the values of Kafka's `compression.type`."""
 
@@ -97,7 +97,7 @@ class BatchBuilder:
 
     __slots__ = ("_builder", "_codec", "count")
 
-    def __init__(self, codec: Codec, batch_size: int) -> None:
+    def __init__(self, codec: CompressionCodec, batch_size: int) -> None:
         # Compression happens below, because aiokafka's lz4 is a hundred times slower than the codec.
         self._builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, batch_size)
         self._codec = codec
@@ -123,7 +123,7 @@ class BatchBuilder:
         return plain if self._codec.number == 0 else _compressed(plain, self._codec)
 
 
-def _compressed(plain: bytes, codec: Codec) -> bytes:
+def _compressed(plain: bytes, codec: CompressionCodec) -> bytes:
     """Returns `plain` with compressed records and an adjusted header (length, attributes, CRC)."""
     records = codec.compress(plain[HEADER_BYTES:])
     batch = bytearray(plain[:HEADER_BYTES]) + records
@@ -150,7 +150,7 @@ class Unreadable:
     RELEASE: the bytes are incomplete or use a compression that this client cannot decode; another client may.
     """
 
-    acquisition: Acquisition
+    acquisition: AcquiredRecords
     first: int
     last: int
     kind: AcknowledgeType
@@ -173,7 +173,7 @@ class _Span:
     kind: AcknowledgeType
 
 
-def decode(data: bytes, acquisitions: Sequence[Acquisition]) -> Decoded:
+def decode(data: bytes, acquisitions: Sequence[AcquiredRecords]) -> Decoded:
     """Decodes the records of `data` (whole batches) within `acquisitions`; both ascend."""
     decoded = Decoded()
     damaged: list[_Span] = []
@@ -210,7 +210,7 @@ def _batches(data: bytes, damaged: list[_Span]) -> Iterator[tuple[DefaultRecordB
 
 
 def _read(
-    batch: DefaultRecordBatch, content: memoryview, overlapping: list[Acquisition], into: list[Record]
+    batch: DefaultRecordBatch, content: memoryview, overlapping: list[AcquiredRecords], into: list[Record]
 ) -> AcknowledgeType | None:
     """Appends the wanted records of `batch`, or returns how to acknowledge an undecodable batch."""
     if crc32c(content[_CRC_COVERS_FROM:]) != batch.crc:
@@ -232,9 +232,9 @@ def _read(
     return None
 
 
-def _pick(batch: DefaultRecordBatch, overlapping: list[Acquisition], into: list[Record]) -> None:
+def _pick(batch: DefaultRecordBatch, overlapping: list[AcquiredRecords], into: list[Record]) -> None:
     remaining = iter(overlapping)
-    acquisition: Acquisition | None = next(remaining)
+    acquisition: AcquiredRecords | None = next(remaining)
     for raw in batch:
         while acquisition is not None and raw.offset > acquisition.last:
             acquisition = next(remaining, None)
@@ -244,7 +244,7 @@ def _pick(batch: DefaultRecordBatch, overlapping: list[Acquisition], into: list[
             into.append(Record(raw, acquisition))
 
 
-def _account(acquisitions: Sequence[Acquisition], decoded: Decoded, damaged: list[_Span]) -> None:
+def _account(acquisitions: Sequence[AcquiredRecords], decoded: Decoded, damaged: list[_Span]) -> None:
     """Adds the acquired offsets without a record to `decoded.unreadable`."""
     records = decoded.records
     position = 0
@@ -270,7 +270,7 @@ def _run(records: list[Record], position: int, first: int, last: int) -> bool:
 
 
 def _missing(
-    acquisition: Acquisition, first: int, last: int, damaged: list[_Span], into: list[Unreadable]
+    acquisition: AcquiredRecords, first: int, last: int, damaged: list[_Span], into: list[Unreadable]
 ) -> None:
     """Splits first..last into damaged offsets and gaps."""
     for span in damaged:

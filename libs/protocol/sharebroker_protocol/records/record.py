@@ -55,12 +55,12 @@ class AcknowledgementSink(Protocol):
         """Acknowledges for the consumer itself."""
         ...
 
-    def queue_range(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
+    def queue_range(self, acquisition: AcquiredRecords, first: int, last: int, kind: AcknowledgeType) -> None:
         """Acknowledges all records of a run for the consumer itself."""
         ...
 
 
-class Acquisition:
+class AcquiredRecords:
     """Offsets of one partition acquired together, with one lock token, one deadline and one delivery count.
 
     `deadline` is in seconds since the Unix epoch, `since` is the client's loop time of arrival.
@@ -183,7 +183,7 @@ class Record:
         "value",
     )
 
-    def __init__(self, raw: RawRecord, acquisition: Acquisition) -> None:
+    def __init__(self, raw: RawRecord, acquisition: AcquiredRecords) -> None:
         self.acquisition = acquisition
         self.offset: int = raw.offset
         self.timestamp: int = raw.timestamp
@@ -249,7 +249,7 @@ class Record:
         return f"Record({self.topic}-{self.partition}@{self.offset}, delivery {self.delivery_count})"
 
 
-def spans(records: Sequence[Record]) -> Iterator[tuple[Acquisition, int, int]]:
+def spans(records: Sequence[Record]) -> Iterator[tuple[AcquiredRecords, int, int]]:
     """Yields runs of consecutive offsets of one acquisition as (acquisition, first, last).
 
     Records of an acquisition are adjacent and ascending, so a binary search finds the end of each run.

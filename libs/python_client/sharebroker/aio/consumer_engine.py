@@ -38,7 +38,7 @@ from sharebroker.aio.delivery_queue import DeliveryQueue, Turn
 from sharebroker.aio.heartbeats import GroupMember
 from sharebroker.aio.stream import ConsumeStream, subscribe_request
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.consumer.accumulator import Accumulator, AckBatch, ImplicitAccumulator, Renewal
+from sharebroker.consumer.accumulator import Accumulator, ImplicitAccumulator, PendingAckBatch, Renewal
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost
 from sharebroker.consumer.flow_control import FlowControl
 from sharebroker_protocol.cancellation import end
@@ -244,7 +244,7 @@ class ConsumerEngine:
         explicit = self._config.share_acknowledgement_mode == "explicit"
         return (Accumulator if explicit else ImplicitAccumulator)(self._wake_writer, self._on_outcome)
 
-    def _on_outcome(self, batch: AckBatch, error: KafkaError | None) -> None:
+    def _on_outcome(self, batch: PendingAckBatch, error: KafkaError | None) -> None:
         """Passes an outcome to the event loop.
 
         The application's thread calls it when it acknowledges on a stream that has ended.

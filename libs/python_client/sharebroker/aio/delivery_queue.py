@@ -12,7 +12,7 @@ from operator import attrgetter
 from sharebroker.client_errors import WakeupError
 from sharebroker.consumer.accumulator import Pending
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.records.record import Acquisition, Record
+from sharebroker_protocol.records.record import AcquiredRecords, Record
 
 Callback = Callable[[], None]
 _offset = attrgetter("offset")
@@ -131,6 +131,6 @@ def _still_held(batch: list[Record]) -> list[Record]:
     return batch
 
 
-def _same_delivery(first: Acquisition, second: Acquisition) -> bool:
+def _same_delivery(first: AcquiredRecords, second: AcquiredRecords) -> bool:
     """Whether two acquisitions were made, and delivered, together."""
     return (first.token, first.partition, first.topic_id) == (second.token, second.partition, second.topic_id)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from sharebroker.aio.connection import RunningStream
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.consumer.accumulator import Accumulator, AckBatch
+from sharebroker.consumer.accumulator import Accumulator, PendingAckBatch
 from sharebroker.consumer.config import ConsumerConfig, LockLost
 from sharebroker_protocol.delivery.v1.delivery_pb2 import AcknowledgementResult, AcquireMode, Delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
 from sharebroker_protocol.membership import Partitions
 from sharebroker_protocol.records.batches import Decoded, decode
-from sharebroker_protocol.records.record import AcknowledgeType, Acquisition
+from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords
 
 if TYPE_CHECKING:
     import grpc
@@ -149,7 +149,7 @@ class ConsumeStream:
         now = asyncio.get_running_loop().time()
         acquisitions = []
         for acquired in delivery.acquired:
-            acquisition = Acquisition(
+            acquisition = AcquiredRecords(
                 topic, delivery.partition, (acquired.first_offset, acquired.last_offset), self._accumulator
             )
             acquisition.delivery_count = acquired.delivery_count
@@ -181,7 +181,7 @@ def subscribe_request(group_id: str, member_id: str, config: ConsumerConfig) -> 
     )
 
 
-def _add_ack_batch(request: ConsumeRequest, batch: AckBatch) -> None:
+def _add_ack_batch(request: ConsumeRequest, batch: PendingAckBatch) -> None:
     acquisition = batch.acquisition
     ack = request.acknowledgements.add(
         id=batch.id,

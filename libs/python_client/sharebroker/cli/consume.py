@@ -78,13 +78,13 @@ def consume(
         prefetch_records=0 if limit or ask else max_poll_records,
         auto_renew=ask,
     )
-    session = Session(actions[0], as_json, limit, timeout)
+    session = ConsumeCommand(actions[0], as_json, limit, timeout)
     asyncio.run(session.run(lambda: ShareConsumer(server, group, [topic], config)))
     if session.failed:
         raise typer.Exit(FAILED)
 
 
-class Session:
+class ConsumeCommand:
     """One run of the command; `failed` counts acknowledgements that were rejected."""
 
     def __init__(self, action: Action, as_json: bool, limit: int | None, timeout: float | None) -> None:

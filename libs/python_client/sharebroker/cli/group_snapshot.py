@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sharebroker.aio.admin import Admin
-from sharebroker.verification.rules import Evidence, Finding, Kind, start_of, verify
-from sharebroker.verification.runs import RecordLog, Span
+from sharebroker.verification.rules import Evidence, FindingKind, VerificationFinding, start_of, verify
+from sharebroker.verification.runs import OffsetSpan, RecordLog
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
@@ -33,7 +33,7 @@ class GroupSnapshot:
     """A share-partition: the evidence (None if it is unreadable) and the findings."""
 
     evidence: Evidence | None
-    findings: list[Finding]
+    findings: list[VerificationFinding]
 
     @property
     def well(self) -> bool:
@@ -107,13 +107,13 @@ def _extended(on_progress: RecordLog | None, part: InspectRecordsResponse.Partit
     return replace(on_progress, markers=markers, missing=missing)
 
 
-def _spans(ranges: Iterable[InspectRecordsResponse.OffsetRange]) -> tuple[Span, ...]:
-    return tuple(Span(each.first_offset, each.last_offset) for each in ranges)
+def _spans(ranges: Iterable[InspectRecordsResponse.OffsetRange]) -> tuple[OffsetSpan, ...]:
+    return tuple(OffsetSpan(each.first_offset, each.last_offset) for each in ranges)
 
 
 def _verified(stored: Stored, log: RecordLog, group_epoch: int, limit: int) -> GroupSnapshot:
     if isinstance(stored, KafkaError):
-        return GroupSnapshot(None, [Finding(Kind.UNREADABLE, stored.message)])
+        return GroupSnapshot(None, [VerificationFinding(FindingKind.UNREADABLE, stored.message)])
     evidence = Evidence(stored, log, group_epoch, limit)
     return GroupSnapshot(evidence, verify(evidence))
 

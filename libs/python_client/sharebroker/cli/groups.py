@@ -16,7 +16,7 @@ from sharebroker.cli.options import (
     MOST,
     AsJson,
     Group,
-    Position,
+    OffsetSpec,
     Server,
     Unset,
     changes,
@@ -202,7 +202,7 @@ def offset_rows(
 
 
 def _resolve(
-    admin: Admin, topic: str, only: list[int] | None, position: Position
+    admin: Admin, topic: str, only: list[int] | None, position: OffsetSpec
 ) -> dict[TopicPartition, int]:
     """Returns the offset of `position` in each partition; a time after the last record is the log end."""
     count = admin.describe_topic(topic).partitions

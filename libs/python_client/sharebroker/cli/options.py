@@ -58,19 +58,19 @@ def changes(assignments: list[str] | None, unset: list[str] | None, option: str)
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class OffsetSpec:
     """An offset, or a timestamp (milliseconds since the Unix epoch, or EARLIEST, LATEST)."""
 
     offset: int | None = None
     timestamp: int | None = None
 
 
-def parse_position(text: str) -> Position:
+def parse_position(text: str) -> OffsetSpec:
     """Parses `earliest`, `latest`, an offset or an ISO 8601 time with zone. Raises typer.BadParameter."""
     if text in ("earliest", "latest"):
-        return Position(timestamp=EARLIEST if text == "earliest" else LATEST)
+        return OffsetSpec(timestamp=EARLIEST if text == "earliest" else LATEST)
     if text.isdecimal():
-        return Position(offset=int(text))
+        return OffsetSpec(offset=int(text))
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -80,6 +80,6 @@ def parse_position(text: str) -> Position:
             f"{text!r} is not earliest, latest, an offset or a time such as 2026-01-31T08:00:00+00:00.",
             param_hint="--to",
         )
-    return Position(
+    return OffsetSpec(
         timestamp=max(0, round(time.timestamp() * 1000))
     )  # negative timestamps mean EARLIEST and LATEST

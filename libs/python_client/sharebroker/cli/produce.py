@@ -66,7 +66,7 @@ def produce(
     headers = [(name, value.encode()) for name, value in settings(header, "--header").items()]
     with Admin(server) as admin:
         admin.describe_topic(topic)
-    publisher = Publisher(topic, headers)
+    publisher = InputPublisher(topic, headers)
     config = ProducerConfig(compression_type=compression, linger_ms=_LINGER_MS)
     try:
         with traced(), _opened(file) as lines, Producer(server, config) as producer:
@@ -76,7 +76,7 @@ def produce(
         print_done(result, as_json, f"Published {publisher.confirmed:,} records to {topic}.")
 
 
-class Publisher:
+class InputPublisher:
     """Publishes input; `confirmed` counts durable records."""
 
     def __init__(self, topic: str, headers: Sequence[tuple[str, bytes]]) -> None:

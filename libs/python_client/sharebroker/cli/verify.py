@@ -23,7 +23,7 @@ from sharebroker.cli.output import (
     stderr,
     table,
 )
-from sharebroker.verification.rules import Evidence, Finding
+from sharebroker.verification.rules import Evidence, VerificationFinding
 from sharebroker.verification.runs import OffsetOutcome, OutcomeRun, outcome_runs
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicPartition
@@ -124,7 +124,7 @@ def _offsets(run: OutcomeRun) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: VerificationFinding) -> dict[str, Any]:
     first, last = finding.offsets or (None, None)
     return {
         "kind": finding.kind.value,

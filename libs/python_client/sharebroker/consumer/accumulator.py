@@ -6,7 +6,7 @@ Theory of operation
 The application's thread appends acknowledgements to `_queue` and whole ranges to `_batches`. The stream's
 writer calls `drain`, which coalesces consecutive offsets of one acquisition with the same acknowledge type
 and detail into ack batches, numbers them and moves them to `_in_flight`. `resolve` matches a result to its
-batch by number. A result may cover a part of the batch, in which case `AckBatch.split` detaches that part.
+batch by number. A result may cover a part of the batch; `PendingAckBatch.split` then detaches that part.
 
 An acknowledgement is QUEUED, SENT, then DONE. It can be replaced only while it is QUEUED. The lock orders
 replacing against draining; everything else needs no lock, because `deque.append` and `popleft` are atomic.
@@ -28,13 +28,19 @@ from typing_extensions import override
 
 from sharebroker_protocol.errors import IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import QUEUED, SENT
-from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Acquisition, Record, spans
+from sharebroker_protocol.records.record import (
+    Acknowledgement,
+    AcknowledgeType,
+    AcquiredRecords,
+    Record,
+    spans,
+)
 
 RENEW: Final = AcknowledgeType.RENEW
 RELEASE: Final = AcknowledgeType.RELEASE
 
 
-class AckBatch:
+class PendingAckBatch:
     """Consecutive offsets of one acquisition with one acknowledge type: one entry on the wire.
 
     `entries` are the acknowledgements that wait for its outcome. `reported` is whether the application
@@ -57,7 +63,7 @@ class AckBatch:
 
     def __init__(
         self,
-        acquisition: Acquisition,
+        acquisition: AcquiredRecords,
         offsets: tuple[int, int],
         kind: AcknowledgeType,
         detail: int | str | None = None,
@@ -79,7 +85,7 @@ class AckBatch:
             return [ack.offset for ack in self.entries if not ack.done]
         return list(range(self.first, self.last + 1))
 
-    def split(self, first: int, last: int) -> AckBatch:
+    def split(self, first: int, last: int) -> PendingAckBatch:
         """Detaches and returns the offsets first..last.
 
         Returns the batch itself if they are all that remains.
@@ -91,7 +97,7 @@ class AckBatch:
         if self._unconfirmed <= 0:
             self.first, self.last = first, last
             return self
-        part = AckBatch(self.acquisition, (first, last), self.kind, self.detail)
+        part = PendingAckBatch(self.acquisition, (first, last), self.kind, self.detail)
         part.reported = self.reported
         part.entries = [ack for ack in self.entries if first <= ack.offset <= last]
         self.entries = [ack for ack in self.entries if not first <= ack.offset <= last]
@@ -104,8 +110,8 @@ class AckBatch:
             ack.complete(error)
 
 
-Pending = Acknowledgement | AckBatch
-OnOutcome = Callable[[AckBatch, KafkaError | None], None]
+Pending = Acknowledgement | PendingAckBatch
+OnOutcome = Callable[[PendingAckBatch, KafkaError | None], None]
 
 
 class Accumulator:
@@ -135,12 +141,12 @@ class Accumulator:
         self._on_outcome = on_outcome
         self._woken = False
         self._queue: deque[Acknowledgement] = deque()
-        self._batches: deque[AckBatch] = deque()
-        self._in_flight: dict[int, AckBatch] = {}
+        self._batches: deque[PendingAckBatch] = deque()
+        self._in_flight: dict[int, PendingAckBatch] = {}
         self._last_id = 0
         self._closed: KafkaError | None = None
         self._lock = threading.Lock()  # between replacing a queued acknowledgement and draining it
-        self.held: set[Acquisition] = set()
+        self.held: set[AcquiredRecords] = set()
         """Acquisitions with offsets that have no final acknowledgement sent."""
         self.unacknowledged = 0
         """The number of these offsets."""
@@ -164,13 +170,13 @@ class Accumulator:
 
     acknowledge = queue  # one call less per record than a method that calls `queue`
 
-    def queue_range(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
+    def queue_range(self, acquisition: AcquiredRecords, first: int, last: int, kind: AcknowledgeType) -> None:
         """Queues one acknowledge type for records that were not acknowledged before, as a single batch."""
-        batch = AckBatch(acquisition, (first, last), kind)
+        batch = PendingAckBatch(acquisition, (first, last), kind)
         batch.reported = True
         self._queue_batch(batch)
 
-    def _queue_batch(self, batch: AckBatch) -> None:
+    def _queue_batch(self, batch: PendingAckBatch) -> None:
         self._batches.append(batch)
         self._wake_once()
 
@@ -195,30 +201,30 @@ class Accumulator:
             return None
         raise IllegalStateError(f"{record!r} was already acknowledged ({present.kind.name})")
 
-    def add_acquisition(self, acquisition: Acquisition) -> None:
+    def add_acquisition(self, acquisition: AcquiredRecords) -> None:
         """Adds an acquisition made for this stream."""
         self.held.add(acquisition)
         self.unacknowledged += acquisition.unacknowledged
 
     def queue_internal(
         self,
-        acquisition: Acquisition,
+        acquisition: AcquiredRecords,
         offsets: tuple[int, int],
         kind: AcknowledgeType,
         reason: str | None = None,
     ) -> None:
         """Queues an unreported acknowledgement: offsets without a record, renewals by the consumer."""
-        self._queue_batch(AckBatch(acquisition, offsets, kind, reason))
+        self._queue_batch(PendingAckBatch(acquisition, offsets, kind, reason))
 
     def undo(self, records: Sequence[Record]) -> None:
         """Queues the undoing of acquisitions of records that the application never received."""
         for acquisition, first, last in spans(records):
-            batch = AckBatch(acquisition, (first, last), RELEASE)
+            batch = PendingAckBatch(acquisition, (first, last), RELEASE)
             batch.unseen = True
             acquisition.lost.append((first, last))
             self._queue_batch(batch)
 
-    def drain(self) -> list[AckBatch]:
+    def drain(self) -> list[PendingAckBatch]:
         """Returns everything queued as ack batches, now in flight; after `close` it fails them instead."""
         self._woken = False  # before the queues are read, see above
         batches = [self._batches.popleft() for _ in range(len(self._batches))]
@@ -244,7 +250,7 @@ class Accumulator:
 
     def resolve(
         self, batch_id: int, error: KafkaError | None, deadline: float, offsets: tuple[int, int] | None = None
-    ) -> AckBatch | None:
+    ) -> PendingAckBatch | None:
         """Completes a batch in flight, or its part in `offsets` (first, last), and returns it.
 
         Returns None for an unknown batch. `deadline` is the new deadline of a renewal, in seconds since the
@@ -261,7 +267,7 @@ class Accumulator:
         self._complete(part, error)
         return part
 
-    def _complete(self, batch: AckBatch, error: KafkaError | None) -> None:
+    def _complete(self, batch: PendingAckBatch, error: KafkaError | None) -> None:
         batch.complete(error)
         if self._on_outcome is not None and batch.reported:
             self._on_outcome(batch, error)
@@ -271,7 +277,7 @@ class Accumulator:
         batches = (*self._batches, *self._in_flight.values())
         return [*self._queue, *(batch for batch in batches if batch.reported)]
 
-    def _count_acknowledged(self, acquisition: Acquisition, offsets: int) -> None:
+    def _count_acknowledged(self, acquisition: AcquiredRecords, offsets: int) -> None:
         offsets = min(offsets, acquisition.unacknowledged)  # an offset may be acknowledged and lost
         acquisition.unacknowledged -= offsets
         self.unacknowledged -= offsets
@@ -321,7 +327,7 @@ class ImplicitAccumulator(Accumulator):
 def _grouped(queue: deque[Acknowledgement]) -> Iterable[list[Acknowledgement]]:
     """Empties `queue` into groups of equal acquisition, type and detail, and marks all as SENT."""
     groups: dict[tuple[int, AcknowledgeType, int | str | None], list[Acknowledgement]] = {}
-    acquisition: Acquisition | None = None
+    acquisition: AcquiredRecords | None = None
     kind: AcknowledgeType | None = None
     detail: int | str | None = None
     group: list[Acknowledgement] = []
@@ -335,7 +341,7 @@ def _grouped(queue: deque[Acknowledgement]) -> Iterable[list[Acknowledgement]]:
     return groups.values()
 
 
-def _coalesced(group: list[Acknowledgement]) -> Iterator[AckBatch]:
+def _coalesced(group: list[Acknowledgement]) -> Iterator[PendingAckBatch]:
     """Yields one batch per run of consecutive offsets in a group."""
     offsets = [ack.offset for ack in group]
     # Each offset occurs once, so these are consecutive in any order.
@@ -351,8 +357,8 @@ def _coalesced(group: list[Acknowledgement]) -> Iterator[AckBatch]:
             start = end
 
 
-def _ack_batch(entries: list[Acknowledgement], first: int, last: int) -> AckBatch:
-    batch = AckBatch(entries[0].acquisition, (first, last), entries[0].kind, entries[0].detail)
+def _ack_batch(entries: list[Acknowledgement], first: int, last: int) -> PendingAckBatch:
+    batch = PendingAckBatch(entries[0].acquisition, (first, last), entries[0].kind, entries[0].detail)
     batch.entries = entries
     batch.reported = True
     return batch

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from sharebroker.verification.runs import RecordLog, Run, Span, differences, replay
+from sharebroker.verification.runs import OffsetRun, OffsetSpan, RecordLog, differences, replay
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 
 LogRecord = InspectShareGroupStateResponse.LogRecord
@@ -19,7 +19,7 @@ _DELTA_RANGES: Final = (256, 512)
 _VALUE: Final = "The coordinator's live state"
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """The kind of a finding. A remark is a permitted but noteworthy condition."""
 
     NO_STATE = "no-state"
@@ -43,16 +43,16 @@ class Kind(StrEnum):
     @property
     def remark(self) -> bool:
         """Whether it is a remark: the log start may pass an inactive group, by retention or DeleteRecords."""
-        return self is Kind.START_BELOW_LOG
+        return self is FindingKind.START_BELOW_LOG
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerificationFinding:
     """A violation, with its offsets (None if it does not concern offsets) and its meaning."""
 
-    kind: Kind
+    kind: FindingKind
     meaning: str
-    offsets: Span | None = None
+    offsets: OffsetSpan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Evidence:
         """The replayed start offset; -1: none chosen."""
         return start_of(self.stored)
 
-    def replayed(self) -> list[Run]:
+    def replayed(self) -> list[OffsetRun]:
         """Returns the replayed state."""
         return replay((run for entry in self.entries for run in runs_of(entry)), self.start)
 
@@ -86,83 +86,97 @@ def start_of(stored: InspectShareGroupStateResponse) -> int:
     return max(entry.start_offset for entry in stored.records)
 
 
-def runs_of(record: LogRecord) -> list[Run]:
+def runs_of(record: LogRecord) -> list[OffsetRun]:
     """Returns the state batches of a record as runs."""
     return [
-        Run(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        OffsetRun(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
         for batch in record.state_batches
     ]
 
 
-def verify(evidence: Evidence) -> list[Finding]:
+def verify(evidence: Evidence) -> list[VerificationFinding]:
     """Returns all violations of the rules."""
     if not evidence.entries or evidence.entries[0].kind == "tombstone":
         return list(_nothing(evidence))
     if evidence.entries[0].kind != "checkpoint":
         kind = evidence.entries[0].kind
-        return [Finding(Kind.NO_CHECKPOINT, f"The log begins with a {kind}; its checkpoint is missing.")]
+        return [
+            VerificationFinding(
+                FindingKind.NO_CHECKPOINT, f"The log begins with a {kind}; its checkpoint is missing."
+            )
+        ]
     return [finding for rule in _RULES for finding in rule(evidence)]
 
 
-def _nothing(evidence: Evidence) -> Iterator[Finding]:
+def _nothing(evidence: Evidence) -> Iterator[VerificationFinding]:
     if evidence.stored.HasField("live"):
-        span = Span(evidence.log.start, evidence.log.end - 1)
-        yield Finding(Kind.NOT_THE_REPLAY, "The coordinator has a live state that is not in its log.", span)
+        span = OffsetSpan(evidence.log.start, evidence.log.end - 1)
+        yield VerificationFinding(
+            FindingKind.NOT_THE_REPLAY, "The coordinator has a live state that is not in its log.", span
+        )
     else:
-        yield Finding(Kind.NO_STATE, "The group consumes this partition, but no state is stored.")
+        yield VerificationFinding(
+            FindingKind.NO_STATE, "The group consumes this partition, but no state is stored."
+        )
 
 
-def _order(evidence: Evidence) -> Iterator[Finding]:
+def _order(evidence: Evidence) -> Iterator[VerificationFinding]:
     """Deltas follow their checkpoint with consecutive indices."""
     checkpoint, *deltas = evidence.entries
     for delta in deltas:
         if delta.kind != "delta" or delta.checkpoint_epoch != checkpoint.checkpoint_epoch:
-            yield Finding(
-                Kind.CHECKPOINT_EPOCH,
+            yield VerificationFinding(
+                FindingKind.CHECKPOINT_EPOCH,
                 f"{_name(delta)} belongs to checkpoint epoch {delta.checkpoint_epoch}, but the latest "
                 f"checkpoint has epoch {checkpoint.checkpoint_epoch}: the delta is ignored.",
             )
     for before, after in pairwise(deltas):
         expected = before.delta_index + 1
         if after.delta_index != expected and (after.delta_index or expected not in _DELTA_RANGES):
-            yield Finding(
-                Kind.DELTA_ORDER,
+            yield VerificationFinding(
+                FindingKind.DELTA_ORDER,
                 f"{_name(after)} has index {after.delta_index} after {before.delta_index}: a delta is "
                 "missing, or the order is wrong.",
             )
 
 
-def _epochs(evidence: Evidence) -> Iterator[Finding]:
+def _epochs(evidence: Evidence) -> Iterator[VerificationFinding]:
     """Epochs and start offsets never decrease, and the state epoch does not exceed the group epoch."""
     leader_epoch = start = -1
     for entry in evidence.entries:
         if 0 <= entry.leader_epoch < leader_epoch:
             text = f"{_name(entry)} has leader epoch {entry.leader_epoch} after {leader_epoch}."
-            yield Finding(Kind.EPOCH_WENT_BACK, text)
+            yield VerificationFinding(FindingKind.EPOCH_WENT_BACK, text)
         if 0 <= entry.start_offset < start:
             text = f"{_name(entry)} moves the start back to {entry.start_offset}: records are redelivered."
-            yield Finding(Kind.START_WENT_BACK, text, Span(entry.start_offset, start - 1))
+            yield VerificationFinding(
+                FindingKind.START_WENT_BACK, text, OffsetSpan(entry.start_offset, start - 1)
+            )
         leader_epoch, start = max(leader_epoch, entry.leader_epoch), max(start, entry.start_offset)
     state_epoch = evidence.entries[0].state_epoch
     if state_epoch > evidence.group_epoch:
         text = f"The state epoch {state_epoch} exceeds the group epoch {evidence.group_epoch}."
-        yield Finding(Kind.EPOCH_WENT_BACK, text)
+        yield VerificationFinding(FindingKind.EPOCH_WENT_BACK, text)
 
 
-def _agreement(evidence: Evidence) -> Iterator[Finding]:
+def _agreement(evidence: Evidence) -> Iterator[VerificationFinding]:
     """The coordinator's live state equals the replay of its log."""
     live = evidence.stored.live
     if not evidence.stored.HasField("live"):
-        yield Finding(Kind.NOT_THE_REPLAY, "The log has a state, but the coordinator has none.")
+        yield VerificationFinding(
+            FindingKind.NOT_THE_REPLAY, "The log has a state, but the coordinator has none."
+        )
         return
     for name, served, replayed in _facts(evidence, live):
         if served != replayed:
             text = f"The coordinator's {name} is {served}, but its log replays to {replayed}."
-            yield Finding(Kind.NOT_THE_REPLAY, text)
+            yield VerificationFinding(FindingKind.NOT_THE_REPLAY, text)
     served_runs, replayed_runs = replay(runs_of(live), evidence.start), evidence.replayed()
     for span in differences(served_runs, replayed_runs):
-        yield Finding(
-            Kind.NOT_THE_REPLAY, "The live state of these offsets differs from the replay of the log.", span
+        yield VerificationFinding(
+            FindingKind.NOT_THE_REPLAY,
+            "The live state of these offsets differs from the replay of the log.",
+            span,
         )
 
 
@@ -176,7 +190,7 @@ def _facts(evidence: Evidence, live: LogRecord) -> Iterator[tuple[str, int, int]
     yield "delivery complete count", live.delivery_complete_count, entries[-1].delivery_complete_count
 
 
-def _batches(evidence: Evidence) -> Iterator[Finding]:
+def _batches(evidence: Evidence) -> Iterator[VerificationFinding]:
     """Each state batch is valid, in the log and in the live state."""
     records = [(_name(entry), entry) for entry in evidence.entries]
     for where, record in (*records, (_VALUE, evidence.stored.live)):
@@ -184,52 +198,58 @@ def _batches(evidence: Evidence) -> Iterator[Finding]:
             yield from _batch(where, run, evidence)
 
 
-def _batch(where: str, run: Run, evidence: Evidence) -> Iterator[Finding]:
-    span = Span(run.first, run.last)
+def _batch(where: str, run: OffsetRun, evidence: Evidence) -> Iterator[VerificationFinding]:
+    span = OffsetSpan(run.first, run.last)
     if not 0 <= run.first <= run.last:
-        yield Finding(Kind.NO_RUN, f"{where} has an invalid offset range.", span)
+        yield VerificationFinding(FindingKind.NO_RUN, f"{where} has an invalid offset range.", span)
     if run.state not in _STATES:
-        yield Finding(Kind.ILLEGAL_STATE, f"{where} has state {run.state}, which is never stored.", span)
+        yield VerificationFinding(
+            FindingKind.ILLEGAL_STATE, f"{where} has state {run.state}, which is never stored.", span
+        )
     limit = evidence.delivery_count_limit
     if not 0 <= run.deliveries <= limit:
         text = f"{where} has delivery count {run.deliveries}, but the limit is {limit} (was it lowered?)."
-        yield Finding(Kind.DELIVERY_COUNT, text, span)
+        yield VerificationFinding(FindingKind.DELIVERY_COUNT, text, span)
     if run.last >= evidence.log.end:
         text = f"{where} has offsets after the log end {evidence.log.end}: records were lost."
-        yield Finding(Kind.BEYOND_END, text, Span(max(run.first, evidence.log.end), run.last))
+        yield VerificationFinding(
+            FindingKind.BEYOND_END, text, OffsetSpan(max(run.first, evidence.log.end), run.last)
+        )
 
 
-def _whole(evidence: Evidence) -> Iterator[Finding]:
+def _whole(evidence: Evidence) -> Iterator[VerificationFinding]:
     """A complete state has one state per offset, and none below its start offset."""
     checkpoint = evidence.entries[0]
     for where, record in ((_name(checkpoint), checkpoint), (_VALUE, evidence.stored.live)):
         runs = sorted(runs_of(record))
         for before, after in pairwise(runs):
             if after.first <= before.last:
-                span = Span(after.first, min(before.last, after.last))
-                yield Finding(Kind.OVERLAP, f"{where} has two states for these offsets.", span)
+                span = OffsetSpan(after.first, min(before.last, after.last))
+                yield VerificationFinding(
+                    FindingKind.OVERLAP, f"{where} has two states for these offsets.", span
+                )
         for run in runs:
             if run.first < record.start_offset:
-                span = Span(run.first, min(run.last, record.start_offset - 1))
+                span = OffsetSpan(run.first, min(run.last, record.start_offset - 1))
                 text = f"{where} has states below its start offset {record.start_offset}."
-                yield Finding(Kind.BELOW_START, text, span)
+                yield VerificationFinding(FindingKind.BELOW_START, text, span)
 
 
-def _limits(evidence: Evidence) -> Iterator[Finding]:
+def _limits(evidence: Evidence) -> Iterator[VerificationFinding]:
     """The start offset lies within the record log, and the log has no missing records."""
     start, log_start, log_end = evidence.start, evidence.log.start, evidence.log.end
     if start > log_end:
         text = (
             f"The start offset {start} is after the log end {log_end}: records were lost, or will be skipped."
         )
-        yield Finding(Kind.START_BEYOND_END, text, Span(log_end, start - 1))
+        yield VerificationFinding(FindingKind.START_BEYOND_END, text, OffsetSpan(log_end, start - 1))
     if 0 <= start < log_start:
         text = f"The log now starts at {log_start}: records the group had not finished were deleted."
-        yield Finding(Kind.START_BELOW_LOG, text, Span(start, log_start - 1))
+        yield VerificationFinding(FindingKind.START_BELOW_LOG, text, OffsetSpan(start, log_start - 1))
 
     for span in evidence.log.missing:
-        yield Finding(
-            Kind.RECORDS_MISSING,
+        yield VerificationFinding(
+            FindingKind.RECORDS_MISSING,
             "The record log has no record at these offsets: published records were lost.",
             span,
         )
@@ -239,7 +259,7 @@ def _name(record: LogRecord) -> str:
     return f"The {record.kind} at {record.position}"
 
 
-_RULES: Final[Iterable[Callable[[Evidence], Iterator[Finding]]]] = (
+_RULES: Final[Iterable[Callable[[Evidence], Iterator[VerificationFinding]]]] = (
     _order,
     _epochs,
     _agreement,

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     """Offsets (last inclusive) in one state: 0 available, 2 acknowledged, 3 archiving, 4 archived."""
 
     first: int
@@ -24,7 +24,7 @@ class Run(NamedTuple):
     deliveries: int
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """A range of offsets, last inclusive."""
 
     first: int
@@ -35,11 +35,11 @@ UNTOUCHED: Final = (0, 0)
 """State and deliveries of an offset without a written state."""
 
 
-def replay(written: Iterable[Run], start: int) -> list[Run]:
+def replay(written: Iterable[OffsetRun], start: int) -> list[OffsetRun]:
     """Returns the replayed state from `start` on: ascending, disjoint, maximal runs. O(n log n)."""
     waiting = sorted(run for run in written if max(run.first, start) <= run.last)
     edges = sorted({edge for run in waiting for edge in (max(run.first, start), run.last + 1)})
-    known: list[Run] = []
+    known: list[OffsetRun] = []
     open_runs: list[tuple[int, int, int]] = []  # greatest first
     begun = 0
     for first, after in pairwise(edges):
@@ -51,18 +51,18 @@ def replay(written: Iterable[Run], start: int) -> list[Run]:
             heappop(open_runs)
         if open_runs:
             deliveries, state, _ = open_runs[0]
-            _add(known, Run(first, after - 1, -state, -deliveries))
+            _add(known, OffsetRun(first, after - 1, -state, -deliveries))
     return known
 
 
-def differences(left: Sequence[Run], right: Sequence[Run]) -> Iterator[Span]:
+def differences(left: Sequence[OffsetRun], right: Sequence[OffsetRun]) -> Iterator[OffsetSpan]:
     """Yields the spans in which two states (ascending, disjoint runs) differ."""
     for first, after in pairwise(sorted({edge for run in (*left, *right) for edge in (run[0], run[1] + 1)})):
         if at(left, first) != at(right, first):
-            yield Span(first, after - 1)
+            yield OffsetSpan(first, after - 1)
 
 
-def at(runs: Sequence[Run], offset: int) -> tuple[int, int]:
+def at(runs: Sequence[OffsetRun], offset: int) -> tuple[int, int]:
     """Returns state and deliveries of an offset in ascending, disjoint runs."""
     index = bisect_right(runs, offset, key=lambda run: run.first) - 1
     if index < 0 or runs[index].last < offset:
@@ -70,7 +70,7 @@ def at(runs: Sequence[Run], offset: int) -> tuple[int, int]:
     return runs[index].state, runs[index].deliveries
 
 
-def _add(known: list[Run], run: Run) -> None:
+def _add(known: list[OffsetRun], run: OffsetRun) -> None:
     """Appends a run, or extends the last one if it continues it."""
     before = known[-1] if known else None
     if before and before.last + 1 == run.first and before[2:] == run[2:]:
@@ -131,12 +131,12 @@ class RecordLog:
 
     start: int
     end: int
-    held: Sequence[Span] = ()
-    markers: Sequence[Span] = ()
-    missing: Sequence[Span] = ()
+    held: Sequence[OffsetSpan] = ()
+    markers: Sequence[OffsetSpan] = ()
+    missing: Sequence[OffsetSpan] = ()
 
 
-def outcome_runs(log: RecordLog, start: int, runs: Sequence[Run]) -> list[OutcomeRun]:
+def outcome_runs(log: RecordLog, start: int, runs: Sequence[OffsetRun]) -> list[OutcomeRun]:
     """Returns the outcome of all offsets of a log. `start` is the group's start offset; -1: none chosen."""
     gaps, held = sorted((*log.markers, *log.missing)), sorted(log.held)
     inner = {start, *(edge for span in (*runs, *gaps, *held) for edge in (span[0], span[1] + 1))}
@@ -152,7 +152,7 @@ def outcome_runs(log: RecordLog, start: int, runs: Sequence[Run]) -> list[Outcom
 
 
 def _outcome(
-    offset: int, start: int, runs: Sequence[Run], gaps: Sequence[Span], held: Sequence[Span]
+    offset: int, start: int, runs: Sequence[OffsetRun], gaps: Sequence[OffsetSpan], held: Sequence[OffsetSpan]
 ) -> tuple[OffsetOutcome, int]:
     if offset < start:
         return OffsetOutcome.PASSED, 0
@@ -166,6 +166,6 @@ def _outcome(
     return (OffsetOutcome.UNDECIDED if start < 0 else OffsetOutcome.AVAILABLE), deliveries
 
 
-def _within(offset: int, spans: Sequence[Span]) -> bool:
+def _within(offset: int, spans: Sequence[OffsetSpan]) -> bool:
     index = bisect_right(spans, offset, key=lambda span: span.first) - 1
     return index >= 0 and offset <= spans[index].last

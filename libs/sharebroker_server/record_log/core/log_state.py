@@ -255,7 +255,7 @@ def oversized_before(segments: Sequence[Segment], hot_cache: HotCache, max_bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MemoryLimits:
     """Limits of the memory per partition: the hot cache, and the log range that one segment covers."""
 
     hot_cache_bytes: int = 4 << 20
@@ -272,7 +272,9 @@ class LogState:
 
     __slots__ = ("_read_ahead", "hot_cache", "index", "log_end_offset", "log_start_offset")
 
-    def __init__(self, log_start: int, log_end: int, segments: Iterable[Segment], limits: Limits) -> None:
+    def __init__(
+        self, log_start: int, log_end: int, segments: Iterable[Segment], limits: MemoryLimits
+    ) -> None:
         self.log_start_offset = log_start
         self.log_end_offset = log_end
         self.index = SegmentIndex(segments, limits.segment_bytes, limits.segment_ms)

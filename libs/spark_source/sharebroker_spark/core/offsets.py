@@ -33,7 +33,7 @@ class Range(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PlannedBatch:
     """A planned batch. Number 0 precedes the first batch and has no ranges.
 
     `deadline_ms` is the end of its first lock as of planning, in ms since the Unix epoch.
@@ -54,12 +54,12 @@ class Batch:
         """The name under which the server stores verdicts; unique in a session."""
         return f"{self.number}-{self.deadline_ms}"
 
-    def next(self, ranges: Iterable[Range], deadline_ms: int) -> Batch:
+    def next(self, ranges: Iterable[Range], deadline_ms: int) -> PlannedBatch:
         """Returns the batch that follows this one."""
-        return Batch(self.session, self.number + 1, tuple(sorted(ranges)), deadline_ms)
+        return PlannedBatch(self.session, self.number + 1, tuple(sorted(ranges)), deadline_ms)
 
 
-def to_json(batch: Batch) -> dict[str, Any]:
+def to_json(batch: PlannedBatch) -> dict[str, Any]:
     """Returns the JSON form for Spark."""
     ranges: dict[str, dict[str, list[list[int]]]] = {}
     for topic, partition, first, last, count in batch.ranges:
@@ -67,13 +67,13 @@ def to_json(batch: Batch) -> dict[str, Any]:
     return {"v": VERSION, "s": batch.session, "n": batch.number, "d": batch.deadline_ms, "r": ranges}
 
 
-def from_json(offset: Mapping[str, Any]) -> Batch:
+def from_json(offset: Mapping[str, Any]) -> PlannedBatch:
     """Returns the batch of a JSON form. Raises ValueError if another version wrote it."""
     try:
         if offset["v"] != VERSION:
             raise ValueError(f"version {offset['v']}")
         ranges = tuple(_ranges(offset["r"]))
-        return Batch(str(offset["s"]), int(offset["n"]), ranges, int(offset["d"]))
+        return PlannedBatch(str(offset["s"]), int(offset["n"]), ranges, int(offset["d"]))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ValueError(
             f"The checkpoint holds an offset that this version cannot read: {offset!r}"

@@ -32,7 +32,7 @@ COLUMNS: Final = (
 """Column names with their Spark types."""
 
 
-class SharePartition(NamedTuple):
+class StateRowKey(NamedTuple):
     """A partition of a topic as a share group reads it."""
 
     group: str
@@ -64,7 +64,7 @@ Row = tuple[Any, ...]
 
 
 def rows(
-    share_partition: SharePartition, records: Iterable[StoredRecord], answer: StoredRecord | None
+    share_partition: StateRowKey, records: Iterable[StoredRecord], answer: StoredRecord | None
 ) -> Iterator[Row]:
     """Yields the log's records by position, then the coordinator's state in memory (None: no state)."""
     for record in records:
@@ -73,13 +73,13 @@ def rows(
         yield from _rows(share_partition, answer, ANSWER)
 
 
-def unreadable(share_partition: SharePartition) -> Row:
+def unreadable(share_partition: StateRowKey) -> Row:
     """Returns the row of a share-partition whose log cannot be read."""
     head = (share_partition.group, share_partition.topic, share_partition.partition, None, UNREADABLE)
     return (*head, *[None] * (len(COLUMNS) - len(head)))
 
 
-def _rows(share_partition: SharePartition, record: StoredRecord, kind: str) -> Iterator[Row]:
+def _rows(share_partition: StateRowKey, record: StoredRecord, kind: str) -> Iterator[Row]:
     whole = kind in (CHECKPOINT, ANSWER)
     has_state = whole or kind == DELTA
     head = (

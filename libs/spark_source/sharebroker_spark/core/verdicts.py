@@ -19,7 +19,7 @@ class VerdictError(ValueError):
     """Rows that are invalid as verdicts; the text names the reason."""
 
 
-class Span(NamedTuple):
+class BatchSpan(NamedTuple):
     """Offsets first..last of a partition in one batch."""
 
     topic: str
@@ -44,16 +44,16 @@ class BatchToken:
         """The number of the batch, which increases within its session."""
         return int(self.name.partition("-")[0])
 
-    def column(self, span: Span) -> str:
+    def column(self, span: BatchSpan) -> str:
         """Returns the value of the column `batch` in the rows of a span."""
         return json.dumps({**asdict(self), _RANGE: span}, separators=(",", ":"))
 
     @classmethod
-    def parse(cls, text: str) -> tuple[BatchToken, Span]:
+    def parse(cls, text: str) -> tuple[BatchToken, BatchSpan]:
         """Returns token and span of a column value. Raises VerdictError."""
         try:
             fields = json.loads(text)
-            span = Span(*fields.pop(_RANGE))
+            span = BatchSpan(*fields.pop(_RANGE))
             return cls(**fields), span
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise VerdictError(f"column batch holds {text!r}: it must be passed on unchanged") from error
@@ -114,9 +114,9 @@ def verdict_ranges(rows: Iterable[Row]) -> list[VerdictRange]:
     return found
 
 
-def check_of_batch(rows: Iterable[Row], spans: Iterable[Span]) -> None:
+def check_of_batch(rows: Iterable[Row], spans: Iterable[BatchSpan]) -> None:
     """Raises VerdictError for a row outside the spans of its batch."""
-    by_partition: dict[tuple[str, int], list[Span]] = {}
+    by_partition: dict[tuple[str, int], list[BatchSpan]] = {}
     for span in sorted(spans):
         by_partition.setdefault(span[:2], []).append(span)
     for row in rows:
@@ -127,7 +127,7 @@ def check_of_batch(rows: Iterable[Row], spans: Iterable[Span]) -> None:
             )
 
 
-def _within(offset: int, spans: Sequence[Span]) -> bool:
+def _within(offset: int, spans: Sequence[BatchSpan]) -> bool:
     """Returns whether a span of a partition contains the offset; spans are ascending and disjoint."""
     index = bisect_right(spans, offset, key=lambda span: span.first)
     return index > 0 and offset <= spans[index - 1].last

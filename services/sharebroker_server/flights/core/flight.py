@@ -13,7 +13,7 @@ MAX_DELIVERIES: Final = 2
 """The number of deliveries after which a flight without an arrival is rejected."""
 
 
-class Acknowledgement(StrEnum):
+class FlightAcknowledgement(StrEnum):
     """The acknowledgement of a record."""
 
     ACCEPT = "accept"
@@ -68,18 +68,18 @@ class Flight:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
 
-def judge(flight: Flight, delivery_count: int) -> tuple[Acknowledgement, str]:
+def judge(flight: Flight, delivery_count: int) -> tuple[FlightAcknowledgement, str]:
     """Returns the acknowledgement of a flight, and the reason.
 
     A flight that never departed cannot be processed; one without an arrival is released for redelivery.
     """
     if flight.dep_time is None:
-        return Acknowledgement.REJECT, "never departed"
+        return FlightAcknowledgement.REJECT, "never departed"
     if flight.arr_delay is not None:
-        return Acknowledgement.ACCEPT, ""
+        return FlightAcknowledgement.ACCEPT, ""
     if delivery_count < MAX_DELIVERIES:
-        return Acknowledgement.RELEASE, "no arrival yet"
-    return Acknowledgement.REJECT, "no arrival"
+        return FlightAcknowledgement.RELEASE, "no arrival yet"
+    return FlightAcknowledgement.REJECT, "no arrival"
 
 
 def _number(text: str) -> int | None:

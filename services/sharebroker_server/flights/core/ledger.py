@@ -25,8 +25,8 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from sharebroker_server.flights.core.flight import Acknowledgement
-from sharebroker_server.flights.core.statistics import Summary
+from sharebroker_server.flights.core.flight import FlightAcknowledgement
+from sharebroker_server.flights.core.statistics import RunSummary
 
 RecordId = tuple[int, int]
 """(partition, offset)"""
@@ -37,13 +37,13 @@ ACKNOWLEDGED: Final = 2
 ARCHIVED: Final = 4
 
 
-class Delivery(NamedTuple):
+class FlightDelivery(NamedTuple):
     """A record delivered to a worker, and the worker's acknowledgement."""
 
     partition: int
     offset: int
     delivery_count: int
-    acknowledgement: Acknowledgement
+    acknowledgement: FlightAcknowledgement
     carrier: str
     route: str
     departure: int
@@ -58,7 +58,7 @@ class Delivery(NamedTuple):
 class Confirmation(NamedTuple):
     """A confirmed accept or reject, with its delivery count and the time of confirmation."""
 
-    acknowledgement: Acknowledgement
+    acknowledgement: FlightAcknowledgement
     delivery_count: int
     at: float
 
@@ -83,15 +83,15 @@ class Ledger:
 
     def __init__(self) -> None:
         self.totals = Totals()
-        self.summary = Summary()
+        self.summary = RunSummary()
         self.finals: dict[RecordId, Confirmation] = {}
-        self.deliveries: list[tuple[Delivery, float]] = []
-        self._open: dict[Batch, list[Delivery]] = {}
+        self.deliveries: list[tuple[FlightDelivery, float]] = []
+        self._open: dict[Batch, list[FlightDelivery]] = {}
         self._holder: dict[RecordId, Batch] = {}
-        self._orphans: dict[RecordId, Delivery] = {}
+        self._orphans: dict[RecordId, FlightDelivery] = {}
         self._delivery_counts: dict[RecordId, int] = {}
 
-    def delivered(self, batch: Batch, at: float, deliveries: Iterable[Delivery]) -> None:
+    def delivered(self, batch: Batch, at: float, deliveries: Iterable[FlightDelivery]) -> None:
         """Records that a worker received records and acknowledges them next."""
         self._open[batch] = list(deliveries)
         for delivery in self._open[batch]:
@@ -127,20 +127,20 @@ class Ledger:
     def resolve_orphans(self, finished: Collection[RecordId], at: float) -> None:
         """Counts the orphaned acknowledgements that took effect."""
         for record_id, delivery in list(self._orphans.items()):
-            if record_id in finished and delivery.acknowledgement is not Acknowledgement.RELEASE:
+            if record_id in finished and delivery.acknowledgement is not FlightAcknowledgement.RELEASE:
                 self._count(self._orphans.pop(record_id), at)
 
-    def _orphan(self, batch: Batch, delivery: Delivery) -> None:
+    def _orphan(self, batch: Batch, delivery: FlightDelivery) -> None:
         if self._holder[delivery.record_id] == batch:  # no other worker received it since
             self._orphans[delivery.record_id] = delivery
 
-    def _count(self, delivery: Delivery, at: float) -> None:
+    def _count(self, delivery: FlightDelivery, at: float) -> None:
         acknowledgement = delivery.acknowledgement
-        if acknowledgement is Acknowledgement.RELEASE:
+        if acknowledgement is FlightAcknowledgement.RELEASE:
             self.totals.released += 1
             return
         self.finals[delivery.record_id] = Confirmation(acknowledgement, delivery.delivery_count, at)
-        if acknowledgement is Acknowledgement.ACCEPT:
+        if acknowledgement is FlightAcknowledgement.ACCEPT:
             self.totals.accepted += 1
         else:
             self.totals.rejected += 1
@@ -148,7 +148,7 @@ class Ledger:
         self.summary.count(acknowledgement, delivery.carrier, delivery.route, minutes)
 
 
-def delivered(batch: int, at: float, deliveries: Iterable[Delivery]) -> bytes:
+def delivered(batch: int, at: float, deliveries: Iterable[FlightDelivery]) -> bytes:
     """Returns the report of records received at `at`, which are acknowledged next."""
     return _line({"batch": batch, "at": at, "got": list(map(tuple, deliveries))})
 
@@ -166,8 +166,10 @@ def add_report(line: bytes, worker: str, ledger: Ledger) -> None:
     report = orjson.loads(line)
     batch = (worker, report["batch"])
     if "got" in report:
-        deliveries = (Delivery(*fields) for fields in report["got"])
-        typed = [each._replace(acknowledgement=Acknowledgement(each.acknowledgement)) for each in deliveries]
+        deliveries = (FlightDelivery(*fields) for fields in report["got"])
+        typed = [
+            each._replace(acknowledgement=FlightAcknowledgement(each.acknowledgement)) for each in deliveries
+        ]
         ledger.delivered(batch, report["at"], typed)
     else:
         failed = {(partition, offset): lost for partition, offset, lost in report["failed"]}
@@ -196,7 +198,7 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RunVerdict:
     """The result of a run; the lists contain the records with errors."""
 
     published: int
@@ -221,15 +223,15 @@ def finished_records(ends: Mapping[int, int], states: Mapping[int, PartitionStat
 
 def judge_run(
     ends: Mapping[int, int], before: set[RecordId], finished: set[RecordId], ledger: Ledger
-) -> Verdict:
+) -> RunVerdict:
     """Returns the verdict of a run: `before` was finished at its start, `finished` at its end."""
     published = {(partition, offset) for partition, end in ends.items() for offset in range(end)}
     acknowledgements = [final.acknowledgement for final in ledger.finals.values()]
-    return Verdict(
+    return RunVerdict(
         published=len(published),
         earlier=len(before),
-        accepted=acknowledgements.count(Acknowledgement.ACCEPT),
-        rejected=acknowledgements.count(Acknowledgement.REJECT),
+        accepted=acknowledgements.count(FlightAcknowledgement.ACCEPT),
+        rejected=acknowledgements.count(FlightAcknowledgement.REJECT),
         missing=tuple(sorted(published - finished)),
         unexplained=tuple(sorted(finished - before - ledger.finals.keys())),
         redelivered=tuple(sorted(_redelivered(before, ledger))),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sharebroker_server.flights.core.flight import Acknowledgement
+from sharebroker_server.flights.core.flight import FlightAcknowledgement
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """Counts of records; `lag` is the group's, None if unknown, `rate` covers the last seconds."""
 
     published: int = 0
@@ -76,21 +76,21 @@ class Delays:
 
 
 @dataclass(slots=True)
-class Summary:
+class RunSummary:
     """The result of the workers; each finished record counts once."""
 
     carriers: dict[str, Delays] = field(default_factory=dict)
     routes: dict[str, Delays] = field(default_factory=dict)
 
     def count(
-        self, acknowledgement: Acknowledgement, carrier: str, route: str, minutes: tuple[int, int]
+        self, acknowledgement: FlightAcknowledgement, carrier: str, route: str, minutes: tuple[int, int]
     ) -> None:
         """Counts one finished flight; `minutes` are its (departure, arrival) delays."""
-        rejected = acknowledgement is Acknowledgement.REJECT
+        rejected = acknowledgement is FlightAcknowledgement.REJECT
         delays = Delays(rejected=1) if rejected else Delays(1, *minutes)
-        self.add(Summary({carrier: delays}, {route: delays}))
+        self.add(RunSummary({carrier: delays}, {route: delays}))
 
-    def add(self, other: Summary) -> None:
+    def add(self, other: RunSummary) -> None:
         """Adds another summary to this one."""
         for sums, others in ((self.carriers, other.carriers), (self.routes, other.routes)):
             for name, delays in others.items():
@@ -115,7 +115,7 @@ class Summary:
         return asdict(self)
 
     @staticmethod
-    def of_dict(plain: dict[str, dict[str, dict[str, int]]]) -> Summary:
+    def of_dict(plain: dict[str, dict[str, dict[str, int]]]) -> RunSummary:
         """Returns the summary of plain values."""
         tables = {name: {key: Delays(**sums) for key, sums in table.items()} for name, table in plain.items()}
-        return Summary(**tables)
+        return RunSummary(**tables)

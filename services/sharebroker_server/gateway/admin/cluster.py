@@ -13,7 +13,7 @@ from sharebroker_server.catalog.topics import Topic, check_topic_name
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.leases import names
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import GROUP_COORDINATOR, SHARE_COORDINATOR
 from sharebroker_server.rpc.errors import refusal, wire
 
@@ -65,7 +65,7 @@ async def find_coordinator(
     )
 
 
-def _node(member: Member) -> pb.MetadataResponse.Node:
+def _node(member: ClusterMember) -> pb.MetadataResponse.Node:
     return pb.MetadataResponse.Node(
         node_id=member.node_id, address=member.address, roles=sorted(member.roles)
     )

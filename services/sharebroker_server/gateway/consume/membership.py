@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ShareMemberIdentity:
     """Identifies a member; describe commands show `client_id` and `client_host`.
 
     `stream_id` is unique to one stream: its end may be detected late, when the member already has another
@@ -43,9 +43,9 @@ class Identity:
     stream_id: str = ""
 
 
-def temporary_member(group_id: str) -> Identity:
+def temporary_member(group_id: str) -> ShareMemberIdentity:
     """Returns the identity of a member that joins to have share state initialised."""
-    return Identity(SessionKey(group_id, f"gw-{uuid4().hex}"), client_id="acquire")
+    return ShareMemberIdentity(SessionKey(group_id, f"gw-{uuid4().hex}"), client_id="acquire")
 
 
 class StreamMember:
@@ -54,7 +54,7 @@ class StreamMember:
     def __init__(
         self,
         coordinators: Coordinators,
-        identity: Identity,
+        identity: ShareMemberIdentity,
         topics: frozenset[str],
         assigned: Callable[[int, frozenset[TopicIdPartition]], None],
     ) -> None:
@@ -102,7 +102,7 @@ class StreamMember:
 
 
 async def heartbeat(
-    coordinators: Coordinators, identity: Identity, request: HeartbeatRequest, timeout: float
+    coordinators: Coordinators, identity: ShareMemberIdentity, request: HeartbeatRequest, timeout: float
 ) -> HeartbeatResponse:
     """Sends one heartbeat to the group's coordinator. Raises KafkaError."""
     topics = None if request.topics is None else pb.TopicNames(names=sorted(request.topics))

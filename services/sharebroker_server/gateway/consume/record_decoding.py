@@ -46,8 +46,8 @@ def ack_parts(unreadable: Iterable[delivery.Acknowledgement]) -> list[AckPart]:
     ]
 
 
-def _acquired(source: AcquireResult, topic: str, run: AcquiredRange) -> records.Acquisition:
-    acquisition = records.Acquisition(
+def _acquired(source: AcquireResult, topic: str, run: AcquiredRange) -> records.AcquiredRecords:
+    acquisition = records.AcquiredRecords(
         (source.topic_id, topic), source.partition, (run.first, run.last), _NO_SINK
     )
     acquisition.delivery_count = run.delivery_count

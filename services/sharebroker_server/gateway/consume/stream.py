@@ -13,7 +13,7 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import Tasks
 from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.consume.leader_fan_in import LeaderFanIn
-from sharebroker_server.gateway.consume.membership import Identity, StreamMember
+from sharebroker_server.gateway.consume.membership import ShareMemberIdentity, StreamMember
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import (
@@ -32,7 +32,7 @@ async def consume(
     """Serves a Consume stream until the client half-closes it. Raises KafkaError."""
     first = await anext(requests, pb.ConsumeRequest())
     check_first(first)
-    stream = ConsumeStream(gateway, first.subscribe, client_host)
+    stream = ConsumeSession(gateway, first.subscribe, client_host)
     with gateway.serving(stream.fail):
         try:
             stream.start(first, requests)
@@ -57,7 +57,7 @@ def check_first(first: pb.ConsumeRequest) -> None:
     check_topic_names("subscribe.topics", subscribe.topics)
 
 
-class ConsumeStream:
+class ConsumeSession:
     """One consumer. With topics the gateway runs the membership, else the client sends its assignment."""
 
     def __init__(self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> None:
@@ -115,7 +115,7 @@ class ConsumeStream:
 
     def _membership(self, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> StreamMember:
         rack_id = subscribe.rack_id if subscribe.HasField("rack_id") else None
-        identity = Identity(self._key, rack_id, subscribe.client_id, client_host, str(uuid4()))
+        identity = ShareMemberIdentity(self._key, rack_id, subscribe.client_id, client_host, str(uuid4()))
         topics = frozenset(subscribe.topics)
         return StreamMember(self._gateway.coordinators, identity, topics, self._assigned_by_group)
 

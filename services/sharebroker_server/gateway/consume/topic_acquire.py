@@ -17,7 +17,7 @@ from sharebroker_protocol.membership import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatRe
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Backoff, error_of
-from sharebroker_server.gateway.consume.membership import Identity, heartbeat, temporary_member
+from sharebroker_server.gateway.consume.membership import ShareMemberIdentity, heartbeat, temporary_member
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.share.fetch import MultiLeaderFetch
@@ -162,5 +162,5 @@ class StateInitializer:
         finally:
             self._gateway.background(self._leave(identity), "state initializer leave failed")
 
-    async def _leave(self, identity: Identity) -> None:
+    async def _leave(self, identity: ShareMemberIdentity) -> None:
         await heartbeat(self._gateway.coordinators, identity, HeartbeatRequest(LEAVE_EPOCH), 5.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Position(NamedTuple):
+class PagePosition(NamedTuple):
     """A topic name and a partition number."""
 
     topic: str
@@ -14,8 +14,8 @@ class Position(NamedTuple):
 
 
 def page(
-    topics: Iterable[tuple[str, int]], start: Position, limit: int
-) -> tuple[list[tuple[str, range]], Position | None]:
+    topics: Iterable[tuple[str, int]], start: PagePosition, limit: int
+) -> tuple[list[tuple[str, range]], PagePosition | None]:
     """Up to `limit` partitions from `start` on, by topic, and the next position; None at the end.
 
     `topics` are the names from that of `start` on, with their numbers of partitions. A topic without
@@ -24,11 +24,11 @@ def page(
     found: list[tuple[str, range]] = []
     for name, partitions in topics:
         if limit == 0:
-            return found, Position(name, 0)
+            return found, PagePosition(name, 0)
         first = start.partition if name == start.topic else 0
         taken = range(first, min(first + limit, partitions))
         found.append((name, taken))
         if taken.stop < partitions:
-            return found, Position(name, taken.stop)
+            return found, PagePosition(name, taken.stop)
         limit -= len(taken)
     return found, None

@@ -56,7 +56,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == _LAST_EPOCH else epoch + 1
 
 
-class Session:
+class ShareSession:
     """A member's share session; see the module.
 
     `partitions` keeps the order of insertion; its values are Kafka's requiresUpdateInResponse. `forgotten`
@@ -155,7 +155,7 @@ class SessionCache:
     def __init__(self, limit: int, name: str) -> None:
         self._limit = limit
         self._ids = (f"{name}-{number}" for number in count(1))
-        self._sessions: dict[SessionKey, Session] = {}
+        self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_connection: dict[str, set[SessionKey]] = {}
         self.disconnected = 0
         self.expired = 0
@@ -170,7 +170,7 @@ class SessionCache:
 
     def open(
         self, key: SessionKey, connection: str, partitions: Iterable[TopicIdPartition], now: float
-    ) -> Session:
+    ) -> ShareSession:
         """Opens a session in place of the member's earlier one, whose records stay acquired.
 
         Raises SHARE_SESSION_LIMIT_REACHED; the earlier session is closed then too.
@@ -182,14 +182,14 @@ class SessionCache:
                 f"This gateway has {self._limit} share sessions, its limit.",
                 metadata={"group.share.max.share.sessions": str(self._limit)},
             )
-        session = Session(key, before.id if before else next(self._ids), connection, partitions, now)
+        session = ShareSession(key, before.id if before else next(self._ids), connection, partitions, now)
         if before is not None:
             session.forgotten = before.forgotten.union(before.partitions)
         self._sessions[key] = session
         self._by_connection.setdefault(connection, set()).add(key)
         return session
 
-    def advance(self, key: SessionKey, epoch: int, now: float) -> Session:
+    def advance(self, key: SessionKey, epoch: int, now: float) -> ShareSession:
         """Returns the session, which expects the following epoch from now on.
 
         Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
@@ -200,16 +200,16 @@ class SessionCache:
         self.use(session, now)
         return session
 
-    def use(self, session: Session, now: float) -> None:
+    def use(self, session: ShareSession, now: float) -> None:
         """Advances the epoch after a request with the expected one."""
         session.epoch = next_epoch(session.epoch)
         session.last_used = now
 
-    def get(self, key: SessionKey) -> Session | None:
+    def get(self, key: SessionKey) -> ShareSession | None:
         """The session, or None."""
         return self._sessions.get(key)
 
-    def find(self, key: SessionKey) -> Session:
+    def find(self, key: SessionKey) -> ShareSession:
         """The session. Raises SHARE_SESSION_NOT_FOUND."""
         session = self._sessions.get(key)
         if session is None:
@@ -220,26 +220,26 @@ class SessionCache:
             )
         return session
 
-    def close(self, session: Session) -> bool:
+    def close(self, session: ShareSession) -> bool:
         """Removes the session; False if it was replaced or removed before."""
         if self._sessions.get(session.key) is not session:
             return False
         self._remove(session.key)
         return True
 
-    def disconnect(self, connection: str) -> list[Session]:
+    def disconnect(self, connection: str) -> list[ShareSession]:
         """Removes and returns the sessions that the connection opened and still owns."""
         keys = sorted(self._by_connection.get(connection, ()))
         self.disconnected += len(keys)
         return [self._remove(key) for key in keys]
 
-    def expire(self, before: float) -> list[Session]:
+    def expire(self, before: float) -> list[ShareSession]:
         """Removes and returns the sessions that were last used before `before`."""
         idle = [session for session in self._sessions.values() if session.last_used < before]
         self.expired += len(idle)
         return [self._remove(session.key) for session in idle]
 
-    def _remove(self, key: SessionKey) -> Session:
+    def _remove(self, key: SessionKey) -> ShareSession:
         session = self._sessions.pop(key)
         session.end_watch()
         keys = self._by_connection[session.connection]
@@ -249,7 +249,7 @@ class SessionCache:
         return session
 
 
-def invalid_epoch(session: Session, epoch: int) -> KafkaError:
+def invalid_epoch(session: ShareSession, epoch: int) -> KafkaError:
     """INVALID_SHARE_SESSION_EPOCH for a request with `epoch`."""
     return KafkaError(
         ErrorCode.INVALID_SHARE_SESSION_EPOCH,
@@ -261,7 +261,7 @@ def invalid_epoch(session: Session, epoch: int) -> KafkaError:
 class FetchContext(NamedTuple):
     """A request within its session; `partitions` are to be fetched in this order."""
 
-    session: Session
+    session: ShareSession
     epoch: int
     partitions: Sequence[TopicIdPartition] = ()
 

@@ -25,7 +25,7 @@ from sharebroker_server.gateway.share.acknowledge import (
     ShareAcknowledge,
     share_acknowledge,
 )
-from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch, share_fetch
+from sharebroker_server.gateway.share.fetch import FetchedPartition, ShareFetch, share_fetch
 from sharebroker_server.leader_calls.messages import add_acquired
 from sharebroker_server.rpc.errors import wire
 
@@ -120,7 +120,7 @@ def acknowledge_of(request: pb.ShareAcknowledgeRequest, connection: str) -> Shar
     )
 
 
-def fetch_response(fetched: Sequence[Fetched], lock_timeout_ms: int) -> pb.ShareFetchResponse:
+def fetch_response(fetched: Sequence[FetchedPartition], lock_timeout_ms: int) -> pb.ShareFetchResponse:
     """Builds the response to a ShareFetch."""
     response = pb.ShareFetchResponse(acquisition_lock_timeout_ms=lock_timeout_ms)
     topics: dict[str, pb.ShareFetchResponse.ShareFetchableTopicResponse] = {}

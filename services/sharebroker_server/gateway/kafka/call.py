@@ -67,7 +67,7 @@ class KafkaListener:
 
 
 @dataclass(slots=True)
-class Client:
+class ClientConnection:
     """The client of a connection. `connection` names the connection; ApiVersions sets `software`."""
 
     connection: str
@@ -91,7 +91,7 @@ class Call(Generic[Q]):
     """
 
     listener: KafkaListener
-    client: Client
+    client: ClientConnection
     client_id: str
     version: int
     request: Q

@@ -40,7 +40,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.leases import names, placement
-from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable, Member
+from sharebroker_server.leases.port import ClusterMember, LeaseStore, LeasesUnavailable
 from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 
 _log = structlog.get_logger()
@@ -91,12 +91,12 @@ class ClusterView:
     returns the number of partitions of a topic id, also for internal topics.
     """
 
-    members: tuple[Member, ...]
+    members: tuple[ClusterMember, ...]
     local_id: int
     epoch: int
     group_shard: Callable[[str], int]
     partitions: Callable[[str], int]
-    departed: tuple[Member, ...] = ()
+    departed: tuple[ClusterMember, ...] = ()
     _leaders: dict[str, list[int]] = field(default_factory=dict)
 
     @cached_property
@@ -180,7 +180,7 @@ class Brokers:
     def __init__(
         self,
         live_members: LiveMembers,
-        local: Member,
+        local: ClusterMember,
         generations: LeaseStore,
         group_shard: Callable[[str], int],
         partitions: Callable[[str], int],
@@ -190,9 +190,9 @@ class Brokers:
         self._local = local
         self._generations = generations
         self._view = ClusterView((local,), local.node_id, 0, group_shard, partitions)
-        self._last_live: tuple[Member, ...] = ()
-        self._sorted: tuple[Member, ...] = (local,)
-        self._peers: tuple[Member, ...] = ()
+        self._last_live: tuple[ClusterMember, ...] = ()
+        self._sorted: tuple[ClusterMember, ...] = (local,)
+        self._peers: tuple[ClusterMember, ...] = ()
         self._unlisted_at = 0.0
         self._leaves_at: float | None = None
         self._changing = asyncio.Lock()
@@ -231,7 +231,7 @@ class Brokers:
         self._epoch_due_at = now + _EPOCH_INTERVAL
         return True
 
-    async def _change(self, members: tuple[Member, ...]) -> None:
+    async def _change(self, members: tuple[ClusterMember, ...]) -> None:
         digest = blake2b(repr([(m.node_id, m.kafka) for m in members]).encode(), digest_size=16).hexdigest()
         try:
             epoch = await self._generations.generation(_GENERATION, digest)
@@ -243,7 +243,7 @@ class Brokers:
             departed = self._departed_from(members)
             self._view = replace(self._view, members=members, epoch=epoch, departed=departed, _leaders={})
 
-    def _departed_from(self, members: tuple[Member, ...]) -> tuple[Member, ...]:
+    def _departed_from(self, members: tuple[ClusterMember, ...]) -> tuple[ClusterMember, ...]:
         """Returns the brokers that are not among these members and left recently."""
         present = {member.node_id for member in members}
         missing = [member for member in self._view.members if member.node_id not in present]
@@ -252,7 +252,7 @@ class Brokers:
             self._unlisted_at = self._now() + _LISTED_AFTER_LEAVING
         return tuple(member for member in (*self._view.departed, *left) if member.node_id not in present)
 
-    def _current_members(self) -> tuple[Member, ...]:
+    def _current_members(self) -> tuple[ClusterMember, ...]:
         live = tuple(self._live_members.live())
         if live != self._last_live:  # called for every request, so the lists are made only after a change
             self._last_live = live
@@ -268,7 +268,7 @@ class Brokers:
         return self._sorted
 
 
-def _broker(member: Member) -> Broker:
+def _broker(member: ClusterMember) -> Broker:
     host, _, port = member.kafka.rpartition(":")
     return Broker(member.node_id, host.strip("[]"), int(port))
 
@@ -285,7 +285,7 @@ _DETECTION_TIME: Final = 3.0
 
 class _Announced(Protocol):
     @property
-    def members(self) -> Sequence[Member]: ...
+    def members(self) -> Sequence[ClusterMember]: ...
 
 
 class LiveMembers:
@@ -307,7 +307,7 @@ class LiveMembers:
         self._probed: dict[str, float] = {}
         self._probing: dict[str, asyncio.Task[None]] = {}
 
-    def live(self) -> Sequence[Member]:
+    def live(self) -> Sequence[ClusterMember]:
         """Returns the announced members that are not suspected."""
         members = self._announced.members
         if not self._suspected:
@@ -316,17 +316,17 @@ class LiveMembers:
         self._suspected = {owner: since for owner, since in self._suspected.items() if owner in owners}
         return [member for member in members if not self.is_suspected(member)]
 
-    def is_suspected(self, member: Member) -> bool:
+    def is_suspected(self, member: ClusterMember) -> bool:
         """Returns whether the member's port refused a connection within the detection time."""
         since = self._suspected.get(member.owner)
         return since is not None and self._now() - since < _DETECTION_TIME
 
-    def is_leaving(self, member: Member) -> bool:
+    def is_leaving(self, member: ClusterMember) -> bool:
         """Returns whether clients should leave the member: it is leaving or suspected."""
         announced = (other.is_leaving for other in self._announced.members if other.owner == member.owner)
         return self.is_suspected(member) or any(announced)
 
-    async def probe(self, members: Iterable[Member]) -> None:
+    async def probe(self, members: Iterable[ClusterMember]) -> None:
         """Probes the ports of these members in parallel, for `_PROBE_WAIT` seconds at most."""
         now = self._now()
         for member in members:
@@ -337,7 +337,7 @@ class LiveMembers:
         if self._probing:
             await asyncio.wait(list(self._probing.values()), timeout=_PROBE_WAIT)
 
-    async def _probe(self, member: Member) -> None:
+    async def _probe(self, member: ClusterMember) -> None:
         try:
             if await self._refused(member.address):
                 self._suspected.setdefault(member.owner, self._now())

@@ -37,7 +37,7 @@ from sharebroker_server.gateway.kafka.buffers import (
     ResponseBuffer,
     UnreadResponses,
 )
-from sharebroker_server.gateway.kafka.call import Client, KafkaListener, PredictedRequest
+from sharebroker_server.gateway.kafka.call import ClientConnection, KafkaListener, PredictedRequest
 from sharebroker_server.gateway.kafka.cluster_view import ClusterView
 from sharebroker_server.gateway.kafka.dispatch import DecodedRequest, EncodedResponse, decode, serve
 from sharebroker_server.gateway.share.session_end import release_session_records
@@ -53,7 +53,7 @@ MAX_COALESCED: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """Limits of connections.
 
     `stall_timeout` (seconds) applies to incomplete requests and to unread responses. `max_idle` (seconds)
@@ -73,19 +73,21 @@ class Limits:
         return self.stall_timeout if self.max_idle is None else min(self.stall_timeout, self.max_idle)
 
 
-class Connection(asyncio.Protocol):
+class KafkaConnection(asyncio.Protocol):
     """The protocol of one client's transport. `ended` is called once, after the connection ended.
 
     The listener calls `check` regularly.
     """
 
-    def __init__(self, listener: KafkaListener, limits: Limits, ended: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, listener: KafkaListener, limits: ConnectionLimits, ended: Callable[[KafkaConnection], None]
+    ) -> None:
         self.task: asyncio.Task[None] | None = None
         self._listener = listener
         self._gateway = listener.gateway
         self._limits = limits
         self._ended = ended
-        self._client = Client(f"kafka-{next(_numbers)}", "")
+        self._client = ClientConnection(f"kafka-{next(_numbers)}", "")
         self._loop = asyncio.get_running_loop()
         self._active_at = self._loop.time()
         self._predicted: PredictedRequest | None = None

@@ -32,7 +32,7 @@ Renames = Mapping[str, str]
 _NO_RENAMES: Final[Renames] = MappingProxyType({})
 
 
-class Conversion(Generic[S, T]):
+class MessageConversion(Generic[S, T]):
     """Converts an `S` to a `T`.
 
     Keyword arguments set further fields of the result, or replace copied ones.
@@ -53,28 +53,28 @@ class Conversion(Generic[S, T]):
 
 def to_proto(
     source: type[M], target: type[P], renames: Renames = _NO_RENAMES, omit: Collection[str] = ()
-) -> Conversion[M, P]:
+) -> MessageConversion[M, P]:
     """Returns the conversion of a Kafka message to a protobuf message.
 
     `renames` are protobuf field names by Kafka field names, at every depth; fields in `omit` are not copied.
     """
-    return Conversion(lambda: _compile_to_proto(source, target, renames, omit))
+    return MessageConversion(lambda: _compile_to_proto(source, target, renames, omit))
 
 
 def to_kafka(
     source: type[S], target: type[M], renames: Renames = _NO_RENAMES, omit: Collection[str] = ()
-) -> Conversion[S, M]:
+) -> MessageConversion[S, M]:
     """Returns the conversion of a protobuf message, record or Kafka message to a Kafka message.
 
     A record is an object of a dataclass or a named tuple; its scalar fields and properties are copied.
     `renames` are field names of the source by Kafka field names, at every depth; fields in `omit` are not
     copied.
     """
-    return Conversion(lambda: _compile_to_kafka(source, target, renames, omit))
+    return MessageConversion(lambda: _compile_to_kafka(source, target, renames, omit))
 
 
 @cache
-def topic_conversion(source: Any, target: Any) -> Conversion[Any, Any]:
+def topic_conversion(source: Any, target: Any) -> MessageConversion[Any, Any]:
     """Returns the conversion of a topic of a request to one of a response, without its partitions."""
     return to_kafka(source, target, omit=("partitions",))
 

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka.api import api_versions
-from sharebroker_server.gateway.kafka.call import Api, Call, Client, KafkaListener, for_version
+from sharebroker_server.gateway.kafka.call import Api, Call, ClientConnection, KafkaListener, for_version
 from sharebroker_server.gateway.kafka.cluster_view import ClusterView
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import (
     API_VERSIONS,
-    Codec,
+    MessageCodec,
     RequestHeader,
     codec_of,
     read_header,
@@ -30,7 +30,7 @@ class DecodedRequest(NamedTuple):
     size: int
     header: RequestHeader
     api: Api
-    codec: Codec
+    codec: MessageCodec
     call: Call[Any]
 
     def coalesces_with(self, earlier: DecodedRequest) -> bool:
@@ -47,7 +47,11 @@ class EncodedResponse(NamedTuple):
 
 
 def decode(
-    listener: KafkaListener, client: Client, view: ClusterView, frame: bytes, queued_for: float = 0.0
+    listener: KafkaListener,
+    client: ClientConnection,
+    view: ClusterView,
+    frame: bytes,
+    queued_for: float = 0.0,
 ) -> DecodedRequest:
     """Decodes a request that waited `queued_for` seconds in the response cache.
 

@@ -14,7 +14,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.kafka.buffers import MemoryBudget, UnreadResponses
 from sharebroker_server.gateway.kafka.call import KafkaListener
-from sharebroker_server.gateway.kafka.connection import Connection, Limits
+from sharebroker_server.gateway.kafka.connection import ConnectionLimits, KafkaConnection
 from sharebroker_server.gateway.kafka.telemetry import log_of_clients
 from sharebroker_server.telemetry.metrics import Family, gauge
 from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
@@ -43,7 +43,7 @@ class KafkaServer:
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._connect: Callable[[], asyncio.Protocol] | None = None
-        self._connections: set[Connection] = set()
+        self._connections: set[KafkaConnection] = set()
         self._log = log_of_clients()
         self._checking: asyncio.Task[None] | None = None
 
@@ -68,7 +68,7 @@ class KafkaServer:
     def open(self, listener: KafkaListener, config: BrokerConfig) -> None:
         """Sets the state that connections share, and their limits."""
         max_connections = min(config.max_connections, _available_files())
-        self._limits = limits = Limits(
+        self._limits = limits = ConnectionLimits(
             config.socket_request_max_bytes,
             MemoryBudget(config.queued_max_request_bytes),
             UnreadResponses(config.queued_max_request_bytes),
@@ -80,7 +80,7 @@ class KafkaServer:
         def connect() -> asyncio.Protocol:
             if len(self._connections) >= max_connections:
                 return rejecting
-            connection = Connection(listener, limits, self._connections.discard)
+            connection = KafkaConnection(listener, limits, self._connections.discard)
             self._connections.add(connection)
             return connection
 

@@ -29,7 +29,7 @@ from typing import Any, ClassVar, Final
 from typing_extensions import override
 
 from sharebroker_protocol.clock import now
-from sharebroker_server.gateway.core.share_sessions import INITIAL_EPOCH, Session
+from sharebroker_server.gateway.core.share_sessions import INITIAL_EPOCH, ShareSession
 from sharebroker_server.gateway.kafka.call import Call, Dispatch, Reply
 from sharebroker_server.gateway.kafka.share_sessions import session_key
 from sharebroker_server.gateway.share.fetch import seconds_of
@@ -157,7 +157,7 @@ class CachedFetch(CachedResponse):
     def __init__(
         self,
         call: Call[ShareFetchRequest],
-        session: Session,
+        session: ShareSession,
         watch: RecordsWatch,
         reply: Reply,
         dispatch: Dispatch,

@@ -20,7 +20,7 @@ REJECT: Final = 3
 RENEW: Final = 4
 
 
-class Piece(NamedTuple):
+class TypedRange(NamedTuple):
     """Offsets first..last of a partition, and the acknowledge type for them."""
 
     topic: str
@@ -34,14 +34,16 @@ Partition = tuple[str, int]
 """A topic name and a partition number."""
 
 
-def by_partition(pieces: Sequence[Piece], field: str, most: int) -> Mapping[Partition, Sequence[Piece]]:
+def by_partition(
+    pieces: Sequence[TypedRange], field: str, most: int
+) -> Mapping[Partition, Sequence[TypedRange]]:
     """The pieces of each partition, ascending.
 
     Raises KafkaError INVALID_REQUEST for more than `most` pieces, descending or overlapping offsets, a
     negative partition or offset, and an invalid acknowledge type.
     """
     check_bounds(field, len(pieces), 0, most)
-    found: dict[Partition, list[Piece]] = {}
+    found: dict[Partition, list[TypedRange]] = {}
     for index, piece in enumerate(pieces):
         where = f"{field}[{index}]"
         if piece.partition < 0 or not 0 <= piece.first <= piece.last:
@@ -57,7 +59,7 @@ def by_partition(pieces: Sequence[Piece], field: str, most: int) -> Mapping[Part
     return found
 
 
-def _check_disjoint(partition: Partition, pieces: Sequence[Piece], field: str) -> None:
+def _check_disjoint(partition: Partition, pieces: Sequence[TypedRange], field: str) -> None:
     end = -1
     for piece in pieces:
         if piece.first <= end:
@@ -66,14 +68,14 @@ def _check_disjoint(partition: Partition, pieces: Sequence[Piece], field: str) -
 
 
 def with_staged(
-    pieces: Mapping[Partition, Sequence[Piece]], staged: Sequence[Piece], *, applied: bool
-) -> Mapping[Partition, Sequence[Piece]]:
+    pieces: Mapping[Partition, Sequence[TypedRange]], staged: Sequence[TypedRange], *, applied: bool
+) -> Mapping[Partition, Sequence[TypedRange]]:
     """Pieces by partition; staged verdicts replace the type of the offsets that they name.
 
     `applied`: an earlier call applied the verdicts. Records that it released are left out, because the next
     batch may contain them.
     """
-    by_part: dict[Partition, list[Piece]] = {}
+    by_part: dict[Partition, list[TypedRange]] = {}
     for verdict in sorted(staged):
         by_part.setdefault((verdict.topic, verdict.partition), []).append(verdict)
     found = dict(pieces)
@@ -89,7 +91,7 @@ def with_staged(
     return found
 
 
-def within(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]]) -> list[Piece]:
+def within(pieces: Iterable[TypedRange], spans: Sequence[tuple[int, int]]) -> list[TypedRange]:
     """The parts of ascending pieces of one partition that lie in ascending offset spans."""
     return [
         piece._replace(first=max(piece.first, first), last=min(piece.last, last))
@@ -102,12 +104,12 @@ def within(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]]) -> list[Pi
 Held = dict[Partition, Sequence[AcquiredRange]]
 
 
-def committed_pieces(request: pb.PlanRequest | pb.CommitRequest) -> list[Piece]:
+def committed_pieces(request: pb.PlanRequest | pb.CommitRequest) -> list[TypedRange]:
     """The pieces of a commit: verdicts and accepted columns."""
     return [*verdict_pieces(request.commit), *column_pieces(request.accepted, "accepted", ACCEPT)]
 
 
-def verdict_pieces(verdicts: Iterable[pb.PlanVerdict], field: str = "commit") -> list[Piece]:
+def verdict_pieces(verdicts: Iterable[pb.PlanVerdict], field: str = "commit") -> list[TypedRange]:
     """The pieces of verdicts. Raises INVALID_REQUEST for a renewal."""
     pieces = [piece_of(verdict.range, verdict.type) for verdict in verdicts]
     if any(piece.kind == RENEW for piece in pieces):
@@ -115,19 +117,19 @@ def verdict_pieces(verdicts: Iterable[pb.PlanVerdict], field: str = "commit") ->
     return pieces
 
 
-def piece_of(span: pb.PlanRange, kind: int) -> Piece:
+def piece_of(span: pb.PlanRange, kind: int) -> TypedRange:
     """The piece of one range."""
-    return Piece(span.topic, span.partition, span.first_offset, span.last_offset, kind)
+    return TypedRange(span.topic, span.partition, span.first_offset, span.last_offset, kind)
 
 
-def column_pieces(columns: Iterable[pb.PlanColumns], field: str, kind: int) -> list[Piece]:
+def column_pieces(columns: Iterable[pb.PlanColumns], field: str, kind: int) -> list[TypedRange]:
     """The pieces of columns. Raises INVALID_REQUEST if they differ in length."""
-    found: list[Piece] = []
+    found: list[TypedRange] = []
     for index, column in enumerate(columns):
         partitions, firsts, lasts = column.partitions, column.first_offsets, column.last_offsets
         if not len(partitions) == len(firsts) == len(lasts):
             raise invalid_field(f"{field}[{index}]", "The columns differ in length.")
-        found.extend(map(Piece, repeat(column.topic), partitions, firsts, lasts, repeat(kind)))
+        found.extend(map(TypedRange, repeat(column.topic), partitions, firsts, lasts, repeat(kind)))
     return found
 
 

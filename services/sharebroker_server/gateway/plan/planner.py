@@ -4,7 +4,7 @@ Every call that commits works in this order: read the staged verdicts of the bat
 the commit and the verdicts; mark the staged verdicts as applied; only then plan the next batch. A driver that
 repeats a call after a failure gets the same batch: what the session holds is stored at the leaders alone.
 
-`Reconciliation` reconciles the records at all their leaders, with retries. A leader may leave offsets
+`SessionReconciliation` reconciles the records at all their leaders, with retries. A leader may leave offsets
 unchanged. Pending ones (an earlier state write of the same session is not durable yet) are sent again; the
 others are reported to the driver with the reason.
 """
@@ -36,7 +36,7 @@ from sharebroker_server.gateway.plan.offset_ranges import (
     RENEW,
     Held,
     Partition,
-    Piece,
+    TypedRange,
     by_partition,
     column_pieces,
     committed_pieces,
@@ -149,9 +149,9 @@ class Planner:
         request: pb.PlanRequest | pb.CommitRequest,
         key: SessionKey,
         topics: TopicFilter,
-        pieces: Mapping[Partition, Sequence[Piece]],
+        pieces: Mapping[Partition, Sequence[TypedRange]],
         deadline: Deadline,
-    ) -> Outcome:
+    ) -> PlanOutcome:
         """Reconciles the committed records and applies the staged verdicts. Raises KafkaError."""
         verdicts = await staged(self._gateway, request.session, request.batch if pieces else "", deadline)
         pieces = with_staged(pieces, verdicts.pieces, applied=verdicts.applied)
@@ -165,19 +165,19 @@ class Planner:
         self,
         key: SessionKey,
         topics: TopicFilter,
-        pieces: Mapping[Partition, Sequence[Piece]],
+        pieces: Mapping[Partition, Sequence[TypedRange]],
         deadline: Deadline,
         *,
         renew: bool = False,
-    ) -> Outcome:
+    ) -> PlanOutcome:
         """Reconciles, then reads what the session holds in all partitions of topics. Raises KafkaError."""
-        reconciliation = Reconciliation(self._gateway, self._acquire, key, renew)
+        reconciliation = SessionReconciliation(self._gateway, self._acquire, key, renew)
         for (name, index), of_partition in pieces.items():
             reconciliation.add(self._gateway.catalog.topic(name), index, of_partition)
         outcome = await reconciliation.run(deadline)
         held = await reconciliation.held(topics) if topics else {}
         if held is None:  # a leader did not reply: query each partition at its present leader
-            every = Reconciliation(self._gateway, self._acquire, key, renew)
+            every = SessionReconciliation(self._gateway, self._acquire, key, renew)
             for topic, _ in topics:
                 for index in range(topic.partitions):
                     every.add(topic, index, ())
@@ -193,7 +193,7 @@ _READ_TIMEOUT: Final = 2.0
 """The same for a call that writes nothing."""
 
 
-class Outcome(NamedTuple):
+class PlanOutcome(NamedTuple):
     """The ranges that were not changed, and the locks that the session holds in the requested partitions.
 
     `repeated`: an earlier attempt may have been applied, so finished records may be the result of it.
@@ -204,7 +204,7 @@ class Outcome(NamedTuple):
     repeated: bool
 
 
-class Reconciliation:
+class SessionReconciliation:
     """One reconciliation, retried while leaders move or an earlier one is pending."""
 
     def __init__(self, gateway: Gateway, acquire: TopicAcquire, key: SessionKey, renew: bool) -> None:
@@ -213,12 +213,12 @@ class Reconciliation:
         self._key = key
         self._renew = renew
         self._topics: dict[str, Topic] = {}
-        self._pending: dict[Partition, Sequence[Piece]] = {}
+        self._pending: dict[Partition, Sequence[TypedRange]] = {}
         self._left: list[pb.PlanLeft] = []
         self._held: Held = {}
         self._repeated = False
 
-    def add(self, topic: Topic | None, partition: int, pieces: Sequence[Piece]) -> None:
+    def add(self, topic: Topic | None, partition: int, pieces: Sequence[TypedRange]) -> None:
         """Adds a partition; records of a deleted topic are finished."""
         if topic is None or partition >= topic.partitions:
             self._leave(pieces, UnreconciledReason.FINISHED)
@@ -226,7 +226,7 @@ class Reconciliation:
         self._topics[topic.name] = topic
         self._pending[topic.name, partition] = pieces
 
-    async def run(self, deadline: Deadline) -> Outcome:
+    async def run(self, deadline: Deadline) -> PlanOutcome:
         """Reconciles all partitions. Raises KafkaError."""
         backoff = Backoff(deadline)
         while self._pending:
@@ -245,7 +245,7 @@ class Reconciliation:
                 await self._ensure(errors, deadline)
             elif self._pending and not await backoff.pause():
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "An earlier commit is still pending.")
-        return Outcome(self._left, self._held, self._repeated)
+        return PlanOutcome(self._left, self._held, self._repeated)
 
     async def held(self, topics: TopicFilter) -> Held | None:
         """The held locks in topics, by one call per leader; None if a leader failed."""
@@ -293,7 +293,7 @@ class Reconciliation:
             del self._pending[partition]
             self._held[partition] = result.held
 
-    def _leave(self, pieces: Iterable[Piece], why: UnreconciledReason) -> None:
+    def _leave(self, pieces: Iterable[TypedRange], why: UnreconciledReason) -> None:
         reason = delivery.LeftReason.ValueType(why)
         self._left.extend(
             pb.PlanLeft(

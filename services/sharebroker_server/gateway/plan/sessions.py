@@ -19,7 +19,7 @@ from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import check_bounds, check_member_id
-from sharebroker_server.gateway.plan.offset_ranges import Piece
+from sharebroker_server.gateway.plan.offset_ranges import TypedRange
 from sharebroker_server.gateway.produce.transactions import (
     add_partitions_to_txn,
     init_producer_id,
@@ -37,7 +37,7 @@ _BATCH_LENGTH: Final = 64
 class StagedBatch(NamedTuple):
     """The verdicts staged for a batch; `applied`: an earlier call applied them."""
 
-    pieces: Sequence[Piece] = ()
+    pieces: Sequence[TypedRange] = ()
     applied: bool = False
 
     @property
@@ -69,7 +69,7 @@ async def session_key(gateway: Gateway, session: pb.PlanSession, deadline: Deadl
 
 
 async def stage(
-    gateway: Gateway, session: pb.PlanSession, batch: str, pieces: Sequence[Piece], deadline: Deadline
+    gateway: Gateway, session: pb.PlanSession, batch: str, pieces: Sequence[TypedRange], deadline: Deadline
 ) -> None:
     """Stages verdicts until their batch is committed. Raises KafkaError."""
     key = _key(session)
@@ -116,7 +116,7 @@ async def staged(
     with _session_errors(key):
         found = await read_staged_verdicts(gateway, request, deadline)
     pieces = [
-        Piece(verdict.topic, verdict.partition, verdict.first_offset, verdict.last_offset, verdict.type)
+        TypedRange(verdict.topic, verdict.partition, verdict.first_offset, verdict.last_offset, verdict.type)
         for verdict in found.verdicts
     ]
     return StagedBatch(pieces, found.reconciled)

@@ -73,7 +73,7 @@ class ShareFetch(NamedTuple):
         return seconds_of(self.max_wait_ms)
 
 
-class Fetched(NamedTuple):
+class FetchedPartition(NamedTuple):
     """One partition of the response: the acquired records, and the error of its acknowledgements."""
 
     partition: TopicIdPartition
@@ -89,7 +89,7 @@ def seconds_of(max_wait_ms: int) -> float:
     return min(max_wait_ms / 1000, MAX_WAIT)
 
 
-async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline) -> list[Fetched]:
+async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline) -> list[FetchedPartition]:
     """Serves a ShareFetch; returns the partitions of the response. Raises KafkaError."""
     counts, begun, wait = gateway.fetches, monotonic(), request.wait
     counts.in_flight += 1
@@ -223,19 +223,21 @@ def _wait(wait: float, errors: Iterable[AcquireResult]) -> float:
 
 def _reported(
     context: FetchContext, results: Mapping[TopicIdPartition, AcquireResult], acknowledged: AckResults
-) -> list[Fetched]:
+) -> list[FetchedPartition]:
     reported = context.reported(results)
     fetched = [_fetched(part, results.get(part, _NO_RESULT), acknowledged.get(part)) for part in reported]
     if acknowledged:
         listed = set(reported)
         for part, error in acknowledged.items():
             if part not in listed:
-                fetched.append(Fetched(part, acknowledge_error=error))
+                fetched.append(FetchedPartition(part, acknowledge_error=error))
     return fetched
 
 
-def _fetched(part: TopicIdPartition, result: AcquireResult, acknowledge_error: KafkaError | None) -> Fetched:
-    return Fetched(
+def _fetched(
+    part: TopicIdPartition, result: AcquireResult, acknowledge_error: KafkaError | None
+) -> FetchedPartition:
+    return FetchedPartition(
         part,
         shown_error(result.error_code),
         result.error_message,

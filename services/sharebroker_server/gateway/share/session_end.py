@@ -12,13 +12,13 @@ from typing import Final
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import now
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.share_sessions import Session
+from sharebroker_server.gateway.core.share_sessions import ShareSession
 
 _LONGEST_PAUSE: Final = 30.0
 """Maximum seconds between two searches for idle sessions."""
 
 
-def close_session(gateway: Gateway, session: Session) -> None:
+def close_session(gateway: Gateway, session: ShareSession) -> None:
     """Removes the session and releases its records.
 
     Does nothing if a newer session has replaced it.
@@ -27,7 +27,7 @@ def close_session(gateway: Gateway, session: Session) -> None:
         release_session_records(gateway, session)
 
 
-def release_session_records(gateway: Gateway, session: Session) -> None:
+def release_session_records(gateway: Gateway, session: ShareSession) -> None:
     """Releases the records of a removed session, in the background."""
     partitions = session.forgotten.union(session.partitions)
     release = gateway.leaders.release(*session.key, partitions, session.id)

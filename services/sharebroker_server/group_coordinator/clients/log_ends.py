@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.group_coordinator.clients.markers import Leaders
+from sharebroker_server.group_coordinator.clients.markers import LeaderFinder
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -41,7 +41,7 @@ class LogEnds(Protocol):
 class LeaderLogEnds:
     """Sends one request per partition to its leader."""
 
-    def __init__(self, leaders: Leaders) -> None:
+    def __init__(self, leaders: LeaderFinder) -> None:
         self._leaders = leaders
 
     async def of(self, partitions: Mapping[TopicIdPartition, int]) -> Ends:

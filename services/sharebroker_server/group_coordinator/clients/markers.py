@@ -49,7 +49,7 @@ class Markers(Protocol):
         """
 
 
-class Leaders(Protocol):
+class LeaderFinder(Protocol):
     """Finds leaders (`sharebroker_server.routing.router`)."""
 
     async def leader(self, topic_id: str, partition: int) -> Peer[Stub]:
@@ -59,7 +59,7 @@ class Leaders(Protocol):
         """Drops the cached leader of a partition."""
 
 
-class Brokers(Leaders, Protocol):
+class PeerFinder(LeaderFinder, Protocol):
     """Finds leaders and group coordinators (`sharebroker_server.routing.router`)."""
 
     async def group_coordinator(self, shard: int) -> GroupCoordinatorServiceAsyncStub:
@@ -75,7 +75,7 @@ class RoutedMarkers:
     The offsets of a shard's consumer groups are a partition of __consumer_offsets.
     """
 
-    def __init__(self, brokers: Brokers, view: MetadataImage) -> None:
+    def __init__(self, brokers: PeerFinder, view: MetadataImage) -> None:
         self._brokers = brokers
         self._view = view
 

@@ -13,7 +13,7 @@ from sharebroker_server.coordinator_runtime.machine import SoftChange
 K = TypeVar("K", bound=Hashable)
 
 
-class Session(NamedTuple):
+class MemberSession(NamedTuple):
     """One member of one group."""
 
     group_id: str

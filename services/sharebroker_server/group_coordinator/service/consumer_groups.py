@@ -19,7 +19,7 @@ from sharebroker_protocol.status.v1 import status_pb2
 from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 from sharebroker_server.coordinator_runtime.host import expected, shard_of
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import UnverifiedError
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import UnverifiedOffsetsError
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.leases import names
 from sharebroker_server.proto_values import Conversion, Mapped
@@ -199,7 +199,7 @@ class TransactionOffsets:
         for _ in range(_TRIES):
             try:
                 return await self._host.request(group_id, command, dict)
-            except UnverifiedError as error:
+            except UnverifiedOffsetsError as error:
                 rejection = error
             command = replace(command, coordinator_epoch=await self._confirmed(command, claim))
         raise rejection

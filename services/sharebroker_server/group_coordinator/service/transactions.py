@@ -66,8 +66,8 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
         if not request.HasField("transactional_id"):
             return pb.InitProducerIdResponse(**_PRODUCER.fields(await self._new_producer()))
         known = _PRODUCER.value(request) if request.HasField("producer_id") else None
-        command = c.Initialize(request.transactional_id, request.transaction_timeout_ms, known)
-        producer = expected(await self._decided(command), c.Producer)
+        command = c.InitProducerId(request.transactional_id, request.transaction_timeout_ms, known)
+        producer = expected(await self._decided(command), c.ProducerIdAndEpoch)
         return pb.InitProducerIdResponse(**_PRODUCER.fields(producer))
 
     async def AddPartitionsToTxn(
@@ -88,7 +88,7 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
     async def EndTxn(self, request: pb.EndTxnRequest, _context: Any) -> pb.EndTxnResponse:
         """Kafka: EndTxn (26)."""
         command = _END.value(request, producer=_PRODUCER.value(request))
-        following = expected(await self._decided(command), c.Producer)
+        following = expected(await self._decided(command), c.ProducerIdAndEpoch)
         self._completions.begin(request.transactional_id)
         return pb.EndTxnResponse(**_PRODUCER.fields(following))
 
@@ -130,14 +130,14 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
         command = _READ_STAGED.value(request, producer=_PRODUCER.value(request))
         return _STAGED.message(await self._host.request(request.transactional_id, command, Staged))
 
-    async def _new_producer(self) -> c.Producer:
+    async def _new_producer(self) -> c.ProducerIdAndEpoch:
         """Returns a producer id of any shard."""
         rejection = KafkaError(
             ErrorCode.NOT_COORDINATOR, "No shard of the transaction coordinator is on this broker."
         )
         for shard in self._host.held():
             try:
-                return expected(await shard.submit(c.NewProducer()), c.Producer)
+                return expected(await shard.submit(c.NewProducer()), c.ProducerIdAndEpoch)
             except KafkaError as error:
                 rejection = error
         raise rejection
@@ -251,8 +251,8 @@ class _Attempt:
         return True
 
 
-_PRODUCER: Final[Conversion[c.Producer, Any]] = Conversion(
-    c.Producer,
+_PRODUCER: Final[Conversion[c.ProducerIdAndEpoch, Any]] = Conversion(
+    c.ProducerIdAndEpoch,
     pb.EndTxnRequest,  # and other messages with its fields
 )
 _PARTITIONS: Final = Mapped(

@@ -15,10 +15,10 @@ from sharebroker_protocol.storage.v1 import group_pb2 as pb
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
     OffsetRecord,
-    Outcome,
-    Pending,
+    PendingOffset,
     PendingRecord,
     Place,
+    TransactionalCommit,
     TransactionEndRecord,
 )
 from sharebroker_server.group_coordinator.core.machine import Record
@@ -161,15 +161,15 @@ def _topics(state: _State) -> dict[str, TopicState]:
     }
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome(outcome: TransactionalCommit) -> dict[str, Any]:
     group_id, partition = outcome.place
     offset = _COMMITTED.fields(outcome.committed)
     return {"group_id": group_id, **partition._asdict(), "order": outcome.order, "offset": offset}
 
 
-def _outcomes(messages: Iterable[pb.GroupTransactionEnd.Committed]) -> tuple[Outcome, ...]:
+def _outcomes(messages: Iterable[pb.GroupTransactionEnd.Committed]) -> tuple[TransactionalCommit, ...]:
     return tuple(
-        Outcome(
+        TransactionalCommit(
             Place(each.group_id, TopicIdPartition(each.topic_id, each.partition)),
             each.order,
             _COMMITTED.value(each.offset),
@@ -183,7 +183,9 @@ _COMMITTED: Final = Conversion(Committed, pb.GroupCommittedOffset, {"at_ms": "co
 _OFFSET: Final = Conversion(
     OffsetRecord, pb.GroupRecord, {"committed": Mapped("committed_offset", _COMMITTED), "partition": "-"}
 )
-_PENDING: Final = Conversion(Pending, pb.GroupPendingOffset, {"committed": Mapped("offset", _COMMITTED)})
+_PENDING: Final = Conversion(
+    PendingOffset, pb.GroupPendingOffset, {"committed": Mapped("offset", _COMMITTED)}
+)
 _END: Final = Conversion(
     TransactionEndRecord,
     pb.GroupTransactionEnd,

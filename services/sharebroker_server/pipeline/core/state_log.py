@@ -40,7 +40,7 @@ V = TypeVar("V")
 W = TypeVar("W")
 
 
-class Piece(NamedTuple, Generic[V]):
+class OffsetRange(NamedTuple, Generic[V]):
     """Offsets first..last, both inclusive, and their value."""
 
     first: int
@@ -48,7 +48,7 @@ class Piece(NamedTuple, Generic[V]):
     value: V
 
 
-def cover(pieces: Sequence[Piece[V]]) -> list[Piece[V]]:
+def cover(pieces: Sequence[OffsetRange[V]]) -> list[OffsetRange[V]]:
     """Returns ascending disjoint pieces; each offset has the value of the first of `pieces` that contains it.
 
     Adjacent pieces with equal values are merged. Takes O(n log n): each stretch between two edges is assigned
@@ -56,37 +56,40 @@ def cover(pieces: Sequence[Piece[V]]) -> list[Piece[V]]:
     """
     edges = sorted(_edges(pieces))
     number = {edge: index for index, edge in enumerate(edges)}
-    assigned: list[Piece[V] | None] = [None] * len(edges)
+    assigned: list[OffsetRange[V] | None] = [None] * len(edges)
     next_free = list(range(len(edges)))  # the next unassigned stretch from each one, found by path halving
     for piece in pieces:
         stretch, end = _find_free(next_free, number[piece.first]), number[piece.last + 1]
         while stretch < end:
             assigned[stretch], next_free[stretch] = piece, stretch + 1
             stretch = _find_free(next_free, stretch + 1)
-    covered: list[Piece[V]] = []
+    covered: list[OffsetRange[V]] = []
     for index, owner in enumerate(assigned):
         if owner is not None:
-            _append(covered, Piece(edges[index], edges[index + 1] - 1, owner.value))
+            _append(covered, OffsetRange(edges[index], edges[index + 1] - 1, owner.value))
     return covered
 
 
-def align(left: Sequence[Piece[V]], right: Sequence[Piece[W]]) -> list[Piece[tuple[V | None, W | None]]]:
+def align(
+    left: Sequence[OffsetRange[V]], right: Sequence[OffsetRange[W]]
+) -> list[OffsetRange[tuple[V | None, W | None]]]:
     """Returns the stretches with the values of both sides; None means no value.
 
     Both sides must be ascending and disjoint.
     """
     edges = sorted({*_edges(left), *_edges(right)})
     stretches = [
-        Piece(first, after - 1, (_at(left, first), _at(right, first))) for first, after in pairwise(edges)
+        OffsetRange(first, after - 1, (_at(left, first), _at(right, first)))
+        for first, after in pairwise(edges)
     ]
     return cover([piece for piece in stretches if piece.value != (None, None)])
 
 
-def _edges(pieces: Iterable[Piece[V]]) -> set[int]:
+def _edges(pieces: Iterable[OffsetRange[V]]) -> set[int]:
     return {edge for piece in pieces for edge in (piece.first, piece.last + 1)}
 
 
-def _at(pieces: Sequence[Piece[V]], offset: int) -> V | None:
+def _at(pieces: Sequence[OffsetRange[V]], offset: int) -> V | None:
     index = bisect_right(pieces, offset, key=lambda piece: piece.first) - 1
     return pieces[index].value if index >= 0 and offset <= pieces[index].last else None
 
@@ -98,7 +101,7 @@ def _find_free(next_free: list[int], stretch: int) -> int:
     return stretch
 
 
-def _append(covered: list[Piece[Any]], piece: Piece[Any]) -> None:
+def _append(covered: list[OffsetRange[Any]], piece: OffsetRange[Any]) -> None:
     before = covered[-1] if covered else None
     if before is not None and before.last + 1 == piece.first and before.value == piece.value:
         covered[-1] = before._replace(last=piece.last)
@@ -116,11 +119,11 @@ class OffsetStatus(NamedTuple):
     state: int
 
 
-Run = Piece[OffsetStatus]
+Run = OffsetRange[OffsetStatus]
 """Offsets with the same status."""
 
 
-class Entry(NamedTuple):
+class StateLogEntry(NamedTuple):
     """A log record, or the coordinator's state.
 
     None: unchanged by a delta. Times in ms since the Unix epoch.
@@ -136,7 +139,7 @@ class Entry(NamedTuple):
     runs: tuple[Run, ...] = ()
 
 
-class State(NamedTuple):
+class ShareStateView(NamedTuple):
     """The state of a share-partition: epochs, start offset, and the runs from there on."""
 
     state_epoch: int
@@ -145,9 +148,9 @@ class State(NamedTuple):
     runs: tuple[Run, ...]
 
 
-def current_entries(log: Iterable[Entry]) -> list[Entry]:
+def current_entries(log: Iterable[StateLogEntry]) -> list[StateLogEntry]:
     """Returns the latest checkpoint and its deltas, by position; nothing after a tombstone."""
-    current: list[Entry] = []
+    current: list[StateLogEntry] = []
     for entry in sorted(log, key=lambda entry: entry.position):
         if entry.kind == "checkpoint":
             current = [entry]
@@ -158,13 +161,13 @@ def current_entries(log: Iterable[Entry]) -> list[Entry]:
     return current
 
 
-def replay(log: Iterable[Entry]) -> State | None:
+def replay(log: Iterable[StateLogEntry]) -> ShareStateView | None:
     """Returns the state that the log yields; None without one."""
     entries = current_entries(log)
     if not entries:
         return None
     start = _last([entry.start_offset for entry in entries], NOT_SET)
-    return State(
+    return ShareStateView(
         _last([entry.state_epoch for entry in entries], 0),
         _last([entry.leader_epoch for entry in entries], 0),
         start,
@@ -193,12 +196,12 @@ class Difference(NamedTuple):
 class Comparison(NamedTuple):
     """The result of the comparison of one share-partition."""
 
-    state: State | None
+    state: ShareStateView | None
     records: int
     differences: tuple[Difference, ...]
 
 
-def check(entries: Sequence[Entry]) -> Comparison:
+def check(entries: Sequence[StateLogEntry]) -> Comparison:
     """Replays the log among `entries` and compares it with the coordinator's state among them."""
     log = [entry for entry in entries if entry.kind in ("checkpoint", "delta", "tombstone")]
     answers = [_state(entry) for entry in entries if entry.kind == "answer"]
@@ -210,7 +213,7 @@ def check(entries: Sequence[Entry]) -> Comparison:
     return Comparison(replayed, len(log), tuple(found))
 
 
-def differences(replayed: State | None, live_state: State | None) -> Iterator[Difference]:
+def differences(replayed: ShareStateView | None, live_state: ShareStateView | None) -> Iterator[Difference]:
     """Yields the differences between the replayed state and the coordinator's state."""
     if replayed is None or live_state is None:
         if replayed is not live_state:
@@ -227,7 +230,7 @@ def differences(replayed: State | None, live_state: State | None) -> Iterator[Di
             yield Difference(first, last, text)
 
 
-def _decreases(entries: Iterable[Entry]) -> Iterator[Difference]:
+def _decreases(entries: Iterable[StateLogEntry]) -> Iterator[Difference]:
     """Yields decreases of start offset and leader epoch, which must only rise after a checkpoint."""
     for field, name in (("start_offset", "start"), ("leader_epoch", "leader epoch")):
         with_value = [entry for entry in entries if getattr(entry, field) is not None]
@@ -238,9 +241,9 @@ def _decreases(entries: Iterable[Entry]) -> Iterator[Difference]:
                 yield Difference(None, None, text)
 
 
-def _state(live_state: Entry) -> State:
+def _state(live_state: StateLogEntry) -> ShareStateView:
     runs = cover(sorted(live_state.runs))
-    return State(
+    return ShareStateView(
         live_state.state_epoch or 0, live_state.leader_epoch or 0, live_state.start_offset or 0, tuple(runs)
     )
 
@@ -252,7 +255,7 @@ def _describe(status: OffsetStatus | None) -> str:
     return f"{_NAMES.get(status.state, str(status.state))}, delivered {times}"
 
 
-class OffsetOutcome(NamedTuple):
+class OffsetsWithOutcome(NamedTuple):
     """Offsets with one outcome: available, accepted, archived, or passed (finished in an unknown way).
 
     `deliveries` is None if the log does not contain it. `finished_at_ms` (since the Unix epoch) is None if
@@ -271,15 +274,15 @@ class _Finish(NamedTuple):
     at_ms: int | None
 
 
-def outcomes_of(entries: Iterable[Entry]) -> list[OffsetOutcome]:
+def outcomes_of(entries: Iterable[StateLogEntry]) -> list[OffsetsWithOutcome]:
     """Returns the outcome of each offset, ascending."""
     log = current_entries(entries)
     status = combine_statuses((run for entry in log for run in entry.runs), NOT_SET)
     outcomes = [
-        Piece(first, last, _outcome(status, end))
+        OffsetRange(first, last, _outcome(status, end))
         for first, last, (status, end) in align(status, cover(list(_finishes(log))))
     ]
-    return [OffsetOutcome(first, last, *outcome) for first, last, outcome in cover(outcomes)]
+    return [OffsetsWithOutcome(first, last, *outcome) for first, last, outcome in cover(outcomes)]
 
 
 def _outcome(status: OffsetStatus | None, end: _Finish | None) -> tuple[str, int | None, int | None]:
@@ -288,7 +291,7 @@ def _outcome(status: OffsetStatus | None, end: _Finish | None) -> tuple[str, int
     return (end.outcome, deliveries, end.at_ms) if end is not None else ("available", deliveries, None)
 
 
-def _finishes(log: list[Entry]) -> Iterator[Piece[_Finish]]:
+def _finishes(log: list[StateLogEntry]) -> Iterator[OffsetRange[_Finish]]:
     """Yields finished offsets with the time, earliest first.
 
     A checkpoint's content was finished before it.
@@ -298,8 +301,8 @@ def _finishes(log: list[Entry]) -> Iterator[Piece[_Finish]]:
         at_ms = entry.written_at_ms if entry.kind == "delta" else None
         for first, last, status in entry.runs:
             if status.state >= FINISHED:
-                yield Piece(first, last, _Finish(_OUTCOMES[status.state], at_ms))
+                yield OffsetRange(first, last, _Finish(_OUTCOMES[status.state], at_ms))
         if entry.start_offset is not None:
             if NOT_SET < start < entry.start_offset:
-                yield Piece(start, entry.start_offset - 1, _Finish(_PASSED, at_ms))
+                yield OffsetRange(start, entry.start_offset - 1, _Finish(_PASSED, at_ms))
             start = entry.start_offset

@@ -90,7 +90,7 @@ class Delete(NamedTuple):
     state_epoch: int | None = None
 
 
-class DeleteTopic(NamedTuple):
+class DeleteTopicState(NamedTuple):
     """Remove the state of every share-partition of a topic in this shard."""
 
     topic_id: str
@@ -112,7 +112,7 @@ class Inspect(NamedTuple):
     key: SharePartitionKey
 
 
-Command = Initialize | Read | Write | Delete | DeleteTopic | ListTopics | Summarize | Inspect
+Command = Initialize | Read | Write | Delete | DeleteTopicState | ListTopics | Summarize | Inspect
 
 
 NO_LEASE: Final = -1
@@ -134,7 +134,7 @@ class ReadReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SummaryReply:
     """The fields from which the group coordinator computes lag; the defaults mean that there is no state."""
 
     state_epoch: int = 0
@@ -151,4 +151,4 @@ class Inspection:
     last_position: int
 
 
-Reply = ReadReply | LeaseRequired | Summary | Inspection | frozenset[str] | int | None
+Reply = ReadReply | LeaseRequired | SummaryReply | Inspection | frozenset[str] | int | None

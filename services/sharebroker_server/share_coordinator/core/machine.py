@@ -99,7 +99,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
             c.Read: self._read,
             c.Initialize: self._initialize,
             c.Delete: self._delete,
-            c.DeleteTopic: self._delete_topic,
+            c.DeleteTopicState: self._delete_topic,
             c.ListTopics: self._list_topics,
             c.Summarize: self._summarize,
             c.Inspect: self._inspect,
@@ -177,7 +177,7 @@ class ShareCoordinatorMachine(WithoutSoftState):
         check_delete(command, self._states.get(command.key))
         return Decision(self._tombstones(command.key, now), None)
 
-    def _delete_topic(self, command: c.DeleteTopic, now: float) -> _Decision:
+    def _delete_topic(self, command: c.DeleteTopicState, now: float) -> _Decision:
         keys = [key for key in self._states if key.topic_id == command.topic_id]
         return Decision(tuple(record for key in keys for record in self._tombstones(key, now)), len(keys))
 
@@ -187,9 +187,9 @@ class ShareCoordinatorMachine(WithoutSoftState):
     def _summarize(self, command: c.Summarize, _: float) -> _Decision:
         state = self._states.get(command.key)
         if state is None:
-            return Decision((), c.Summary())
+            return Decision((), c.SummaryReply())
         count = state.delivery_complete_count
-        return Decision((), c.Summary(state.state_epoch, state.leader_epoch, state.start_offset, count))
+        return Decision((), c.SummaryReply(state.state_epoch, state.leader_epoch, state.start_offset, count))
 
     def _inspect(self, command: c.Inspect, _: float) -> _Decision:
         return Decision((), c.Inspection(deepcopy(self._states.get(command.key)), self._last_position))

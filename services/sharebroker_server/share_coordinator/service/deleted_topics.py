@@ -9,7 +9,7 @@ import structlog
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.share_coordinator.core.commands import DeleteTopic, ListTopics
+from sharebroker_server.share_coordinator.core.commands import DeleteTopicState, ListTopics
 from sharebroker_server.share_coordinator.service.servicer import Host
 
 _log = structlog.get_logger()
@@ -54,4 +54,4 @@ class DeletedTopicCleanup:
         topics = await shard.submit(ListTopics())
         for topic_id in topics if isinstance(topics, frozenset) else ():
             if self._is_deleted(topic_id):
-                await shard.submit(DeleteTopic(topic_id))
+                await shard.submit(DeleteTopicState(topic_id))

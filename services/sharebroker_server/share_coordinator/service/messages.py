@@ -7,7 +7,7 @@ from typing import Any, Final
 from sharebroker_protocol.model import StateBatch
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.proto_values import Conversion, Mapped
-from sharebroker_server.share_coordinator.core.commands import Initialize, ReadReply, Summary, Write
+from sharebroker_server.share_coordinator.core.commands import Initialize, ReadReply, SummaryReply, Write
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -26,7 +26,7 @@ _BATCHES: Final[dict[str, str | Mapped]] = {"state_batches": Mapped(nested=STATE
 INITIALIZE: Final = Conversion(Initialize, pb.InitializeShareGroupStateRequest.PartitionData)
 WRITE: Final = Conversion(Write, pb.WriteShareGroupStateRequest.PartitionData, _BATCHES)
 READ_REPLY: Final = Conversion(ReadReply, pb.ReadShareGroupStateResponse.PartitionData, _BATCHES)
-SUMMARY: Final = Conversion(Summary, pb.ReadShareGroupStateSummaryResponse.PartitionData)
+SUMMARY: Final = Conversion(SummaryReply, pb.ReadShareGroupStateSummaryResponse.PartitionData)
 
 _RECORDS: Final[dict[type, tuple[str, Conversion[Any, LogRecord]]]] = {
     ShareCheckpoint: ("checkpoint", Conversion(ShareCheckpoint, LogRecord, _BATCHES)),

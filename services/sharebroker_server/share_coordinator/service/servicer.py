@@ -147,7 +147,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         self, request: pb.DeleteTopicStateRequest, _context: Any
     ) -> pb.DeleteTopicStateResponse:
         """Removes a deleted topic from every shard held here; raises if a shard is unavailable: retry."""
-        command = c.DeleteTopic(request.topic_id)
+        command = c.DeleteTopicState(request.topic_id)
         shards = self._host.indices()
         futures = [self._host.shard(index).submit(command) for index in shards]
         removed = await asyncio.gather(*futures)

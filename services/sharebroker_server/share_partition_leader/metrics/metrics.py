@@ -14,7 +14,7 @@ from sharebroker_server.telemetry.metrics import (
     OTHER,
     YIELD,
     Family,
-    Kind,
+    MetricKind,
     Sample,
     counter,
     gauge,
@@ -110,7 +110,7 @@ class LeaderMetrics:
         rows: Rows = {}
         for index, (name, help_) in enumerate(_GAUGES):
             name = f"sharebroker_share_partition_{name}"
-            yield Family(name, Kind.GAUGE, help_, self._samples(rows, index))
+            yield Family(name, MetricKind.GAUGE, help_, self._samples(rows, index))
 
     def _samples(self, rows: Rows, index: int) -> Iterator[Sample]:
         if not index:

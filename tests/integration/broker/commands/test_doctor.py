@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from sharebroker_protocol import clock
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.links import connect
 from sharebroker_server.telemetry.process import release
@@ -99,7 +99,7 @@ async def test_doctor_reports_lag_without_members(watched: Watched) -> None:
 async def test_doctor_reports_clock_skew(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sharebroker_server.leases.redis.now", lambda: clock.now() + 90.0)
     link = await connect(watched.redis.url)
-    ahead = Member("78/1", 78, frozenset({"gateway"}), "127.0.0.1:9", version=release())
+    ahead = ClusterMember("78/1", 78, frozenset({"gateway"}), "127.0.0.1:9", version=release())
     store = RedisLeaseStore(link)
 
     async def reported() -> bool:
@@ -118,7 +118,7 @@ async def test_doctor_reports_clock_skew(watched: Watched, monkeypatch: pytest.M
 
 async def test_doctor_reports_mixed_versions(watched: Watched) -> None:
     link = await connect(watched.redis.url)
-    older = Member("77/1", 77, frozenset({"gateway"}), "127.0.0.1:9", version="0.0.1")
+    older = ClusterMember("77/1", 77, frozenset({"gateway"}), "127.0.0.1:9", version="0.0.1")
     store = RedisLeaseStore(link)
     await store.announce(older, 60.0)
     try:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.consumer.accumulator import Accumulator, AckBatch
+from sharebroker.consumer.accumulator import Accumulator, PendingAckBatch
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.batches import decode
 from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
@@ -62,7 +62,7 @@ class Model:
             assert last is None or not final
             of_record.append(ModelAck(kind, acknowledgement))
 
-    def sent(self, batches: list[AckBatch]) -> None:
+    def sent(self, batches: list[PendingAckBatch]) -> None:
         """The batches contain exactly the queued acknowledgements, each with its type."""
         queued = {
             (offset, ack.kind)
@@ -80,7 +80,7 @@ class Model:
             for ack in of_record:
                 ack.state = "sent" if ack.state == "queued" else ack.state
 
-    def completed(self, batch_sent: AckBatch, error: KafkaError | None) -> None:
+    def completed(self, batch_sent: PendingAckBatch, error: KafkaError | None) -> None:
         acknowledgements = {id(acknowledgement) for acknowledgement in batch_sent.entries}
         for offset in range(batch_sent.first, batch_sent.last + 1):
             (ack,) = [w for w in self.acks[offset] if id(w.acknowledgement) in acknowledgements]
@@ -103,7 +103,7 @@ def test_every_acknowledgement_is_sent_once_and_completes(
     for base in (0, RECORDS):
         acquired = acquisition(base, base + RECORDS - 1, accumulator)
         records += decode(batch(base, [b"v"] * RECORDS), [acquired]).records
-    in_flight: list[AckBatch] = []
+    in_flight: list[PendingAckBatch] = []
     for step, which, kind in steps:
         if step == "acknowledge":
             model.acknowledge(records[which], kind)

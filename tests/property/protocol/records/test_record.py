@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from sharebroker.consumer.accumulator import Accumulator
 from sharebroker_protocol.records.batches import decode
-from sharebroker_protocol.records.record import Acquisition, Record, spans
+from sharebroker_protocol.records.record import AcquiredRecords, Record, spans
 from tests.unit.client.batches import acquisition, batch
 
 
-def naive(records: list[Record]) -> list[tuple[Acquisition, int, int]]:
-    runs: list[tuple[Acquisition, int, int]] = []
+def naive(records: list[Record]) -> list[tuple[AcquiredRecords, int, int]]:
+    runs: list[tuple[AcquiredRecords, int, int]] = []
     for record in records:
         if runs and runs[-1][0] is record.acquisition and runs[-1][2] + 1 == record.offset:
             runs[-1] = (*runs[-1][:2], record.offset)

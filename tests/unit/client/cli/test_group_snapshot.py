@@ -10,7 +10,7 @@ import pytest
 from sharebroker.admin_model import ConfigValue, GroupDescription, GroupOffset
 from sharebroker.aio.admin import Admin
 from sharebroker.cli.group_snapshot import read_snapshots
-from sharebroker.verification.rules import Kind
+from sharebroker.verification.rules import FindingKind
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
@@ -52,7 +52,7 @@ class Changing:
         return {place: InspectRecordsResponse.Partition(log_end_offset=8, next_offset=8) for place in offsets}
 
 
-async def _kinds(system: Changing, topics: Iterable[str] = ()) -> dict[TopicPartition, list[Kind]]:
+async def _kinds(system: Changing, topics: Iterable[str] = ()) -> dict[TopicPartition, list[FindingKind]]:
     def seen(done: int, total: int) -> None:
         assert 0 < done <= total
 
@@ -69,7 +69,7 @@ async def test_transient_finding_is_dropped() -> None:
 async def test_persistent_finding_is_reported() -> None:
     system = Changing(orders0=[ODD], orders1=[ErrorCode.CORRUPT_MESSAGE])
     found = await _kinds(system, ["orders"])
-    assert found == {PLACES[0]: [Kind.NOT_THE_REPLAY], PLACES[1]: [Kind.UNREADABLE]}
+    assert found == {PLACES[0]: [FindingKind.NOT_THE_REPLAY], PLACES[1]: [FindingKind.UNREADABLE]}
     assert len(system.inspected) == 3 * 2
 
 

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from sharebroker.aio.admin import EARLIEST, LATEST
-from sharebroker.cli.options import Position, changes, parse_position
+from sharebroker.cli.options import OffsetSpec, changes, parse_position
 
 
 def test_unset_properties_have_no_value() -> None:
@@ -16,16 +16,16 @@ def test_unset_properties_have_no_value() -> None:
 @pytest.mark.parametrize(
     ("text", "position"),
     [
-        ("earliest", Position(timestamp=EARLIEST)),
-        ("latest", Position(timestamp=LATEST)),
-        ("0", Position(offset=0)),
-        ("120", Position(offset=120)),
-        ("1970-01-01T00:00:01+00:00", Position(timestamp=1000)),
-        ("1970-01-01T01:00:01Z", Position(timestamp=3_601_000)),
-        ("1969-12-31T23:59:59.999Z", Position(timestamp=0)),
+        ("earliest", OffsetSpec(timestamp=EARLIEST)),
+        ("latest", OffsetSpec(timestamp=LATEST)),
+        ("0", OffsetSpec(offset=0)),
+        ("120", OffsetSpec(offset=120)),
+        ("1970-01-01T00:00:01+00:00", OffsetSpec(timestamp=1000)),
+        ("1970-01-01T01:00:01Z", OffsetSpec(timestamp=3_601_000)),
+        ("1969-12-31T23:59:59.999Z", OffsetSpec(timestamp=0)),
     ],
 )
-def test_position_is_parsed(text: str, position: Position) -> None:
+def test_position_is_parsed(text: str, position: OffsetSpec) -> None:
     assert parse_position(text) == position
 
 

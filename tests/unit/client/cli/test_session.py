@@ -14,7 +14,7 @@ from sharebroker.cli.session import document, environment, on_interrupt, place, 
 from sharebroker.consumer.accumulator import Accumulator
 from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.records.record import Acquisition, Record
+from sharebroker_protocol.records.record import AcquiredRecords, Record
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Raw:
 
 def record(raw: Raw) -> Record:
     sink = Accumulator(lambda: None)
-    acquisition = Acquisition(("id", "orders"), 3, (raw.offset, raw.offset), sink)
+    acquisition = AcquiredRecords(("id", "orders"), 3, (raw.offset, raw.offset), sink)
     acquisition.delivery_count = 2
     return Record(raw, acquisition)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.consumer.accumulator import Accumulator, AckBatch, ImplicitAccumulator, Renewal
+from sharebroker.consumer.accumulator import Accumulator, ImplicitAccumulator, PendingAckBatch, Renewal
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import Progress
 from sharebroker_protocol.records.batches import decode
@@ -37,7 +37,7 @@ def held(accumulator: Accumulator, first: int = 0, last: int = 9) -> list[Record
     return decode(batch(first, [b"v"] * (last - first + 1)), [acquired]).records
 
 
-def fields(batch: AckBatch) -> tuple[int, int, AcknowledgeType, int | str | None]:
+def fields(batch: PendingAckBatch) -> tuple[int, int, AcknowledgeType, int | str | None]:
     return (batch.first, batch.last, batch.kind, batch.detail)
 
 

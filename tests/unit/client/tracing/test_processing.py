@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from sharebroker.tracing import application
 from sharebroker_protocol import tracing as process
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.records.record import AcknowledgeType, Acquisition, Record
+from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords, Record
 from sharebroker_protocol.tracing.context import TraceContext
 
 MADE = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
@@ -55,7 +55,7 @@ class Sink:
 def record(context: TraceContext | None) -> Record:
     headers = [(name, value.encode()) for name, value in context.headers] if context else []
     raw = SimpleNamespace(offset=7, timestamp=0, key=None, value=b"secret", headers=headers)
-    acquisition = Acquisition(("id", "orders"), 3, (5, 9), cast("Any", Sink()))
+    acquisition = AcquiredRecords(("id", "orders"), 3, (5, 9), cast("Any", Sink()))
     acquisition.delivery_count = 2
     return Record(raw, acquisition)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sharebroker.verification.rules import Evidence, Kind, LogRecord, start_of, verify
-from sharebroker.verification.runs import RecordLog, Span
+from sharebroker.verification.rules import Evidence, FindingKind, LogRecord, start_of, verify
+from sharebroker.verification.runs import OffsetSpan, RecordLog
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import (
     InspectShareGroupStateResponse,
     StateBatch,
@@ -60,10 +60,10 @@ class Case:
 
     entries: list[LogRecord]
     live: LogRecord | None
-    kind: Kind | None = None
-    offsets: list[Span | None] = field(default_factory=list)
+    kind: FindingKind | None = None
+    offsets: list[OffsetSpan | None] = field(default_factory=list)
     log_start: int = 0
-    missing: tuple[Span, ...] = ()
+    missing: tuple[OffsetSpan, ...] = ()
 
 
 TOMBSTONE = LogRecord(position=7, kind="tombstone")
@@ -78,69 +78,85 @@ CASES = {
     "deltas roll over at 256": Case([FIRST, delta(index=255), delta(index=0)], FIRST),
     "deltas roll over at 512": Case([FIRST, delta(index=511), delta(index=0)], FIRST),
     "start not chosen": Case([checkpoint(start=-1)], checkpoint(start=-1)),
-    "the log starts later": Case([FIRST], FIRST, Kind.START_BELOW_LOG, [Span(10, 11)], log_start=12),
-    "records are missing": Case(
-        [FIRST], FIRST, Kind.RECORDS_MISSING, [Span(14, 15)], missing=(Span(14, 15),)
+    "the log starts later": Case(
+        [FIRST], FIRST, FindingKind.START_BELOW_LOG, [OffsetSpan(10, 11)], log_start=12
     ),
-    "no state": Case([], None, Kind.NO_STATE, [None]),
-    "state was deleted": Case([TOMBSTONE], None, Kind.NO_STATE, [None]),
-    "value without a log": Case([], FIRST, Kind.NOT_THE_REPLAY, [Span(0, 19)]),
-    "log without a value": Case([FIRST], None, Kind.NOT_THE_REPLAY, [None]),
-    "no checkpoint": Case([LATER], VALUE, Kind.NO_CHECKPOINT, [None]),
-    "a delta too little": Case([FIRST], VALUE, Kind.NOT_THE_REPLAY, [None, None]),
+    "records are missing": Case(
+        [FIRST], FIRST, FindingKind.RECORDS_MISSING, [OffsetSpan(14, 15)], missing=(OffsetSpan(14, 15),)
+    ),
+    "no state": Case([], None, FindingKind.NO_STATE, [None]),
+    "state was deleted": Case([TOMBSTONE], None, FindingKind.NO_STATE, [None]),
+    "value without a log": Case([], FIRST, FindingKind.NOT_THE_REPLAY, [OffsetSpan(0, 19)]),
+    "log without a value": Case([FIRST], None, FindingKind.NOT_THE_REPLAY, [None]),
+    "no checkpoint": Case([LATER], VALUE, FindingKind.NO_CHECKPOINT, [None]),
+    "a delta too little": Case([FIRST], VALUE, FindingKind.NOT_THE_REPLAY, [None, None]),
     "an offset is in another state": Case(
-        [FIRST], checkpoint((12, 12, ACCEPTED, 1), (13, 13, ARCHIVED, 1)), Kind.NOT_THE_REPLAY, [Span(13, 13)]
+        [FIRST],
+        checkpoint((12, 12, ACCEPTED, 1), (13, 13, ARCHIVED, 1)),
+        FindingKind.NOT_THE_REPLAY,
+        [OffsetSpan(13, 13)],
     ),
     "an offset is missing": Case(
-        [FIRST], checkpoint((13, 13, ACCEPTED, 1)), Kind.NOT_THE_REPLAY, [Span(12, 12)]
+        [FIRST], checkpoint((13, 13, ACCEPTED, 1)), FindingKind.NOT_THE_REPLAY, [OffsetSpan(12, 12)]
     ),
-    "delta of an older checkpoint": Case([FIRST, delta(epoch=2)], FIRST, Kind.CHECKPOINT_EPOCH, [None]),
+    "delta of an older checkpoint": Case(
+        [FIRST, delta(epoch=2)], FIRST, FindingKind.CHECKPOINT_EPOCH, [None]
+    ),
     "tombstone after a checkpoint": Case(
-        [FIRST, delta(kind="tombstone")], FIRST, Kind.CHECKPOINT_EPOCH, [None]
+        [FIRST, delta(kind="tombstone")], FIRST, FindingKind.CHECKPOINT_EPOCH, [None]
     ),
-    "delta is missing": Case([FIRST, delta(index=4), delta(index=6)], FIRST, Kind.DELTA_ORDER, [None]),
+    "delta is missing": Case([FIRST, delta(index=4), delta(index=6)], FIRST, FindingKind.DELTA_ORDER, [None]),
     "deltas roll over too early": Case(
-        [FIRST, delta(index=4), delta(index=0)], FIRST, Kind.DELTA_ORDER, [None]
+        [FIRST, delta(index=4), delta(index=0)], FIRST, FindingKind.DELTA_ORDER, [None]
     ),
-    "leader epoch decreases": Case([FIRST, delta(leader=4)], FIRST, Kind.EPOCH_WENT_BACK, [None]),
+    "leader epoch decreases": Case([FIRST, delta(leader=4)], FIRST, FindingKind.EPOCH_WENT_BACK, [None]),
     "state is younger than its group": Case(
-        [checkpoint(state_epoch=10)], checkpoint(state_epoch=10), Kind.EPOCH_WENT_BACK, [None]
+        [checkpoint(state_epoch=10)], checkpoint(state_epoch=10), FindingKind.EPOCH_WENT_BACK, [None]
     ),
-    "start offset decreases": Case([FIRST, delta(start=8)], FIRST, Kind.START_WENT_BACK, [Span(8, 9)]),
-    "offsets before all": Case([FIRST, delta((-2, -1, ACCEPTED, 1))], FIRST, Kind.NO_RUN, [Span(-2, -1)]),
-    "end before beginning": Case([FIRST, delta((15, 14, ACCEPTED, 1))], FIRST, Kind.NO_RUN, [Span(15, 14)]),
+    "start offset decreases": Case(
+        [FIRST, delta(start=8)], FIRST, FindingKind.START_WENT_BACK, [OffsetSpan(8, 9)]
+    ),
+    "offsets before all": Case(
+        [FIRST, delta((-2, -1, ACCEPTED, 1))], FIRST, FindingKind.NO_RUN, [OffsetSpan(-2, -1)]
+    ),
+    "end before beginning": Case(
+        [FIRST, delta((15, 14, ACCEPTED, 1))], FIRST, FindingKind.NO_RUN, [OffsetSpan(15, 14)]
+    ),
     "acquired is stored": Case(
-        [checkpoint((12, 13, 1, 1))], checkpoint((12, 13, 1, 1)), Kind.ILLEGAL_STATE, [Span(12, 13)] * 2
+        [checkpoint((12, 13, 1, 1))],
+        checkpoint((12, 13, 1, 1)),
+        FindingKind.ILLEGAL_STATE,
+        [OffsetSpan(12, 13)] * 2,
     ),
     "more deliveries than the limit": Case(
         [FIRST, delta((14, 14, 0, 6))],
         checkpoint((12, 13, ACCEPTED, 1), (14, 14, 0, 6)),
-        Kind.DELIVERY_COUNT,
-        [Span(14, 14)] * 2,
+        FindingKind.DELIVERY_COUNT,
+        [OffsetSpan(14, 14)] * 2,
     ),
     "fewer deliveries than none": Case(
-        [FIRST, delta((12, 12, 0, -1))], FIRST, Kind.DELIVERY_COUNT, [Span(12, 12)]
+        [FIRST, delta((12, 12, 0, -1))], FIRST, FindingKind.DELIVERY_COUNT, [OffsetSpan(12, 12)]
     ),
     "two states of an offset": Case(
         [checkpoint((12, 13, ACCEPTED, 1), (13, 13, ARCHIVED, 1))],
         checkpoint((12, 12, ACCEPTED, 1), (13, 13, ARCHIVED, 1)),
-        Kind.OVERLAP,
-        [Span(13, 13)],
+        FindingKind.OVERLAP,
+        [OffsetSpan(13, 13)],
     ),
     "state below the start": Case(
         [checkpoint((8, 10, ACCEPTED, 1), (12, 13, ACCEPTED, 1))],
         checkpoint((10, 10, ACCEPTED, 1), (12, 13, ACCEPTED, 1)),
-        Kind.BELOW_START,
-        [Span(8, 9)],
+        FindingKind.BELOW_START,
+        [OffsetSpan(8, 9)],
     ),
     "state after the end of the log": Case(
         [FIRST, delta((19, 21, ACCEPTED, 1))],
         checkpoint((12, 13, ACCEPTED, 1), (19, 21, ACCEPTED, 1)),
-        Kind.BEYOND_END,
-        [Span(20, 21)] * 2,
+        FindingKind.BEYOND_END,
+        [OffsetSpan(20, 21)] * 2,
     ),
     "start offset after the end of the log": Case(
-        [checkpoint(start=22)], checkpoint(start=22), Kind.START_BEYOND_END, [Span(20, 21)]
+        [checkpoint(start=22)], checkpoint(start=22), FindingKind.START_BEYOND_END, [OffsetSpan(20, 21)]
     ),
 }
 
@@ -162,8 +178,10 @@ def test_start_offset_is_replayed() -> None:
 
 def test_every_kind_has_a_case() -> None:
     provoked = {case.kind for case in CASES.values()}
-    assert provoked == {None, *Kind} - {Kind.UNREADABLE}  # nothing to verify; see the test on a server
+    assert provoked == {None, *FindingKind} - {
+        FindingKind.UNREADABLE
+    }  # nothing to verify; see the test on a server
 
 
 def test_only_start_below_log_is_a_remark() -> None:
-    assert [kind for kind in Kind if kind.remark] == [Kind.START_BELOW_LOG]
+    assert [kind for kind in FindingKind if kind.remark] == [FindingKind.START_BELOW_LOG]

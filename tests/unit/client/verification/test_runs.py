@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sharebroker.verification.runs import (
     UNTOUCHED,
     OffsetOutcome,
+    OffsetRun,
+    OffsetSpan,
     RecordLog,
-    Run,
-    Span,
     at,
     differences,
     outcome_runs,
@@ -23,7 +23,7 @@ from sharebroker.verification.runs import (
 OFFSETS = st.integers(0, 12)
 RUNS = st.lists(
     st.builds(
-        lambda first, size, state, deliveries: Run(first, first + size - 1, state, deliveries),
+        lambda first, size, state, deliveries: OffsetRun(first, first + size - 1, state, deliveries),
         OFFSETS,
         st.integers(0, 5),
         st.sampled_from((0, 2, 4)),
@@ -33,7 +33,7 @@ RUNS = st.lists(
 )
 
 
-def naive(runs: list[Run], start: int) -> dict[int, tuple[int, int]]:
+def naive(runs: list[OffsetRun], start: int) -> dict[int, tuple[int, int]]:
     """The greatest (deliveries, state) of each offset."""
     known: dict[int, tuple[int, int]] = {}
     for run in runs:
@@ -43,7 +43,7 @@ def naive(runs: list[Run], start: int) -> dict[int, tuple[int, int]]:
 
 
 @given(RUNS, st.integers(-1, 12))
-def test_replay_keeps_the_greatest_state_of_each_offset(written: list[Run], start: int) -> None:
+def test_replay_keeps_the_greatest_state_of_each_offset(written: list[OffsetRun], start: int) -> None:
     known = replay(written, start)
     found = {offset: run[2:] for run in known for offset in range(run.first, run.last + 1)}
     assert found == naive(written, start)
@@ -54,7 +54,7 @@ def test_replay_keeps_the_greatest_state_of_each_offset(written: list[Run], star
 
 
 @given(RUNS, RUNS)
-def test_differences_are_listed_by_offset(one: list[Run], other: list[Run]) -> None:
+def test_differences_are_listed_by_offset(one: list[OffsetRun], other: list[OffsetRun]) -> None:
     left, right = replay(one, 0), replay(other, 0)
     spans = list(differences(left, right))
     different = {offset for span in spans for offset in range(span.first, span.last + 1)}
@@ -65,16 +65,20 @@ def test_differences_are_listed_by_offset(one: list[Run], other: list[Run]) -> N
 
 
 def test_long_runs_are_replayed_without_a_cost_per_offset() -> None:
-    most = Run(0, 2**62, 2, 1)
-    assert replay([most, Run(5, 5, 4, 2)], 0)[1] == Run(5, 5, 4, 2)
+    most = OffsetRun(0, 2**62, 2, 1)
+    assert replay([most, OffsetRun(5, 5, 4, 2)], 0)[1] == OffsetRun(5, 5, 4, 2)
     assert at([most], 2**61) == (2, 1)
-    assert list(differences([most], [])) == [Span(0, 2**62)]
+    assert list(differences([most], [])) == [OffsetSpan(0, 2**62)]
 
 
 @given(RUNS, st.integers(-1, 14), OFFSETS, OFFSETS)
-def test_every_offset_has_one_outcome(written: list[Run], start: int, log_start: int, size: int) -> None:
+def test_every_offset_has_one_outcome(
+    written: list[OffsetRun], start: int, log_start: int, size: int
+) -> None:
     end = log_start + size
-    log = RecordLog(log_start, end, held=[Span(3, 4)], markers=[Span(6, 6)], missing=[Span(9, 9)])
+    log = RecordLog(
+        log_start, end, held=[OffsetSpan(3, 4)], markers=[OffsetSpan(6, 6)], missing=[OffsetSpan(9, 9)]
+    )
     found = outcome_runs(log, start, replay(written, start))
     assert [offset for run in found for offset in range(run.first, run.last + 1)] == list(
         range(log_start, end)
@@ -116,8 +120,8 @@ def test_every_offset_has_one_outcome(written: list[Run], start: int, log_start:
 def test_outcome_of_each_run_follows_log_and_state(
     start: int, expected: list[tuple[int, int, OffsetOutcome, int]]
 ) -> None:
-    runs = [Run(3, 4, 2, 1), Run(5, 5, 4, 2), Run(6, 6, 0, 3)]
-    log = RecordLog(0, 11, held=[Span(4, 4), Span(7, 8)], markers=[Span(10, 10)])
+    runs = [OffsetRun(3, 4, 2, 1), OffsetRun(5, 5, 4, 2), OffsetRun(6, 6, 0, 3)]
+    log = RecordLog(0, 11, held=[OffsetSpan(4, 4), OffsetSpan(7, 8)], markers=[OffsetSpan(10, 10)])
     assert [tuple(run) for run in outcome_runs(log, start, runs)] == expected
 
 

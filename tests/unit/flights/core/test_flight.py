@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.flights.core.flight import Acknowledgement, Flight, judge
+from sharebroker_server.flights.core.flight import Flight, FlightAcknowledgement, judge
 
 ROW = {
     "year": "2013",
@@ -48,15 +48,15 @@ def test_key_is_the_aircraft() -> None:
 @pytest.mark.parametrize(
     ("changed", "count", "response"),
     [
-        ({}, 1, Acknowledgement.ACCEPT),
-        ({}, 4, Acknowledgement.ACCEPT),
-        ({"dep_time": "NA", "dep_delay": "NA", "arr_delay": "NA"}, 1, Acknowledgement.REJECT),
-        ({"arr_delay": "NA"}, 1, Acknowledgement.RELEASE),
-        ({"arr_delay": "NA"}, 2, Acknowledgement.REJECT),
-        ({"arr_delay": "NA"}, 3, Acknowledgement.REJECT),
+        ({}, 1, FlightAcknowledgement.ACCEPT),
+        ({}, 4, FlightAcknowledgement.ACCEPT),
+        ({"dep_time": "NA", "dep_delay": "NA", "arr_delay": "NA"}, 1, FlightAcknowledgement.REJECT),
+        ({"arr_delay": "NA"}, 1, FlightAcknowledgement.RELEASE),
+        ({"arr_delay": "NA"}, 2, FlightAcknowledgement.REJECT),
+        ({"arr_delay": "NA"}, 3, FlightAcknowledgement.REJECT),
     ],
 )
 def test_acknowledge_type_depends_on_fields_and_delivery_count(
-    changed: dict[str, str], count: int, response: Acknowledgement
+    changed: dict[str, str], count: int, response: FlightAcknowledgement
 ) -> None:
     assert judge(Flight.of_row(ROW | changed), count)[0] is response

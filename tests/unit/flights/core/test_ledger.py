@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.flights.core.flight import Acknowledgement
+from sharebroker_server.flights.core.flight import FlightAcknowledgement
 from sharebroker_server.flights.core.ledger import (
     ACKNOWLEDGED,
     ARCHIVED,
-    Delivery,
+    FlightDelivery,
     Ledger,
     PartitionState,
+    RunVerdict,
     Totals,
-    Verdict,
     add_report,
     confirmed,
     delivered,
@@ -25,9 +25,9 @@ A, B = ("a", 1), ("b", 1)
 
 
 def delivery(
-    offset: int, response: Acknowledgement = Acknowledgement.ACCEPT, delivery_count: int = 1
-) -> Delivery:
-    return Delivery(0, offset, delivery_count, response, "UA", "EWR-IAH", 1, 2)
+    offset: int, response: FlightAcknowledgement = FlightAcknowledgement.ACCEPT, delivery_count: int = 1
+) -> FlightDelivery:
+    return FlightDelivery(0, offset, delivery_count, response, "UA", "EWR-IAH", 1, 2)
 
 
 def test_open_batches_are_held() -> None:
@@ -48,18 +48,20 @@ def test_lock_lost_before_the_delivery_is_observed() -> None:
 @pytest.mark.parametrize(
     ("response", "totals"),
     [
-        (Acknowledgement.ACCEPT, (1, 0, 0)),
-        (Acknowledgement.RELEASE, (0, 1, 0)),
-        (Acknowledgement.REJECT, (0, 0, 1)),
+        (FlightAcknowledgement.ACCEPT, (1, 0, 0)),
+        (FlightAcknowledgement.RELEASE, (0, 1, 0)),
+        (FlightAcknowledgement.REJECT, (0, 0, 1)),
     ],
 )
-def test_confirmed_acknowledgements_are_counted(response: Acknowledgement, totals: tuple[int, ...]) -> None:
+def test_confirmed_acknowledgements_are_counted(
+    response: FlightAcknowledgement, totals: tuple[int, ...]
+) -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0, response)])
     assert ledger.totals == Totals()
     ledger.confirmed(A, 2.0, {})
     assert (ledger.totals.accepted, ledger.totals.released, ledger.totals.rejected) == totals
-    assert ((0, 0) in ledger.finals) is (response is not Acknowledgement.RELEASE)
+    assert ((0, 0) in ledger.finals) is (response is not FlightAcknowledgement.RELEASE)
 
 
 @pytest.mark.parametrize(("lock_lost", "accepted"), [(True, 0), (False, 1)])
@@ -80,7 +82,9 @@ def test_acknowledgement_of_a_dead_worker_is_void_after_redelivery() -> None:
     assert ledger.finals == {}
 
 
-def judged(ledger: Ledger, finished: set[int], end: int = 3, before: frozenset[int] = frozenset()) -> Verdict:
+def judged(
+    ledger: Ledger, finished: set[int], end: int = 3, before: frozenset[int] = frozenset()
+) -> RunVerdict:
     places = {(0, offset) for offset in finished}
     ledger.resolve_orphans(places, at=99.0)
     return judge_run({0: end}, {(0, offset) for offset in before}, places, ledger)
@@ -88,7 +92,7 @@ def judged(ledger: Ledger, finished: set[int], end: int = 3, before: frozenset[i
 
 def test_run_with_every_record_finished_once_is_good() -> None:
     ledger = Ledger()
-    ledger.delivered(A, 1.0, [delivery(0), delivery(1, Acknowledgement.REJECT), delivery(2)])
+    ledger.delivered(A, 1.0, [delivery(0), delivery(1, FlightAcknowledgement.REJECT), delivery(2)])
     ledger.confirmed(A, 2.0, {})
     verdict = judged(ledger, {0, 1, 2})
     assert verdict.good
@@ -98,9 +102,9 @@ def test_run_with_every_record_finished_once_is_good() -> None:
 
 def test_released_record_is_redelivered_and_finished() -> None:
     ledger = Ledger()
-    ledger.delivered(A, 1.0, [delivery(0, Acknowledgement.RELEASE)])
+    ledger.delivered(A, 1.0, [delivery(0, FlightAcknowledgement.RELEASE)])
     ledger.confirmed(A, 2.0, {})
-    ledger.delivered(B, 3.0, [delivery(0, Acknowledgement.REJECT, delivery_count=2)])
+    ledger.delivered(B, 3.0, [delivery(0, FlightAcknowledgement.REJECT, delivery_count=2)])
     ledger.confirmed(B, 4.0, {})
     assert judged(ledger, {0}, end=1).good
     assert (ledger.totals.released, ledger.totals.rejected, ledger.totals.lost) == (1, 1, 0)
@@ -175,7 +179,7 @@ def test_orphaned_acknowledgement_counts_if_state_has_it() -> None:
 
 def test_release_of_a_dead_worker_does_not_explain_a_finished_record() -> None:
     ledger = Ledger()
-    ledger.delivered(A, 1.0, [delivery(0, Acknowledgement.RELEASE)])
+    ledger.delivered(A, 1.0, [delivery(0, FlightAcknowledgement.RELEASE)])
     ledger.died("a")
     assert judged(ledger, {0}, end=1).unexplained == ((0, 0),)
 
@@ -222,9 +226,9 @@ def test_adjacent_runs_form_one_range() -> None:
 
 
 GOT = [
-    Delivery(0, 5, 1, Acknowledgement.ACCEPT, "UA", "EWR-IAH", 3, -2),
-    Delivery(1, 6, 2, Acknowledgement.REJECT, "AA", "JFK-MIA", 0, 0),
-    Delivery(1, 7, 1, Acknowledgement.ACCEPT, "AA", "JFK-MIA", 0, 0),
+    FlightDelivery(0, 5, 1, FlightAcknowledgement.ACCEPT, "UA", "EWR-IAH", 3, -2),
+    FlightDelivery(1, 6, 2, FlightAcknowledgement.REJECT, "AA", "JFK-MIA", 0, 0),
+    FlightDelivery(1, 7, 1, FlightAcknowledgement.ACCEPT, "AA", "JFK-MIA", 0, 0),
 ]
 
 

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from sharebroker_server.flights.core.flight import Acknowledgement
-from sharebroker_server.flights.core.statistics import Delays, Progress, Rate, Summary
+from sharebroker_server.flights.core.flight import FlightAcknowledgement
+from sharebroker_server.flights.core.statistics import Delays, Rate, RunProgress, RunSummary
 
 
-def summary(*flights: tuple[str, str, int]) -> Summary:
-    found = Summary()
+def summary(*flights: tuple[str, str, int]) -> RunSummary:
+    found = RunSummary()
     for carrier, route, late in flights:
-        found.count(Acknowledgement.ACCEPT, carrier, route, (late - 1, late))
+        found.count(FlightAcknowledgement.ACCEPT, carrier, route, (late - 1, late))
     return found
 
 
@@ -25,8 +25,8 @@ def test_flights_are_summed_by_carrier_and_route() -> None:
 
 
 def test_rejected_flights_have_no_delay() -> None:
-    found = Summary()
-    found.count(Acknowledgement.REJECT, "UA", "EWR-IAH", (5, 5))
+    found = RunSummary()
+    found.count(FlightAcknowledgement.REJECT, "UA", "EWR-IAH", (5, 5))
     assert found.carriers == {"UA": Delays(rejected=1)}
     assert (found.carriers["UA"].mean_arrival, found.carriers["UA"].mean_departure) == (0.0, 0.0)
 
@@ -40,7 +40,7 @@ def test_summaries_add_up() -> None:
 
 def test_round_trip_as_json() -> None:
     found = summary(("UA", "EWR-IAH", 10))
-    assert Summary.of_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert RunSummary.of_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
 def test_longest_delays_are_listed_first() -> None:
@@ -53,14 +53,14 @@ def test_longest_delays_are_listed_first() -> None:
 
 
 def test_progress_line_contains_every_number() -> None:
-    shown = Progress(1000, 900, 5, 10, 3, 90, 1234.5).line()
+    shown = RunProgress(1000, 900, 5, 10, 3, 90, 1234.5).line()
     assert shown == (
         "published 1,000  accepted 900  released 5  rejected 10  locks lost 3  lag 90  records/s 1,234"
     )
 
 
 def test_lag_may_be_unknown() -> None:
-    assert ("lag", "-") in Progress().cells()
+    assert ("lag", "-") in RunProgress().cells()
 
 
 def test_rate_covers_the_last_seconds_only() -> None:

@@ -10,9 +10,9 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, TopicIdPartition
 from sharebroker_server.gateway.core.share_sessions import (
     FetchContext,
-    Session,
     SessionCache,
     SessionKey,
+    ShareSession,
     begin_acknowledge,
     begin_fetch,
     next_epoch,
@@ -72,11 +72,11 @@ def test_partitions_are_added_and_forgotten() -> None:
 
 @pytest.mark.parametrize(("epoch", "order"), [(0, [A, B, C]), (1, [B, C, A]), (2, [C, A, B]), (3, [A, B, C])])
 def test_each_partition_is_first_in_its_turn(epoch: int, order: list[TopicIdPartition]) -> None:
-    assert Session(KEY, "id", "connection", (A, B, C), 0.0).in_turn(epoch) == order
+    assert ShareSession(KEY, "id", "connection", (A, B, C), 0.0).in_turn(epoch) == order
 
 
 def test_partition_with_records_moves_to_the_end() -> None:
-    session = Session(KEY, "id", "connection", (A, B, C), 0.0)
+    session = ShareSession(KEY, "id", "connection", (A, B, C), 0.0)
     session.reports(A, result(A, True, ErrorCode.NONE))
     session.reports(B, result(B, False, ErrorCode.NONE))
     assert list(session.partitions) == [B, C, A]
@@ -234,7 +234,7 @@ INCREMENTAL = [
 def test_incremental_response_omits_unchanged_partitions(
     outcomes: list[tuple[bool, ErrorCode]], included: list[bool]
 ) -> None:
-    session = Session(KEY, "id", "connection", (A,), 0.0)
+    session = ShareSession(KEY, "id", "connection", (A,), 0.0)
     reported = [session.reports(A, result(A, has, error)) for has, error in outcomes]
     assert reported == included
 
@@ -252,7 +252,7 @@ def test_added_partition_is_reported_once_without_records() -> None:
 def test_partition_forgotten_during_the_fetch_stays_forgotten(
     has_records: bool, error: ErrorCode, included: bool
 ) -> None:
-    session = Session(KEY, "id", "connection", (A,), 0.0)
+    session = ShareSession(KEY, "id", "connection", (A,), 0.0)
     assert session.reports(B, result(B, has_records, error)) is included
     assert list(session.partitions) == [A]
 

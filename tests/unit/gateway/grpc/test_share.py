@@ -11,7 +11,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch, AcquiredRange, TopicIdPartition
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.grpc import share as share_messages
-from sharebroker_server.gateway.share.fetch import Fetched
+from sharebroker_server.gateway.share.fetch import FetchedPartition
 
 T0, T1, U0 = TopicIdPartition("t", 0), TopicIdPartition("t", 1), TopicIdPartition("u", 0)
 
@@ -78,9 +78,9 @@ def test_fetched_partitions_are_grouped_by_topic() -> None:
     acquired = AcquiredRange(5, 7, 1, 9, 0.0)
     response = share_messages.fetch_response(
         [
-            Fetched(T0, records=b"batch", acquired=[acquired]),
-            Fetched(U0, ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"),
-            Fetched(T1, acknowledge_error=KafkaError(ErrorCode.INVALID_RECORD_STATE, "late")),
+            FetchedPartition(T0, records=b"batch", acquired=[acquired]),
+            FetchedPartition(U0, ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"),
+            FetchedPartition(T1, acknowledge_error=KafkaError(ErrorCode.INVALID_RECORD_STATE, "late")),
         ],
         30,
     )

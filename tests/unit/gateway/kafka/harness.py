@@ -28,7 +28,7 @@ from sharebroker_server.kafka_wire.messages import (
     MetadataResponse,
 )
 from sharebroker_server.kafka_wire.schema import Message
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import GATEWAY, Router
 from tests.support.kafka_client import KafkaClient, connected
 from tests.testkit.memory.leases import MemoryLeaseStore
@@ -64,7 +64,7 @@ class Harness:
         self.gateway = Gateway(self.router, catalog(), self.config)
         self.server = KafkaServer()
         self.address = f"127.0.0.1:{self.server.bind('127.0.0.1', 0)}"
-        local = Member("1/1", 1, frozenset({GATEWAY}), "127.0.0.1:1", self.address)
+        local = ClusterMember("1/1", 1, frozenset({GATEWAY}), "127.0.0.1:1", self.address)
         live_members, partitions = (
             LiveMembers(OwnerLookup(local), _not_refused),
             self.gateway.catalog.partitions,

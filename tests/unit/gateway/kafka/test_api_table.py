@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka import api as handlers
 from sharebroker_server.gateway.kafka.api_table import APIS
-from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, Client
+from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, ClientConnection
 from sharebroker_server.kafka_wire.frames import codec_of, response_frame
 from sharebroker_server.kafka_wire.schema import api_schema
 from tests.support.kafka_frames import read_response
@@ -29,7 +29,7 @@ async def calls() -> Any:
     harness = Harness()
     view = await harness.listener.brokers.view()
     yield lambda version, request: Call(
-        harness.listener, Client("kafka-0", "/host"), "client", version, request, view
+        harness.listener, ClientConnection("kafka-0", "/host"), "client", version, request, view
     )
     await harness.gateway.stop()
     harness.server.close()

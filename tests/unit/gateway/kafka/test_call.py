@@ -13,7 +13,7 @@ from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.call import (
     FETCH_MEMORY,
     SUPPORTED,
-    Client,
+    ClientConnection,
     Refusal,
     for_version,
     parse_features,
@@ -71,7 +71,7 @@ def test_the_deadline_is_bounded(harness: Harness, timeout_ms: int | None, secon
     ],
 )
 def test_wrappers_of_librdkafka_are_recognised(software: str, expected: bool) -> None:
-    assert Client("kafka-1", "/host", software).is_librdkafka is expected
+    assert ClientConnection("kafka-1", "/host", software).is_librdkafka is expected
 
 
 @pytest.mark.parametrize("harness", [{"share.version": 0}], indirect=True)

@@ -17,7 +17,7 @@ from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, 
 from sharebroker_server.kafka_wire.messages import FetchResponse
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.unit.gateway.kafka.api.harness import LOCAL, PEER
@@ -38,8 +38,8 @@ class Broker:
 
     def __init__(self, number: int, store: MemoryLeaseStore, clock: Clock) -> None:
         roles = frozenset({GATEWAY})
-        self.member = Member(f"{number}/1", number, roles, f"host-{number}", f"127.0.0.1:{number}")
-        self.members: list[Member] = [self.member]
+        self.member = ClusterMember(f"{number}/1", number, roles, f"host-{number}", f"127.0.0.1:{number}")
+        self.members: list[ClusterMember] = [self.member]
         self.dead: set[str] = set()
         announced = LiveMembers(self, self.refused, clock)
         self.brokers = Brokers(announced, self.member, store, hash, lambda _: 1, clock)
@@ -233,7 +233,7 @@ async def test_last_leaving_broker_stays_until_another_is_announced() -> None:
 
 
 def view_of(me: int, *nodes: int, partitions: int = 60) -> ClusterView:
-    members = [Member(f"{n}/1", n, frozenset({GATEWAY}), "", f"127.0.0.1:{9000 + n}") for n in nodes]
+    members = [ClusterMember(f"{n}/1", n, frozenset({GATEWAY}), "", f"127.0.0.1:{9000 + n}") for n in nodes]
     return ClusterView(tuple(members), me, 7, lambda group: len(group) % 50, lambda _: partitions)
 
 
@@ -253,7 +253,7 @@ async def test_coordinator_is_the_owner_of_the_shard() -> None:
     store, clock = MemoryLeaseStore(), Clock()
     roles = {OFFSETS_TOPIC_ID: GROUP_COORDINATOR, STATE_TOPIC_ID: SHARE_COORDINATOR}
     everything = frozenset({GATEWAY, *roles.values()})
-    members = [Member(f"{n}/1", n, everything, "", f"127.0.0.1:{9000 + n}") for n in (1, 2, 3)]
+    members = [ClusterMember(f"{n}/1", n, everything, "", f"127.0.0.1:{9000 + n}") for n in (1, 2, 3)]
     holders = [LeaseHolder(store, member, clock=clock) for member in members]
     for holder in holders:
         for role in roles.values():
@@ -335,7 +335,7 @@ def test_cache_of_unknown_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_ipv6_address_is_returned_without_brackets() -> None:
-    member = Member("1/1", 1, frozenset({GATEWAY}), "", "[::1]:9092")
+    member = ClusterMember("1/1", 1, frozenset({GATEWAY}), "", "[::1]:9092")
     assert ClusterView((member,), 1, 1, hash, lambda _: 1).brokers == {1: Address(1, "::1", 9092)}
 
 
@@ -353,7 +353,7 @@ class Harness:
         self.probes.append(address)
         return address in self.refusing
 
-    def live(self) -> list[Member]:
+    def live(self) -> list[ClusterMember]:
         return list(self.live_members.live())
 
 

@@ -15,7 +15,7 @@ from sharebroker_server.gateway.plan.offset_ranges import (
     RELEASE,
     RENEW,
     Held,
-    Piece,
+    TypedRange,
     by_partition,
     column_pieces,
     committed_pieces,
@@ -30,8 +30,8 @@ from sharebroker_server.leader_calls.values import AcquireResult
 from tests.unit.gateway.fakes import TOPIC
 
 
-def piece(first: int, last: int, partition: int = 0, kind: int = ACCEPT, topic: str = "t") -> Piece:
-    return Piece(topic, partition, first, last, kind)
+def piece(first: int, last: int, partition: int = 0, kind: int = ACCEPT, topic: str = "t") -> TypedRange:
+    return TypedRange(topic, partition, first, last, kind)
 
 
 def test_ranges_are_sorted_by_partition_and_offset() -> None:
@@ -55,7 +55,7 @@ def test_ranges_are_sorted_by_partition_and_offset() -> None:
         ([piece(4, 8), piece(0, 4)], "commit"),
     ],
 )
-def test_invalid_ranges_are_rejected(pieces: list[Piece], field: str) -> None:
+def test_invalid_ranges_are_rejected(pieces: list[TypedRange], field: str) -> None:
     with pytest.raises(KafkaError) as caught:
         by_partition(pieces, "commit", 3)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
@@ -108,9 +108,9 @@ def test_columns_and_verdicts_become_ranges() -> None:
         accepted=[pb.PlanColumns(topic="t", partitions=[0, 0], first_offsets=[0, 5], last_offsets=[4, 9])],
     )
     assert committed_pieces(request) == [
-        Piece("t", 1, 2, 3, 3),
-        Piece("t", 0, 0, 4, ACCEPT),
-        Piece("t", 0, 5, 9, ACCEPT),
+        TypedRange("t", 1, 2, 3, 3),
+        TypedRange("t", 0, 0, 4, ACCEPT),
+        TypedRange("t", 0, 5, 9, ACCEPT),
     ]
 
 

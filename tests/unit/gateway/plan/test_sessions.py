@@ -14,7 +14,7 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
     TransactionCoordinatorServiceStub,
 )
 from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.plan.offset_ranges import Piece
+from sharebroker_server.gateway.plan.offset_ranges import TypedRange
 from sharebroker_server.gateway.plan.sessions import StagedBatch, open_session, session_key, staged
 from tests.unit.gateway.conftest import Harness
 
@@ -85,6 +85,6 @@ async def test_fenced_and_unknown_sessions_are_rejected(
 async def test_verdicts_are_read_only_for_a_named_batch(harness: Harness, coordinator: Transactions) -> None:
     assert await staged(harness.gateway, SESSION, "", Deadline(5)) == StagedBatch()
     found = await staged(harness.gateway, SESSION, "7", Deadline(5), mark_reconciled=True)
-    assert (found.pieces, found.applied, found.pending) == ([Piece("t", 1, 2, 3, 0)], True, False)
+    assert (found.pieces, found.applied, found.pending) == ([TypedRange("t", 1, 2, 3, 0)], True, False)
     (request,) = coordinator.requests
     assert (request.batch, request.mark_reconciled) == ("7", True)

@@ -8,7 +8,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds, LogEnd
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import Peer
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.rpc.stubs import LocalStub
@@ -39,7 +39,7 @@ class Leaders:
     async def leader(self, topic_id: str, partition: int) -> Peer[Any]:
         if partition == LEADERLESS.partition:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        return Peer(Member("1/1", 1, frozenset(), ""), cast("Any", LocalStub(Leader())))
+        return Peer(ClusterMember("1/1", 1, frozenset(), ""), cast("Any", LocalStub(Leader())))
 
     def forget_leader(self, topic_id: str, partition: int) -> None:
         self.forgotten.append((topic_id, partition))

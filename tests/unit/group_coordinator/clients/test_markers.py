@@ -13,7 +13,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.clients.markers import RoutedMarkers
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction, TransactionState
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import Peer
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.rpc.stubs import LocalStub
@@ -59,7 +59,7 @@ class Leaders:
         if partition == LEADERLESS.partition:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
         node, fake = (2, self.there) if partition == THERE.partition else (1, self.here)
-        return Peer(Member(f"{node}/1", node, frozenset(), ""), cast("Any", LocalStub(fake)))
+        return Peer(ClusterMember(f"{node}/1", node, frozenset(), ""), cast("Any", LocalStub(fake)))
 
     def forget_leader(self, topic_id: str, partition: int) -> None:
         self.forgotten.append(partition)

@@ -11,10 +11,10 @@ from sharebroker_protocol.storage.v1 import group_pb2 as pb
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
     OffsetRecord,
-    Outcome,
-    Pending,
+    PendingOffset,
     PendingRecord,
     Place,
+    TransactionalCommit,
     TransactionEndRecord,
 )
 from sharebroker_server.group_coordinator.core.machine import Record
@@ -39,10 +39,13 @@ RECORDS: list[Record] = [
     OffsetRecord("g", TopicIdPartition("t", 3), Committed(41, 2, "where from", 1_700_000_000_125)),
     OffsetRecord("g", TopicIdPartition("t", 0), Committed(0)),
     OffsetRecord("g", TopicIdPartition("t", 3), None),
-    PendingRecord(70, AT, Pending(4, 12, 3, Committed(41, 2, "where from", 1_700_000_000_125))),
-    PendingRecord(0, AT, Pending(0, -1, 1, Committed(0))),
+    PendingRecord(70, AT, PendingOffset(4, 12, 3, Committed(41, 2, "where from", 1_700_000_000_125))),
+    PendingRecord(0, AT, PendingOffset(0, -1, 1, Committed(0))),
     PendingRecord(70, AT, None),
-    TransactionEndRecord(70, (Outcome(AT, 3, Committed(41, 2, "from", 7)), Outcome(AT, 1, Committed(0)))),
+    TransactionEndRecord(
+        70,
+        (TransactionalCommit(AT, 3, Committed(41, 2, "from", 7)), TransactionalCommit(AT, 1, Committed(0))),
+    ),
     TransactionEndRecord(70),
     GroupRecord("g", 3, (1 << 63) - 1, 2),
     GroupRecord("g", 0),
@@ -102,8 +105,10 @@ def test_committed_offset_has_kafkas_fields(committed: Committed | None) -> None
     assert record_of(message) == record
 
 
-@pytest.mark.parametrize("pending", [Pending(4, 12, 3, COMMITTED), Pending(0, -1, 1, Committed(0)), None])
-def test_pending_offset_has_its_producer(pending: Pending | None) -> None:
+@pytest.mark.parametrize(
+    "pending", [PendingOffset(4, 12, 3, COMMITTED), PendingOffset(0, -1, 1, Committed(0)), None]
+)
+def test_pending_offset_has_its_producer(pending: PendingOffset | None) -> None:
     record = PendingRecord(70, PLACE, pending)
     message = message_of(record)
     assert message.kind == pb.GroupRecord.KIND_PENDING_OFFSET
@@ -111,8 +116,10 @@ def test_pending_offset_has_its_producer(pending: Pending | None) -> None:
     assert record_of(message) == record
 
 
-@pytest.mark.parametrize("outcomes", [(), (Outcome(PLACE, 3, COMMITTED), Outcome(PLACE, 1, Committed(0)))])
-def test_transaction_end_has_producer_and_outcome(outcomes: tuple[Outcome, ...]) -> None:
+@pytest.mark.parametrize(
+    "outcomes", [(), (TransactionalCommit(PLACE, 3, COMMITTED), TransactionalCommit(PLACE, 1, Committed(0)))]
+)
+def test_transaction_end_has_producer_and_outcome(outcomes: tuple[TransactionalCommit, ...]) -> None:
     record = TransactionEndRecord(70, outcomes)
     message = message_of(record)
     assert message.kind == pb.GroupRecord.KIND_TRANSACTION_END

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_server.pipeline.core.state_log import (
-    Entry,
-    Piece,
-    State,
+    OffsetRange,
+    ShareStateView,
+    StateLogEntry,
     align,
     check,
     cover,
@@ -57,7 +57,7 @@ LATER_CHECKPOINT = checkpoint(at=137, epoch=2, start=120)
 LATE = delta((115, 116, AVAILABLE, 1), (118, 122, ACCEPTED, 3), at=138)
 
 
-STEPS: dict[str, tuple[Entry, int, list[RunValues]]] = {
+STEPS: dict[str, tuple[StateLogEntry, int, list[RunValues]]] = {
     "start": (START, 100, []),
     "acknowledge 100-109": (BATCHED, 110, []),
     "release 110": (RELEASED, 110, [(110, 110, AVAILABLE, 1)]),
@@ -86,12 +86,12 @@ STEPS: dict[str, tuple[Entry, int, list[RunValues]]] = {
 def test_examples_of_the_drafts_replay_correctly(step: int) -> None:
     taken = list(STEPS.values())[:step]
     _, start, values = taken[-1]
-    assert replay(reversed([entry for entry, _, _ in taken])) == State(2, 5, start, runs(*values))
+    assert replay(reversed([entry for entry, _, _ in taken])) == ShareStateView(2, 5, start, runs(*values))
 
 
 def test_checkpoint_replaces_earlier_records() -> None:
     before = [START, RELEASED, ACKNOWLEDGED_119]
-    assert replay([*before, LATER_CHECKPOINT]) == State(2, 5, 120, ())
+    assert replay([*before, LATER_CHECKPOINT]) == ShareStateView(2, 5, 120, ())
     assert current_entries(
         [*before, LATER_CHECKPOINT, delta((1, 2, 0, 1), at=138), delta(at=139, epoch=2)]
     ) == [
@@ -101,50 +101,56 @@ def test_checkpoint_replaces_earlier_records() -> None:
 
 
 def test_a_delta_may_raise_the_leader_epoch() -> None:
-    assert replay([START, delta(at=131, leader=7)]) == State(2, 7, 100, ())
+    assert replay([START, delta(at=131, leader=7)]) == ShareStateView(2, 7, 100, ())
 
 
 def test_deleted_state_is_absent_until_initialised() -> None:
     assert replay([START, bare("tombstone", 131), delta(at=132)]) is None
-    assert replay([START, bare("tombstone", 131), LATER_CHECKPOINT]) == State(2, 5, 120, ())
+    assert replay([START, bare("tombstone", 131), LATER_CHECKPOINT]) == ShareStateView(2, 5, 120, ())
     assert replay([]) is None
 
 
 def test_unset_start_offset_keeps_all_runs() -> None:
     log = [checkpoint((0, 3, ARCHIVED, 1), start=-1), delta((2, 5, ACCEPTED, 2), at=2)]
-    assert replay(log) == State(2, 5, -1, runs((0, 1, ARCHIVED, 1), (2, 5, ACCEPTED, 2)))
+    assert replay(log) == ShareStateView(2, 5, -1, runs((0, 1, ARCHIVED, 1), (2, 5, ACCEPTED, 2)))
 
 
 def test_a_run_that_straddles_the_start_is_clipped() -> None:
     log = [checkpoint((100, 120, ACCEPTED, 1)), delta(at=2, start=110)]
-    assert replay(log) == State(2, 5, 110, runs((110, 120, ACCEPTED, 1)))
+    assert replay(log) == ShareStateView(2, 5, 110, runs((110, 120, ACCEPTED, 1)))
 
 
 def test_earlier_run_covers_a_later_one() -> None:
-    pieces = [Piece(3, 5, "a"), Piece(0, 9, "b"), Piece(4, 12, "c"), Piece(13, 13, "c"), Piece(20, 20, "b")]
+    pieces = [
+        OffsetRange(3, 5, "a"),
+        OffsetRange(0, 9, "b"),
+        OffsetRange(4, 12, "c"),
+        OffsetRange(13, 13, "c"),
+        OffsetRange(20, 20, "b"),
+    ]
     assert cover(pieces) == [
-        Piece(0, 2, "b"),
-        Piece(3, 5, "a"),
-        Piece(6, 9, "b"),
-        Piece(10, 13, "c"),
-        Piece(20, 20, "b"),
+        OffsetRange(0, 2, "b"),
+        OffsetRange(3, 5, "a"),
+        OffsetRange(6, 9, "b"),
+        OffsetRange(10, 13, "c"),
+        OffsetRange(20, 20, "b"),
     ]
     assert cover([]) == []
 
 
 def test_runs_of_log_and_coordinator_are_aligned() -> None:
-    assert align([Piece(0, 4, "a")], [Piece(3, 6, 1), Piece(9, 9, 2)]) == [
-        Piece(0, 2, ("a", None)),
-        Piece(3, 4, ("a", 1)),
-        Piece(5, 6, (None, 1)),
-        Piece(9, 9, (None, 2)),
+    assert align([OffsetRange(0, 4, "a")], [OffsetRange(3, 6, 1), OffsetRange(9, 9, 2)]) == [
+        OffsetRange(0, 2, ("a", None)),
+        OffsetRange(3, 4, ("a", 1)),
+        OffsetRange(5, 6, (None, 1)),
+        OffsetRange(9, 9, (None, 2)),
     ]
 
 
 LOG = [checkpoint((102, 103, ACCEPTED, 1)), delta((105, 109, AVAILABLE, 2), at=2)]
 ANSWER = answer((105, 109, AVAILABLE, 2), (102, 103, ACCEPTED, 1))
 
-CASES: dict[str, tuple[list[Entry], list[tuple[int | None, int | None, str]]]] = {
+CASES: dict[str, tuple[list[StateLogEntry], list[tuple[int | None, int | None, str]]]] = {
     "nothing": ([], []),
     "the same": ([*LOG, ANSWER], []),
     "deleted": ([checkpoint(), bare("tombstone")], []),
@@ -200,7 +206,7 @@ def test_differences_between_log_and_coordinator_are_found(case: str) -> None:
     assert checked.records == sum(entry.kind not in ("answer", "unreadable") for entry in entries)
 
 
-OUTCOMES: dict[str, tuple[list[Entry], list[tuple[int, int, str, int | None, int | None]]]] = {
+OUTCOMES: dict[str, tuple[list[StateLogEntry], list[tuple[int, int, str, int | None, int | None]]]] = {
     "nothing": ([checkpoint()], []),
     "before the checkpoint: ended, the time is unknown": (
         [checkpoint((100, 100, AVAILABLE, 1), (101, 102, ACCEPTED, 1), (103, 103, ARCHIVED, 5))],

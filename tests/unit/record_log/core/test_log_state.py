@@ -6,8 +6,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.log_state import (
     HotCache,
-    Limits,
     LogState,
+    MemoryLimits,
     Retention,
     Segment,
     SegmentIndex,
@@ -298,7 +298,7 @@ def test_empty_log_drops_nothing() -> None:
     ],
 )
 def test_retention_rules_are_combined_by_the_highest_offset(retention: Retention, end: int) -> None:
-    log = LogState(0, COLD.end, SEGMENTS, Limits())
+    log = LogState(0, COLD.end, SEGMENTS, MemoryLimits())
     log.hot_cache = COLD
     assert log.disposable_before(retention, 4_500, None) == end
     log.log_start_offset = 35
@@ -377,7 +377,7 @@ CONSUMED = Retention(-1, -1, consumed=True)
 
 def view(batches: int = 4, *, tail_batches: int = 2, segment_batches: int = 2) -> LogState:
     """A log of batches of three records from 0 on; by default the last two are hot and two make a segment."""
-    log = LogState(0, 0, (), Limits(tail_batches * SIZE, segment_batches * SIZE))
+    log = LogState(0, 0, (), MemoryLimits(tail_batches * SIZE, segment_batches * SIZE))
     for i in range(batches):
         log.add(stored(3 * i, time=1000 * i), now_ms=0)
     return log
@@ -485,9 +485,9 @@ def test_moving_the_log_start_drops_older_batches() -> None:
 
 
 def test_opened_log_continues_after_its_segments() -> None:
-    log = LogState(4, 12, [Segment(0, 6, 10, 1)], Limits())
+    log = LogState(4, 12, [Segment(0, 6, 10, 1)], MemoryLimits())
     assert log.unread_from == 6
-    assert LogState(4, 4, (), Limits()).unread_from == 4
+    assert LogState(4, 4, (), MemoryLimits()).unread_from == 4
 
 
 def test_time_of_a_record_is_that_of_its_batch_or_segment() -> None:
@@ -495,4 +495,4 @@ def test_time_of_a_record_is_that_of_its_batch_or_segment() -> None:
     assert [log.time_of(offset) for offset in (9, 11, 12)] == [3002, 3002, 4002]
     assert [log.time_of(offset) for offset in (0, 5, 6)] == [1002, 1002, 3002]
     assert log.time_of(15) == -1
-    assert LogState(0, 0, (), Limits()).time_of(0) == -1
+    assert LogState(0, 0, (), MemoryLimits()).time_of(0) == -1

@@ -13,13 +13,13 @@ from sharebroker_server.share_coordinator.core.commands import (
     NO_LEASE,
     Command,
     Delete,
-    DeleteTopic,
+    DeleteTopicState,
     Initialize,
     LeaseRequired,
     Read,
     ReadReply,
     Summarize,
-    Summary,
+    SummaryReply,
 )
 from sharebroker_server.share_coordinator.core.machine import MAX_RECORDS_PER_DEADLINE
 from sharebroker_server.share_coordinator.core.state import (
@@ -143,12 +143,12 @@ def test_an_interrupted_topic_deletion_is_finished_in_bounded_steps() -> None:
         shard.run(Initialize(key, 1, 0))
         for n in range(100):
             shard.run(write(batch(2 * n, 2 * n), key=key))
-    shard.run(DeleteTopic(TOPIC), keep=1)
+    shard.run(DeleteTopicState(TOPIC), keep=1)
     replayed = shard.replayed()
     assert replayed.machine.next_deadline() == 0.0
     assert replayed.tick(0) == [DeltaTombstone(KEYS[0], n, NOW_MS) for n in range(100)]
     assert [replayed.state(key) is None for key in KEYS] == [True, False, False, False]
-    assert replayed.run(DeleteTopic(TOPIC)) == 3
+    assert replayed.run(DeleteTopicState(TOPIC)) == 3
 
 
 def test_trim_position_is_below_every_live_record() -> None:
@@ -310,7 +310,7 @@ TABLE: list[tuple[str, Command, ErrorCode | None]] = [
     # Delete of any epoch, Summarize: never refused
     *[(situation, Delete(KEY), None) for situation in (ABSENT, FRESH, LED, AGAIN, DELETED)],
     *[(situation, Summarize(KEY), None) for situation in (ABSENT, FRESH, LED, AGAIN, DELETED)],
-    *[(situation, DeleteTopic(TOPIC), None) for situation in (ABSENT, FRESH, LED, AGAIN, DELETED)],
+    *[(situation, DeleteTopicState(TOPIC), None) for situation in (ABSENT, FRESH, LED, AGAIN, DELETED)],
 ]
 
 
@@ -343,16 +343,16 @@ def test_fencing_error_contains_both_epochs(command: Command, metadata: dict[str
 
 
 SUMMARIES = [
-    (ABSENT, Summary(0, 0, -1, -1)),
-    (FRESH, Summary(5, 0, 100, 0)),
-    (LED, Summary(5, 3, 100, 0)),
-    (AGAIN, Summary(7, 3, 50, 0)),
-    (DELETED, Summary(0, 0, -1, -1)),
+    (ABSENT, SummaryReply(0, 0, -1, -1)),
+    (FRESH, SummaryReply(5, 0, 100, 0)),
+    (LED, SummaryReply(5, 3, 100, 0)),
+    (AGAIN, SummaryReply(7, 3, 50, 0)),
+    (DELETED, SummaryReply(0, 0, -1, -1)),
 ]
 
 
 @pytest.mark.parametrize(("situation", "summary"), SUMMARIES)
-def test_summaries_write_nothing(situation: str, summary: Summary) -> None:
+def test_summaries_write_nothing(situation: str, summary: SummaryReply) -> None:
     shard = shard_in(situation)
     length = len(shard.log)
     assert shard.run(Summarize(KEY)) == summary
@@ -362,7 +362,7 @@ def test_summaries_write_nothing(situation: str, summary: Summary) -> None:
 def test_unset_start_offset_leaves_the_count_unset() -> None:
     shard = Shard()
     shard.run(Initialize(KEY, 1, -1))
-    assert shard.run(Summarize(KEY)) == Summary(1, 0, -1, -1)
+    assert shard.run(Summarize(KEY)) == SummaryReply(1, 0, -1, -1)
 
 
 @pytest.mark.parametrize(
@@ -421,7 +421,7 @@ def test_read_returns_the_state_and_raises_the_leader_epoch_once() -> None:
         assert shard.run(read(leader_epoch)) == expected
         assert len(shard.log) - length == more
         length = len(shard.log)
-    assert shard.run(Summarize(KEY)) == Summary(5, 4, 100, 0)
+    assert shard.run(Summarize(KEY)) == SummaryReply(5, 4, 100, 0)
 
 
 @pytest.mark.parametrize("situation", [FRESH, LED, AGAIN])
@@ -437,7 +437,7 @@ def test_a_read_raises_the_leader_epoch_only_with_a_lease_epoch(situation: str) 
 def test_writes_change_neither_epoch() -> None:
     shard = shard_in(LED)
     shard.run(write(batch(100, 100), state_epoch=9, leader_epoch=9))
-    assert shard.run(Summarize(KEY)) == Summary(5, 3, 100, 0)
+    assert shard.run(Summarize(KEY)) == SummaryReply(5, 3, 100, 0)
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_topic_deletion_removes_exactly_its_share_partitions() -> None:
     for key in (*keys, other):
         shard.run(Initialize(key, 1, 0))
         shard.run(write(batch(0, 0, 0), key=key))
-    assert shard.run(DeleteTopic(TOPIC)) == len(keys)
+    assert shard.run(DeleteTopicState(TOPIC)) == len(keys)
     assert [key for key in (*keys, other) if shard.state(key)] == [other]
-    assert shard.run(DeleteTopic(TOPIC)) == 0
+    assert shard.run(DeleteTopicState(TOPIC)) == 0
     assert shard.machine.next_deadline() == shard.replayed().machine.next_deadline()

@@ -9,7 +9,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
@@ -33,7 +33,7 @@ class Process:
         self.log = MemoryStreamLog(self.leases.epoch_of)
         config = ShareCoordinatorConfig.of(BrokerConfig.parse(settings))
         self.config = replace(config, runtime=replace(config.runtime, backoff_most=0.0))
-        self.holder = LeaseHolder(self.leases, Member("1/1", 1, frozenset({"share-coordinator"}), ""))
+        self.holder = LeaseHolder(self.leases, ClusterMember("1/1", 1, frozenset({"share-coordinator"}), ""))
         self.host: Host = make_host(self.log, self.config)
         self.topics = {TOPIC: 4, OTHER_TOPIC: 1}
         self.servicer = ShareCoordinator(

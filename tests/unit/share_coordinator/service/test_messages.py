@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.model import StateBatch
-from sharebroker_server.share_coordinator.core.commands import ReadReply, Summary
+from sharebroker_server.share_coordinator.core.commands import ReadReply, SummaryReply
 from sharebroker_server.share_coordinator.core.state import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -32,7 +32,7 @@ def test_read_response_has_every_field() -> None:
     fields = messages.READ_REPLY.fields(ReadReply(3, 100, BATCHES))
     assert (fields["state_epoch"], fields["start_offset"]) == (3, 100)
     assert tuple(StateBatch(*part.values()) for part in fields["state_batches"]) == BATCHES
-    assert messages.SUMMARY.fields(Summary(3, 4, 100, 5)) == {
+    assert messages.SUMMARY.fields(SummaryReply(3, 4, 100, 5)) == {
         "state_epoch": 3,
         "leader_epoch": 4,
         "start_offset": 100,

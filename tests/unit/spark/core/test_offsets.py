@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_spark.core.offsets import Batch, Range, from_json, split_into_tasks, to_json, unreached
+from sharebroker_spark.core.offsets import (
+    PlannedBatch,
+    Range,
+    from_json,
+    split_into_tasks,
+    to_json,
+    unreached,
+)
 from sharebroker_spark.core.options import OptionError, snapshot
 
 NAMED = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
@@ -32,7 +39,7 @@ RANGES = st.lists(
 def test_an_offset_survives_sparks_checkpoint(
     session: str, number: int, ranges: list[Range], deadline_ms: int
 ) -> None:
-    batch = Batch(session, number).next(ranges, deadline_ms)
+    batch = PlannedBatch(session, number).next(ranges, deadline_ms)
     text = json.dumps(to_json(batch))
     again = from_json(json.loads(text))
     assert sorted(again.ranges) == sorted(batch.ranges)
@@ -42,7 +49,7 @@ def test_an_offset_survives_sparks_checkpoint(
 
 
 def test_offset_has_a_stable_json_form() -> None:
-    batch = Batch("s").next([Range("b", 10, 4, 5), Range("a", 2, 7, 7, 3), Range("a", 2, 0, 3)], 99)
+    batch = PlannedBatch("s").next([Range("b", 10, 4, 5), Range("a", 2, 7, 7, 3), Range("a", 2, 0, 3)], 99)
     assert json.dumps(to_json(batch)) == (
         '{"v": 1, "s": "s", "n": 1, "d": 99, '
         '"r": {"a": {"2": [[0, 3, 1], [7, 7, 3]]}, "b": {"10": [[4, 5, 1]]}}}'

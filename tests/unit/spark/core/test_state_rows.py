@@ -6,12 +6,12 @@ from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import (
     InspectShareGroupStateResponse,
     StateBatch,
 )
-from sharebroker_spark.core.state_rows import COLUMNS, SharePartition, rows, unreadable
+from sharebroker_spark.core.state_rows import COLUMNS, StateRowKey, rows, unreadable
 
 LogRecord = InspectShareGroupStateResponse.LogRecord
 
 
-PLACE = SharePartition("g", "orders", "id", 3)
+PLACE = StateRowKey("g", "orders", "id", 3)
 
 
 NAMES = [name for name, _ in COLUMNS]

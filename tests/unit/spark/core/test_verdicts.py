@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_spark.core.offsets import Batch
+from sharebroker_spark.core.offsets import PlannedBatch
 from sharebroker_spark.core.verdicts import (
+    BatchSpan,
     BatchToken,
     NewestBatches,
     Row,
-    Span,
     VerdictError,
     VerdictRange,
     check_of_batch,
@@ -49,8 +49,8 @@ def test_invalid_verdict_is_rejected(rows: list[Row], message: str) -> None:
 
 
 def test_batch_column_identifies_the_batch() -> None:
-    token = BatchToken("h:1", "g", "s", 7, Batch("s", 3, (), 99).name, True)
-    span = Span('t"', 0, 5, 9)
+    token = BatchToken("h:1", "g", "s", 7, PlannedBatch("s", 3, (), 99).name, True)
+    span = BatchSpan('t"', 0, 5, 9)
     assert BatchToken.parse(token.column(span)) == (token, span)
     assert (token.name, token.number) == ("3-99", 3)
     for text in ("", "{}", "[]", '{"x": 1}', "1", '{"range": [1]}', '{"range": ["t", 0, 5, 9]}'):
@@ -59,7 +59,7 @@ def test_batch_column_identifies_the_batch() -> None:
 
 
 def test_verdict_outside_the_batch_is_rejected() -> None:
-    spans = [Span("t", 0, 5, 9), Span("t", 1, 0, 0), Span("t", 0, 20, 20)]
+    spans = [BatchSpan("t", 0, 5, 9), BatchSpan("t", 1, 0, 0), BatchSpan("t", 0, 20, 20)]
     check_of_batch([row(5, "accept"), row(9, "reject"), row(20, "reject"), row(0, "reject", 1)], spans)
     for wrong in (row(4, "reject"), row(10, "accept"), row(1, "reject", 1), row(5, "reject", 2)):
         with pytest.raises(
@@ -72,7 +72,7 @@ def test_verdict_outside_the_batch_is_rejected() -> None:
 
 def test_verdict_on_an_earlier_batch_is_rejected() -> None:
     def token(number: int, session: str = "s", epoch: int = 7) -> BatchToken:
-        return BatchToken("h:1", "g", session, epoch, Batch(session, number, (), 99).name, True)
+        return BatchToken("h:1", "g", session, epoch, PlannedBatch(session, number, (), 99).name, True)
 
     newest = NewestBatches()
     for one in (token(9), token(9), token(10), token(1, "other"), token(1, epoch=8), token(2, epoch=8)):

@@ -7,7 +7,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import Topic, check_topic_name
-from sharebroker_server.gateway.core.paging import Position, page
+from sharebroker_server.gateway.core.paging import PagePosition, page
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.topics import describe_topic, topic_of, topics
 from sharebroker_server.kafka_wire.messages import (
@@ -37,14 +37,14 @@ async def handle(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPar
     )
 
 
-def _start(cursor: DescribeTopicPartitionsRequest.Cursor | None) -> Position:
+def _start(cursor: DescribeTopicPartitionsRequest.Cursor | None) -> PagePosition:
     if cursor is None:
-        return Position("", 0)
+        return PagePosition("", 0)
     if cursor.partition_index < 0:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"A cursor at partition {cursor.partition_index} of a topic."
         )
-    return Position(cursor.topic_name, cursor.partition_index)
+    return PagePosition(cursor.topic_name, cursor.partition_index)
 
 
 def _topics(call: Call[DescribeTopicPartitionsRequest]) -> dict[str, Topic | KafkaError]:

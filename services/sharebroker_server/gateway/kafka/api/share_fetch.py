@@ -7,7 +7,7 @@ from sharebroker_server.gateway.core.validation import acquire_mode
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.response_cache import SHARE_FETCH, predict_fetch
 from sharebroker_server.gateway.kafka.share_sessions import ack_batches, add_results, caller, session_key
-from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch, share_fetch
+from sharebroker_server.gateway.share.fetch import FetchedPartition, ShareFetch, share_fetch
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
 
 _Topic = ShareFetchResponse.ShareFetchableTopicResponse
@@ -51,7 +51,7 @@ def _request(call: Call[ShareFetchRequest]) -> ShareFetch:
     )
 
 
-def _result(fetched: Fetched) -> _Partition:
+def _result(fetched: FetchedPartition) -> _Partition:
     """Returns the result of one partition. As in Kafka, a failed fetch has no error message."""
     result = _Partition(
         partition_index=fetched.partition.partition,

@@ -44,11 +44,11 @@ from enum import Enum
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.coordinator_runtime.machine import Effect, SoftChange
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
-from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet, Session
+from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet, MemberSession
 from sharebroker_server.group_coordinator.core.validation import group_error, unknown_member
 
 
-class State(Enum):
+class ConsumerGroupState(Enum):
     """Kafka's ClassicGroupState; a group in state Dead does not exist here."""
 
     EMPTY = "Empty"
@@ -88,7 +88,7 @@ class ConsumerGroup:
 
     group_id: str
     initial_delay: float
-    state: State = State.EMPTY
+    state: ConsumerGroupState = ConsumerGroupState.EMPTY
     generation: int = 0
     protocol_type: str = ""
     protocol: str = ""
@@ -97,11 +97,11 @@ class ConsumerGroup:
     promised: set[str] = field(default_factory=set)
     _instances: dict[str, str] = field(default_factory=dict)
     _waits_for_all: bool = True
-    _deadlines: dict[Session, float | None] = field(default_factory=dict, compare=False, repr=False)
+    _deadlines: dict[MemberSession, float | None] = field(default_factory=dict, compare=False, repr=False)
     _replies: list[tuple[int, c.DeferredResult]] = field(default_factory=list, compare=False, repr=False)
 
     def copy(
-        self, deadlines: dict[Session, float | None], replies: list[tuple[int, c.DeferredResult]]
+        self, deadlines: dict[MemberSession, float | None], replies: list[tuple[int, c.DeferredResult]]
     ) -> ConsumerGroup:
         """Returns a copy that adds changed deadlines and deferred replies to these collections."""
         return replace(
@@ -164,7 +164,7 @@ class ConsumerGroup:
     def check_transactional_commit(self, identity: c.MemberIdentity) -> None:
         """Raises as `identified` does. Old clients do not identify their member; their commits are valid."""
         anonymous = not identity.member_id and identity.instance_id is None
-        if identity.generation >= 0 or not (anonymous or self.state is State.EMPTY):
+        if identity.generation >= 0 or not (anonymous or self.state is ConsumerGroupState.EMPTY):
             self.identified(identity)
 
     def committing(self, identity: c.MemberIdentity) -> Consumer | None:
@@ -172,18 +172,18 @@ class ConsumerGroup:
 
         Raises REBALANCE_IN_PROGRESS and as `identified` does.
         """
-        if self.state is State.EMPTY and identity.generation < 0:
+        if self.state is ConsumerGroupState.EMPTY and identity.generation < 0:
             return None
         member = self.identified(identity)
-        if self.state is State.COMPLETING:
+        if self.state is ConsumerGroupState.COMPLETING:
             raise self.rebalancing()
         return member
 
-    def session(self, member: Consumer, now: float) -> tuple[DeadlineSet[Session], ...]:
+    def session(self, member: Consumer, now: float) -> tuple[DeadlineSet[MemberSession], ...]:
         """Returns the soft change that extends the member's session; none while it waits for a reply."""
         if member.waits:
             return ()
-        return (DeadlineSet(Session(self.group_id, member.member_id), now + member.session_timeout),)
+        return (DeadlineSet(MemberSession(self.group_id, member.member_id), now + member.session_timeout),)
 
     def rebalancing(self) -> KafkaError:
         """Returns REBALANCE_IN_PROGRESS: the member must join again."""
@@ -198,7 +198,7 @@ class ConsumerGroup:
     def promise(self, member_id: str, until: float) -> None:
         """Lets a client join with this id until the deadline."""
         self.promised.add(member_id)
-        self._deadlines[Session(self.group_id, member_id)] = until
+        self._deadlines[MemberSession(self.group_id, member_id)] = until
 
     def join(self, command: c.Join, member_id: str, now: float) -> c.Joined | c.Deferred:
         """Adds or updates a member; the caller has checked its protocols."""
@@ -222,9 +222,9 @@ class ConsumerGroup:
         """
         member = self.identified(command.member)
         self._check_agreed(command)
-        if self.state is State.PREPARING:
+        if self.state is ConsumerGroupState.PREPARING:
             raise self.rebalancing()
-        if self.state is State.STABLE:
+        if self.state is ConsumerGroupState.STABLE:
             self._extend(member, now)
             return self._synced(member)
         self._await_sync(member, command.reply_id)
@@ -236,13 +236,13 @@ class ConsumerGroup:
         """Removes a member that left or whose session timed out, or a promised id that was not used."""
         self.promised.discard(member_id)
         self._drop(member_id)
-        if self.state in (State.STABLE, State.COMPLETING):
+        if self.state in (ConsumerGroupState.STABLE, ConsumerGroupState.COMPLETING):
             self._prepare(now)
         self._complete_if_ready(now)
 
     def overdue(self, now: float) -> None:
         """Ends the wait of the current round: for members to join, or for members to sync."""
-        if self.state is State.PREPARING:
+        if self.state is ConsumerGroupState.PREPARING:
             self._complete(now)
         else:  # an empty or stable group has no such deadline
             for member_id in [member.member_id for member in self.members.values() if member.syncing is None]:
@@ -255,9 +255,9 @@ class ConsumerGroup:
 
         A leader that does so requests one.
         """
-        if self.state is State.COMPLETING:
+        if self.state is ConsumerGroupState.COMPLETING:
             return True
-        return self.state is State.STABLE and member_id != self.leader
+        return self.state is ConsumerGroupState.STABLE and member_id != self.leader
 
     def _replace_static_member(self, command: c.Join, member_id: str) -> Consumer | None:
         """Gives a static member's place to the new member with its instance id; fences the old one."""
@@ -279,7 +279,7 @@ class ConsumerGroup:
         if not self.members:
             self.protocol_type = command.protocol_type
         self.promised.discard(member_id)
-        self._deadlines[Session(self.group_id, member_id)] = None
+        self._deadlines[MemberSession(self.group_id, member_id)] = None
         self.members[member_id] = Consumer(
             member_id,
             command.instance_id,
@@ -295,12 +295,12 @@ class ConsumerGroup:
 
     def _prepare(self, now: float) -> None:
         """Starts a rebalance; members that wait for their part receive REBALANCE_IN_PROGRESS."""
-        if self.state is State.PREPARING:
+        if self.state is ConsumerGroupState.PREPARING:
             return
         for member in list(self.members.values()):
             self._reply_to_sync(member, self.rebalancing(), now)
-        first = self.state is State.EMPTY
-        self.state = State.PREPARING
+        first = self.state is ConsumerGroupState.EMPTY
+        self.state = ConsumerGroupState.PREPARING
         self._waits_for_all = not first or not self.initial_delay
         self._deadlines[self._own] = now + (self.initial_delay if first else self._rebalance_timeout())
 
@@ -308,7 +308,7 @@ class ConsumerGroup:
         """Ends the first round if no member is missing."""
         joined = all(member.joining is not None for member in self.members.values())
         ready = self._waits_for_all and joined and not self.promised
-        if self.state is State.PREPARING and (ready or not self.members):
+        if self.state is ConsumerGroupState.PREPARING and (ready or not self.members):
             self._complete(now)
 
     def _complete(self, now: float) -> None:
@@ -322,13 +322,13 @@ class ConsumerGroup:
             return
         self.generation += 1
         if not self.members:
-            self.state, self.protocol, self.leader = State.EMPTY, "", ""
+            self.state, self.protocol, self.leader = ConsumerGroupState.EMPTY, "", ""
             self._deadlines[self._own] = None
             return
         self.protocol = self._elected_protocol()
         if self.leader not in {member.member_id for member, _ in joined}:
             self.leader = joined[0][0].member_id
-        self.state = State.COMPLETING
+        self.state = ConsumerGroupState.COMPLETING
         self._deadlines[self._own] = now + self._rebalance_timeout()
         for member, reply_id in joined:
             self._extend(self._update(member, joining=None), now)
@@ -336,7 +336,7 @@ class ConsumerGroup:
 
     def _distribute(self, command: c.Sync, now: float) -> None:
         """Stores the leader's assignment and replies to the members that wait for it."""
-        self.state = State.STABLE
+        self.state = ConsumerGroupState.STABLE
         self._deadlines[self._own] = None
         for member in list(self.members.values()):
             assigned = self._update(member, assignment=command.assignments.get(member.member_id, b""))
@@ -346,7 +346,7 @@ class ConsumerGroup:
         if member.syncing is not None:
             self._replies.append((member.syncing, self.rebalancing()))
         self._update(member, syncing=reply_id)
-        self._deadlines[Session(self.group_id, member.member_id)] = None
+        self._deadlines[MemberSession(self.group_id, member.member_id)] = None
 
     def _reply_to_sync(self, member: Consumer, result: c.DeferredResult, now: float) -> None:
         """Replies to a member that waits for its part."""
@@ -372,7 +372,7 @@ class ConsumerGroup:
         return updated
 
     def _drop(self, member_id: str) -> None:
-        self._deadlines[Session(self.group_id, member_id)] = None
+        self._deadlines[MemberSession(self.group_id, member_id)] = None
         member = self.members.get(member_id)
         if member is not None:
             self._reject_waiting(member, KafkaError(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -380,7 +380,7 @@ class ConsumerGroup:
 
     def _forget(self, member: Consumer) -> None:
         del self.members[member.member_id]
-        self._deadlines[Session(self.group_id, member.member_id)] = None
+        self._deadlines[MemberSession(self.group_id, member.member_id)] = None
         if member.instance_id is not None:
             self._instances.pop(member.instance_id, None)
 
@@ -420,9 +420,9 @@ class ConsumerGroup:
         return max((member.rebalance_timeout for member in self.members.values()), default=0.0)
 
     @property
-    def _own(self) -> Session:
+    def _own(self) -> MemberSession:
         """The key of the group's own deadline: no member has an empty id."""
-        return Session(self.group_id, "")
+        return MemberSession(self.group_id, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,7 +446,7 @@ class Edit:
     """Copies of groups that a decision changes; `soft` and `effects` are the outcome."""
 
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
-    deadlines: dict[Session, float | None] = field(default_factory=dict)
+    deadlines: dict[MemberSession, float | None] = field(default_factory=dict)
     replies: list[tuple[int, c.DeferredResult]] = field(default_factory=list)
 
     def of(self, group: ConsumerGroup) -> ConsumerGroup:

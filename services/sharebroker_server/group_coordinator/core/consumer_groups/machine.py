@@ -33,9 +33,9 @@ from sharebroker_server.group_coordinator.core import validation
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
 from sharebroker_server.group_coordinator.core.consumer_groups.group import (
     ConsumerGroup,
+    ConsumerGroupState,
     Edit,
     GroupReplaced,
-    State,
 )
 from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
     CommittedOffsets,
@@ -46,13 +46,13 @@ from sharebroker_server.group_coordinator.core.consumer_groups.offsets import (
     TransactionEndRecord,
     value_of,
 )
-from sharebroker_server.group_coordinator.core.deadlines import Deadlines, DeadlineSet, Session
+from sharebroker_server.group_coordinator.core.deadlines import Deadlines, DeadlineSet, MemberSession
 from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 
 ConsumerRecord = OffsetRecord | PendingRecord | TransactionEndRecord
 _Decision = Decision[ConsumerRecord, c.ConsumerReply]
 
-_EXPIRY_CHECK: Final = Session("", "")
+_EXPIRY_CHECK: Final = MemberSession("", "")
 """The key of the deadline at which old offsets expire; no group has an empty id."""
 _DUE_PER_DEADLINE: Final = 200
 
@@ -68,7 +68,7 @@ class ConsumerGroups:
         self.pending = PendingOffsets()
         self._view = view
         self._groups: dict[str, ConsumerGroup] = {}
-        self._deadlines: Deadlines[Session] = Deadlines()
+        self._deadlines: Deadlines[MemberSession] = Deadlines()
         self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = {
             c.Join: self._join,
             c.Sync: self._sync,
@@ -188,7 +188,9 @@ class ConsumerGroups:
     def _heartbeat(self, command: c.ConsumerHeartbeat, now: float) -> _Decision:
         group = self._group(command.member.group_id)
         session = group.session(group.identified(command.member), now)
-        return Decision((), group.rebalancing() if group.state is State.PREPARING else None, session)
+        return Decision(
+            (), group.rebalancing() if group.state is ConsumerGroupState.PREPARING else None, session
+        )
 
     def _leave(self, command: c.Leave, now: float) -> _Decision:
         edit = Edit()
@@ -247,8 +249,8 @@ class ConsumerGroups:
         self._check_exists(command.group_id)
         group = self._groups.get(command.group_id)
         if group is None:
-            return Decision((), c.ConsumersDescription(State.EMPTY.value, CONSUMER, "", ()))
-        stable = group.state is State.STABLE
+            return Decision((), c.ConsumersDescription(ConsumerGroupState.EMPTY.value, CONSUMER, "", ()))
+        stable = group.state is ConsumerGroupState.STABLE
         members = tuple(
             c.DescribedConsumer(
                 member.member_id,
@@ -264,7 +266,7 @@ class ConsumerGroups:
         return Decision((), c.ConsumersDescription(group.state.value, group.protocol_type, protocol, members))
 
     def _list(self, _: c.ListConsumers, _now: float) -> _Decision:
-        empty = dict.fromkeys(self._groups_with_offsets(), (State.EMPTY.value, CONSUMER))
+        empty = dict.fromkeys(self._groups_with_offsets(), (ConsumerGroupState.EMPTY.value, CONSUMER))
         live = {
             group_id: (group.state.value, group.protocol_type or CONSUMER)
             for group_id, group in self._groups.items()

@@ -64,7 +64,7 @@ class CommittedOffsets:
         return iter(self._groups)
 
 
-class UnverifiedError(KafkaError):
+class UnverifiedOffsetsError(KafkaError):
     """The transaction has no offsets here yet: its coordinator must confirm it first (INVALID_TXN_STATE)."""
 
 
@@ -76,7 +76,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingOffset:
     """An offset in a producer's transaction; coordinators of a lower epoch cannot end the transaction."""
 
     producer_epoch: int
@@ -91,7 +91,7 @@ class PendingRecord:
 
     producer_id: int
     place: Place
-    pending: Pending | None
+    pending: PendingOffset | None
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -100,7 +100,7 @@ class PendingRecord:
         return ("pending", group_id, f"{self.producer_id}:{topic_id}:{partition}")
 
 
-class Outcome(NamedTuple):
+class TransactionalCommit(NamedTuple):
     """An offset committed by a transaction; it drops pending offsets of the place with a lower `order`."""
 
     place: Place
@@ -113,15 +113,15 @@ class TransactionEndRecord:
     """The end of a producer's transaction in all groups of the shard; without outcomes it was aborted."""
 
     producer_id: int
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[TransactionalCommit, ...] = ()
 
 
 class PendingOffsets:
     """Changes by `apply` and `end` only."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[TopicIdPartition, dict[int, Pending]]] = {}
-        self._producers: dict[int, dict[Place, Pending]] = {}
+        self._groups: dict[str, dict[TopicIdPartition, dict[int, PendingOffset]]] = {}
+        self._producers: dict[int, dict[Place, PendingOffset]] = {}
 
     def apply(self, record: PendingRecord) -> None:
         """Applies a record."""
@@ -150,11 +150,11 @@ class PendingOffsets:
         """Returns the partitions with pending offsets in a group."""
         return frozenset(self._groups.get(group_id, ()))
 
-    def at(self, place: Place) -> Mapping[int, Pending]:
+    def at(self, place: Place) -> Mapping[int, PendingOffset]:
         """Returns the pending offsets of a place, by producer id."""
         return self._groups.get(place.group_id, {}).get(place.partition, {})
 
-    def open(self, producer_id: int) -> Mapping[Place, Pending]:
+    def open(self, producer_id: int) -> Mapping[Place, PendingOffset]:
         """Returns the pending offsets of a producer."""
         return self._producers.get(producer_id, {})
 
@@ -173,7 +173,7 @@ class PendingOffsets:
         known = next(iter(self.open(command.producer_id).values()), None)
         if known is None:
             if command.coordinator_epoch is None:
-                raise UnverifiedError(
+                raise UnverifiedOffsetsError(
                     ErrorCode.INVALID_TXN_STATE,
                     f"Producer {command.producer_id} has no open transaction here.",
                 )
@@ -192,11 +192,13 @@ class PendingOffsets:
         """Returns the records that add offsets to the transaction. Raises INVALID_COMMIT_OFFSET_SIZE."""
         before = self.open(command.producer_id)
         group_id = command.member.group_id
-        after: dict[Place, Pending] = {}
+        after: dict[Place, PendingOffset] = {}
         for partition, committed in offsets.items():
             place = Place(group_id, partition)
             order = 1 + max((pending.order for pending in self.at(place).values()), default=0)
-            after[place] = Pending(command.producer_epoch, self._coordinator_epoch(command), order, committed)
+            after[place] = PendingOffset(
+                command.producer_epoch, self._coordinator_epoch(command), order, committed
+            )
         self._check_limits(group_id, {**before, **after}, len(after.keys() - before.keys()))
         return tuple(PendingRecord(command.producer_id, place, pending) for place, pending in after.items())
 
@@ -216,7 +218,10 @@ class PendingOffsets:
                 )
         if not remaining:
             return None
-        outcomes = (Outcome(place, pending.order, pending.committed) for place, pending in remaining.items())
+        outcomes = (
+            TransactionalCommit(place, pending.order, pending.committed)
+            for place, pending in remaining.items()
+        )
         return TransactionEndRecord(command.producer_id, tuple(outcomes) if command.commit else ())
 
     def _coordinator_epoch(self, command: c.CommitInTransaction) -> int:
@@ -224,7 +229,7 @@ class PendingOffsets:
             return command.coordinator_epoch
         return next(iter(self.open(command.producer_id).values())).coordinator_epoch
 
-    def _check_limits(self, group_id: str, of_producer: Mapping[Place, Pending], more: int) -> None:
+    def _check_limits(self, group_id: str, of_producer: Mapping[Place, PendingOffset], more: int) -> None:
         text = sum(len(pending.committed.metadata.encode()) for pending in of_producer.values())
         of_group = sum(map(len, self._groups.get(group_id, {}).values())) + more
         if len(of_producer) > MOST_OF_A_PRODUCER or text > MOST_TEXT or of_group > MOST_OF_A_GROUP:
@@ -255,7 +260,7 @@ def value_of(fact: OffsetRecord | PendingRecord) -> c.Committed | None:
     return fact.pending.committed if fact.pending is not None else None
 
 
-def _older(producer_id: int, epoch: int, pending: Pending) -> KafkaError:
+def _older(producer_id: int, epoch: int, pending: PendingOffset) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"Producer {producer_id} has epoch {pending.producer_epoch}; {epoch} is older.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Effect, SoftChange
-from sharebroker_server.group_coordinator.core.deadlines import Session
+from sharebroker_server.group_coordinator.core.deadlines import MemberSession
 from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, ShareGroup
 from sharebroker_server.group_coordinator.core.share_groups.sessions import Observation
 
@@ -193,7 +193,7 @@ ShareGroupReply = (
 class SessionObserved(SoftChange):
     """The coordinator awaits the next heartbeat of a member, and checks its session at `check_at`."""
 
-    session: Session
+    session: MemberSession
     observation: Observation
     check_at: float
 
@@ -202,7 +202,7 @@ class SessionObserved(SoftChange):
 class HeartbeatStamped(SoftChange):
     """A heartbeat changed nothing; the next one with the same stamp will not either."""
 
-    session: Session
+    session: MemberSession
     stamp: HeartbeatStamp
 
 

@@ -41,7 +41,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
 from sharebroker_server.group_coordinator.core import validation
-from sharebroker_server.group_coordinator.core.deadlines import Session, StateChangesInProgress
+from sharebroker_server.group_coordinator.core.deadlines import MemberSession, StateChangesInProgress
 from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups import commands as c
 from sharebroker_server.group_coordinator.core.share_groups import heartbeat, share_state
@@ -74,7 +74,7 @@ class ShareGroups:
         self._sessions = Sessions()
         self._changes = StateChangesInProgress()
         self._assigned_at: dict[str, float] = {}
-        self._stamps: dict[Session, c.HeartbeatStamp] = {}
+        self._stamps: dict[MemberSession, c.HeartbeatStamp] = {}
         self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = {
             c.Heartbeat: self._heartbeat,
             c.UnchangedHeartbeat: self._unchanged_heartbeat,
@@ -104,7 +104,7 @@ class ShareGroups:
             del self.groups[record.group_id]
             self._assigned_at.pop(record.group_id, None)
         elif isinstance(record, MemberRecord):
-            session = Session(record.group_id, record.member_id)
+            session = MemberSession(record.group_id, record.member_id)
             if record.profile is None:
                 self._sessions.drop(session)
             else:
@@ -153,7 +153,7 @@ class ShareGroups:
         return Decision(records, None, tuple(soft), (*fenced, *c.rebalanced(raised)))
 
     def _check_silence(
-        self, session: Session, now: float, records: list[_Record], soft: list[SoftChange]
+        self, session: MemberSession, now: float, records: list[_Record], soft: list[SoftChange]
     ) -> None:
         """Adds the record that stores a member's silence, if one is due, and the time of the next check."""
         member, observation = self._member(session), self._sessions.observation(session)
@@ -174,7 +174,7 @@ class ShareGroups:
         if reply.initialize is not None:
             soft += self._begun(group_id, reply.initialize.start_offsets, now)
         if command.member_epoch != c.LEAVE:
-            session = Session(group_id, command.member_id)
+            session = MemberSession(group_id, command.member_id)
             soft.append(self._seen(session, now))
             if not pending.records and pending.group.converged:
                 soft.append(c.HeartbeatStamped(session, self._stamp(pending.group, reply.member_epoch)))
@@ -182,7 +182,7 @@ class ShareGroups:
 
     def _unchanged_heartbeat(self, command: c.UnchangedHeartbeat, now: float) -> _Decision:
         group = self.groups.get(command.group_id)
-        session = Session(command.group_id, command.member_id)
+        session = MemberSession(command.group_id, command.member_id)
         if group is None or self._stamps.get(session) != self._stamp(group, command.member_epoch):
             return Decision((), False)
         return Decision((), True, (self._seen(session, now),))
@@ -281,19 +281,19 @@ class ShareGroups:
         wait = max(broker.group_share_initialize_retry_interval_ms, broker.offsets_commit_timeout_ms) / 1000
         return c.StateChangeBegun.of(group_id, partitions, now + wait)
 
-    def _seen(self, session: Session, now: float) -> c.SessionObserved:
+    def _seen(self, session: MemberSession, now: float) -> c.SessionObserved:
         # `next_check` returns the same time; each unchanged heartbeat passes here.
         check_at = now + self._timing(session.group_id).chance
         return c.SessionObserved(session, Observation.after_heartbeat(now), check_at)
 
-    def _loaded(self, session: Session, now: float) -> c.SessionObserved:
+    def _loaded(self, session: MemberSession, now: float) -> c.SessionObserved:
         silence = self._member(session).silence
         observation = Observation.after_load(silence, now)
         return c.SessionObserved(
             session, observation, observation.next_check(silence, self._timing(session.group_id))
         )
 
-    def _member(self, session: Session) -> Member:
+    def _member(self, session: MemberSession) -> Member:
         return self.groups[session.group_id].members[session.member_id]
 
     def _timing(self, group_id: str) -> Timing:

@@ -40,7 +40,7 @@ from __future__ import annotations
 from math import inf
 from typing import Final, NamedTuple
 
-from sharebroker_server.group_coordinator.core.deadlines import Deadlines, Session
+from sharebroker_server.group_coordinator.core.deadlines import Deadlines, MemberSession
 
 _CHANCE_INTERVALS: Final = 3
 _FIRST_STORED: Final = 0.2
@@ -122,36 +122,36 @@ class Sessions:
     __slots__ = ("_checks", "_new", "_observations")
 
     def __init__(self) -> None:
-        self._checks: Deadlines[Session] = Deadlines()
-        self._observations: dict[Session, Observation] = {}
-        self._new: dict[Session, None] = {}
+        self._checks: Deadlines[MemberSession] = Deadlines()
+        self._observations: dict[MemberSession, Observation] = {}
+        self._new: dict[MemberSession, None] = {}
 
-    def set(self, session: Session, observation: Observation, check_at: float) -> None:
+    def set(self, session: MemberSession, observation: Observation, check_at: float) -> None:
         """Sets the observation of a member, and when its session is checked."""
         self._new.pop(session, None)
         self._observations[session] = observation
         self._checks.set(session, check_at)
 
-    def observation(self, session: Session) -> Observation:
+    def observation(self, session: MemberSession) -> Observation:
         """Returns the observation of a member that is not new."""
         return self._observations[session]
 
-    def track(self, session: Session) -> None:
+    def track(self, session: MemberSession) -> None:
         """Adds a member, as new if it has no observation."""
         if session not in self._observations:
             self._new[session] = None
 
-    def drop(self, session: Session) -> None:
+    def drop(self, session: MemberSession) -> None:
         """Removes a member."""
         self._new.pop(session, None)
         self._observations.pop(session, None)
         self._checks.drop(session)
 
-    def new(self) -> list[Session]:
+    def new(self) -> list[MemberSession]:
         """Returns the members without an observation."""
         return list(self._new)
 
-    def due(self, now: float, limit: int) -> list[Session]:
+    def due(self, now: float, limit: int) -> list[MemberSession]:
         """Returns at most `limit` members whose session has to be checked. Changes nothing."""
         return self._checks.due(now, limit)
 

@@ -15,7 +15,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class ProducerIdAndEpoch:
     """A producer id and its epoch."""
 
     producer_id: int
@@ -23,8 +23,8 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
-class Initialize:
-    """Requests a `Producer` for a transactional id, or `Aborting`; the earlier producer is fenced.
+class InitProducerId:
+    """Requests a `ProducerIdAndEpoch` for a transactional id, or `Aborting`; the earlier producer is fenced.
 
     `expected` is the caller's earlier producer, which it resumes after an error: another producer that has
     used the transactional id since fences the caller.
@@ -32,7 +32,7 @@ class Initialize:
 
     transactional_id: str
     timeout_ms: int
-    expected: Producer | None = None
+    expected: ProducerIdAndEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class AddPartitions:
     """Adds partitions to the transaction; begins one if none is open."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     partitions: frozenset[TopicIdPartition]
     version: int = 0
 
@@ -55,16 +55,16 @@ class VerifyPartitions:
     """Requests which of the partitions are part of the open transaction."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     partitions: frozenset[TopicIdPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Commits or aborts. The reply is the `Producer` of the next transaction."""
+    """Commits or aborts. The reply is the `ProducerIdAndEpoch` of the next transaction."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     commit: bool
     version: int = 0
 
@@ -81,7 +81,7 @@ class Ended:
     """Every partition has its marker; `producer` is the producer in the markers."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Stage:
     """Stages verdicts of a planned batch."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     batch: str
     verdicts: tuple[Verdict, ...]
 
@@ -115,24 +115,38 @@ class ReadStaged:
     """Requests what is `Staged` for a batch; `reconciled` records that the verdicts were carried out."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerIdAndEpoch
     batch: str
     reconciled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NewProducer:
-    """Requests a `Producer` without a transactional id."""
+    """Requests a `ProducerIdAndEpoch` without a transactional id."""
 
 
 OfTransaction = (
-    Initialize | AddPartitions | VerifyPartitions | End | ReadEnding | Ended | Describe | Stage | ReadStaged
+    InitProducerId
+    | AddPartitions
+    | VerifyPartitions
+    | End
+    | ReadEnding
+    | Ended
+    | Describe
+    | Stage
+    | ReadStaged
 )
 """The commands about one transactional id."""
 
 Command = OfTransaction | ListTransactions | NewProducer
 Reply = (
-    Producer | Aborting | Transaction | Staged | frozenset[TopicIdPartition] | dict[str, Transaction] | None
+    ProducerIdAndEpoch
+    | Aborting
+    | Transaction
+    | Staged
+    | frozenset[TopicIdPartition]
+    | dict[str, Transaction]
+    | None
 )
 
 

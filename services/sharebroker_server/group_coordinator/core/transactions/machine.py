@@ -80,10 +80,10 @@ class TransactionMachine:
             case c.ListTransactions():
                 reply = self._listed(command, now_ms)
             case c.NewProducer():
-                reply = c.Producer(ids.new_id(), 0)
+                reply = c.ProducerIdAndEpoch(ids.new_id(), 0)
             case _:
                 name = command.transactional_id
-                if isinstance(command, c.Initialize):
+                if isinstance(command, c.InitProducerId):
                     self._check_initialize(command)
                 step = rules.Step(ids.new_id, now_ms)
                 after, reply = rules.RULES[type(command)](self.transactions.get(name), command, step)
@@ -180,7 +180,7 @@ class TransactionMachine:
             moved.append(c.DeadlineMoved(expiry, name, again))
         return due, moved
 
-    def _check_initialize(self, command: c.Initialize) -> None:
+    def _check_initialize(self, command: c.InitProducerId) -> None:
         broker = self._view.broker
         if not command.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id must not be empty.")

@@ -65,7 +65,7 @@ ENDING: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
 """The transaction is decided, and its markers are being written."""
 
 
-class IllegalTransitionError(Exception):
+class IllegalTransactionStateError(Exception):
     """The requested transition is not in the table."""
 
 
@@ -125,7 +125,7 @@ class Transaction:
     def moved(self, to: TransactionState, now_ms: int, **changes: Any) -> Transaction:
         """Returns the transaction in its next state. Raises IllegalTransitionError."""
         if to not in MOVES[self.state]:
-            raise IllegalTransitionError(f"{self.state.name} to {to.name}")
+            raise IllegalTransactionStateError(f"{self.state.name} to {to.name}")
         return replace(self, state=to, updated_ms=now_ms, **changes)
 
 

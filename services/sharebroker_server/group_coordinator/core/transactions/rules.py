@@ -49,8 +49,8 @@ class Step(NamedTuple):
 
 
 def initialize(
-    transaction: Transaction | None, command: c.Initialize, step: Step
-) -> tuple[Transaction, c.Producer | c.Aborting]:
+    transaction: Transaction | None, command: c.InitProducerId, step: Step
+) -> tuple[Transaction, c.ProducerIdAndEpoch | c.Aborting]:
     """Gives the transactional id to a new producer.
 
     Raises PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -99,7 +99,9 @@ def verify_partitions(
     return None, command.partitions & added
 
 
-def end(transaction: Transaction | None, command: c.End, step: Step) -> tuple[Transaction | None, c.Producer]:
+def end(
+    transaction: Transaction | None, command: c.End, step: Step
+) -> tuple[Transaction | None, c.ProducerIdAndEpoch]:
     """Returns the decided transaction, None if it ended this way before; and the next transaction's producer.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
@@ -175,12 +177,14 @@ def ended(transaction: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def producer_of(transaction: Transaction) -> c.Producer:
+def producer_of(transaction: Transaction) -> c.ProducerIdAndEpoch:
     """Returns the current producer of the transactional id."""
-    return c.Producer(transaction.producer_id, transaction.producer_epoch)
+    return c.ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
 
 
-def current(transaction: Transaction | None, transactional_id: str, producer: c.Producer) -> Transaction:
+def current(
+    transaction: Transaction | None, transactional_id: str, producer: c.ProducerIdAndEpoch
+) -> Transaction:
     """Returns the transaction if the producer may continue it.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
@@ -210,7 +214,7 @@ def concurrent(transactional_id: str) -> KafkaError:
     )
 
 
-def _may_expect(transaction: Transaction, expected: c.Producer) -> bool:
+def _may_expect(transaction: Transaction, expected: c.ProducerIdAndEpoch) -> bool:
     """Whether the caller may be the latest producer; `_renewed` compares its epoch."""
     if expected.producer_id == transaction.producer_id:
         return True
@@ -218,7 +222,7 @@ def _may_expect(transaction: Transaction, expected: c.Producer) -> bool:
     return expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= LAST_EPOCH
 
 
-def _renewed(transaction: Transaction, command: c.Initialize, new_id: NewId, now_ms: int) -> Transaction:
+def _renewed(transaction: Transaction, command: c.InitProducerId, new_id: NewId, now_ms: int) -> Transaction:
     expected = command.expected
     epoch = None if expected is None else expected.producer_epoch
     kept = NONE if epoch is None else transaction.producer_epoch
@@ -243,7 +247,7 @@ def _renewed(transaction: Transaction, command: c.Initialize, new_id: NewId, now
     )
 
 
-def _check_producer(transaction: Transaction, transactional_id: str, producer: c.Producer) -> None:
+def _check_producer(transaction: Transaction, transactional_id: str, producer: c.ProducerIdAndEpoch) -> None:
     if producer.producer_id != transaction.producer_id:
         raise _unmapped(transactional_id)
     if producer.producer_epoch != transaction.producer_epoch:
@@ -285,7 +289,7 @@ def _ending(transaction: Transaction, command: c.End, new_id: NewId, now_ms: int
 
 def _end_idle(
     transaction: Transaction, command: c.End, new_id: NewId, now_ms: int, *, repeated: bool
-) -> tuple[Transaction | None, c.Producer]:
+) -> tuple[Transaction | None, c.ProducerIdAndEpoch]:
     """Ends a transaction that was ended before, or never had partitions."""
     renews = command.version >= RENEWS_EPOCH
     as_before = transaction.state is (COMPLETE_COMMIT if command.commit else COMPLETE_ABORT)
@@ -307,10 +311,10 @@ def _end_idle(
     return aborted, producer_of(aborted)
 
 
-def _next_of(transaction: Transaction) -> c.Producer:
+def _next_of(transaction: Transaction) -> c.ProducerIdAndEpoch:
     """Returns the producer that follows a decided transaction."""
     if transaction.next_producer_id != NONE:
-        return c.Producer(transaction.next_producer_id, 0)
+        return c.ProducerIdAndEpoch(transaction.next_producer_id, 0)
     return producer_of(transaction)
 
 
@@ -388,7 +392,7 @@ def laid_over(before: Iterable[Verdict], over: Iterable[Verdict]) -> tuple[Verdi
 
 
 RULES: Final[Mapping[type, Callable[[Transaction | None, Any, Step], tuple[Transaction | None, c.Reply]]]] = {
-    c.Initialize: initialize,
+    c.InitProducerId: initialize,
     c.AddPartitions: add_partitions,
     c.VerifyPartitions: verify_partitions,
     c.End: end,

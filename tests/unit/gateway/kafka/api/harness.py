@@ -24,12 +24,12 @@ from sharebroker_server.catalog.topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.api_table import APIS
-from sharebroker_server.gateway.kafka.call import SUPPORTED, Call, Client, KafkaListener
+from sharebroker_server.gateway.kafka.call import SUPPORTED, Call, ClientConnection, KafkaListener
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView, LiveMembers
 from sharebroker_server.gateway.kafka.dispatch import decode, serve
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
 from sharebroker_server.kafka_wire.schema import Message, api_schema
-from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import GATEWAY, Router
 from tests.support.kafka_frames import read_response
 from tests.testkit.memory.leases import MemoryLeaseStore
@@ -40,8 +40,8 @@ Q = TypeVar("Q", bound=Message)
 
 KEYS: Final = {api_schema(key).request.name: key for key in APIS}
 SHARDS: Final = list(range(50))
-LOCAL: Final = Member("1/1", 1, frozenset({GATEWAY}), "127.0.0.1:1", "127.0.0.1:9092")
-PEER: Final = Member("2/1", 2, frozenset({GATEWAY}), "127.0.0.1:2", "127.0.0.1:9093")
+LOCAL: Final = ClusterMember("1/1", 1, frozenset({GATEWAY}), "127.0.0.1:1", "127.0.0.1:9092")
+PEER: Final = ClusterMember("2/1", 2, frozenset({GATEWAY}), "127.0.0.1:2", "127.0.0.1:9093")
 
 
 class Services:
@@ -117,7 +117,7 @@ class Harness:
             self._partitions,
         )
         self.listener = KafkaListener(self.gateway, brokers, levels, APIS)
-        self.client = Client("kafka-1", "/10.0.0.1")
+        self.client = ClientConnection("kafka-1", "/10.0.0.1")
         self.view = self._view(LOCAL)
 
     def lead_elsewhere(self) -> None:
@@ -151,7 +151,7 @@ class Harness:
         await self.gateway.stop()
         await self.router.close()
 
-    def _view(self, broker: Member) -> ClusterView:
+    def _view(self, broker: ClusterMember) -> ClusterView:
         return ClusterView((broker,), LOCAL.node_id, 3, self.router.group_shard, self._partitions)
 
     def _partitions(self, topic_id: str) -> int:

@@ -27,7 +27,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.group import (
     Edit,
     GroupReplaced,
 )
-from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet, Session
+from sharebroker_server.group_coordinator.core.deadlines import DeadlineSet, MemberSession
 from tests.support.examples import scaled
 from tests.unit.group_coordinator.consumer_harness import AT, REBALANCE, SESSION, ConsumerHarness
 
@@ -379,7 +379,7 @@ def test_member_metadata_is_selected_by_assignor(protocol: str, metadata: bytes)
     assert consumer().metadata(protocol) == metadata
 
 
-MEMBER_SESSION = Session("g", "a")
+MEMBER_SESSION = MemberSession("g", "a")
 
 
 def test_original_group_does_not_change() -> None:

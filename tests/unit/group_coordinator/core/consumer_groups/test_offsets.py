@@ -22,7 +22,7 @@ from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     ListConsumers,
     MemberIdentity,
 )
-from sharebroker_server.group_coordinator.core.consumer_groups.offsets import UnverifiedError
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import UnverifiedOffsetsError
 from sharebroker_server.group_coordinator.core.share_groups.commands import DeleteGroup, DeletePlan, Heartbeat
 from tests.unit.group_coordinator.consumer_harness import AT, REBALANCE, SESSION, ConsumerHarness
 
@@ -115,13 +115,13 @@ def test_transaction_end_is_one_record_for_all_groups(group: ConsumerHarness) ->
 def test_first_offsets_of_a_transaction_need_confirmation(group: ConsumerHarness) -> None:
     first = CommitInTransaction(NO_MEMBER, P, 0, offsets(1))
     refusal = group.refuses(first)
-    assert isinstance(refusal, UnverifiedError)
+    assert isinstance(refusal, UnverifiedOffsetsError)
     assert refusal.code is ErrorCode.INVALID_TXN_STATE
     add(group, P, offsets(1))
     assert group.request(CommitInTransaction(NO_MEMBER, P, 0, offsets(2)), dict) == {}
     end(group, P, commit=True)
     assert group.committed() == {AT: 2}
-    assert isinstance(group.refuses(first), UnverifiedError)
+    assert isinstance(group.refuses(first), UnverifiedOffsetsError)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from sharebroker_server.group_coordinator.core.deadlines import Session
+from sharebroker_server.group_coordinator.core.deadlines import MemberSession
 from sharebroker_server.group_coordinator.core.share_groups.sessions import (
     Observation,
     Sessions,
@@ -96,7 +96,7 @@ def test_next_check_is_the_earlier_of_both() -> None:
 
 
 def test_member_with_an_observation_is_not_new() -> None:
-    sessions, session = Sessions(), Session("g", "m")
+    sessions, session = Sessions(), MemberSession("g", "m")
     sessions.track(session)
     assert (sessions.new(), sessions.next_check()) == ([session], 0.0)
     sessions.set(session, SEEN, 5.0)
@@ -107,7 +107,7 @@ def test_member_with_an_observation_is_not_new() -> None:
 
 @pytest.mark.parametrize("observed", [False, True])
 def test_dropped_member_is_not_checked(observed: bool) -> None:
-    sessions, session = Sessions(), Session("g", "m")
+    sessions, session = Sessions(), MemberSession("g", "m")
     sessions.track(session)
     if observed:
         sessions.set(session, SEEN, 5.0)

@@ -11,10 +11,10 @@ from sharebroker_server.group_coordinator.core.transactions.commands import (
     Describe,
     End,
     Ended,
-    Initialize,
+    InitProducerId,
     ListTransactions,
     NewProducer,
-    Producer,
+    ProducerIdAndEpoch,
     ReadEnding,
     VerifyPartitions,
 )
@@ -42,9 +42,9 @@ def shard() -> TransactionHarness:
 
 def test_transactional_ids_of_a_shard_are_limited(shard: TransactionHarness) -> None:
     shard.cluster.broker = shard.cluster.broker.override({"transaction.max.transactional.ids": "1"})
-    shard.request(Initialize("a", MINUTE), Producer)
-    assert shard.refuses(Initialize("b", MINUTE)) is ErrorCode.POLICY_VIOLATION
-    shard.request(Initialize("a", MINUTE), Producer)
+    shard.request(InitProducerId("a", MINUTE), ProducerIdAndEpoch)
+    assert shard.refuses(InitProducerId("b", MINUTE)) is ErrorCode.POLICY_VIOLATION
+    shard.request(InitProducerId("a", MINUTE), ProducerIdAndEpoch)
 
 
 def test_producer_ids_of_shards_are_disjoint() -> None:
@@ -58,22 +58,22 @@ def test_producer_ids_of_shards_are_disjoint() -> None:
 
 
 def test_block_of_producer_ids_is_recorded_before_its_first_id(shard: TransactionHarness) -> None:
-    ids = [shard.request(NewProducer(), Producer).producer_id for _ in range(BLOCK + 1)]
+    ids = [shard.request(NewProducer(), ProducerIdAndEpoch).producer_id for _ in range(BLOCK + 1)]
     assert ids == [3 + 50 * n for n in range(BLOCK + 1)]
     assert (shard.machine.ids.end, len(shard.log)) == (2 * BLOCK, 2)
 
 
 def test_new_owner_skips_remaining_producer_ids_of_the_block(shard: TransactionHarness) -> None:
-    shard.request(NewProducer(), Producer)
+    shard.request(NewProducer(), ProducerIdAndEpoch)
     shard.reload()
-    assert shard.request(NewProducer(), Producer) == Producer(3 + 50 * BLOCK, 0)
+    assert shard.request(NewProducer(), ProducerIdAndEpoch) == ProducerIdAndEpoch(3 + 50 * BLOCK, 0)
 
 
 def test_discarded_decision_assigns_no_id(shard: TransactionHarness) -> None:
     shard.machine.decide(NewProducer(), shard.now)  # not accepted
     decision = shard.machine.decide(NewProducer(), shard.now)
     assert len(decision.records) == 1
-    assert decision.reply == Producer(3, 0)
+    assert decision.reply == ProducerIdAndEpoch(3, 0)
 
 
 # InitProducerId
@@ -81,61 +81,61 @@ def test_discarded_decision_assigns_no_id(shard: TransactionHarness) -> None:
 
 def test_each_call_raises_the_epoch(shard: TransactionHarness) -> None:
     first, second = shard.initialize(), shard.initialize()
-    assert first == Producer(3, 0)
-    assert second == Producer(3, 1)
+    assert first == ProducerIdAndEpoch(3, 0)
+    assert second == ProducerIdAndEpoch(3, 1)
     assert shard.refuses(AddPartitions("x", first, frozenset({P0}))) is ErrorCode.PRODUCER_FENCED
     assert shard.initialize("y").producer_id != first.producer_id
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 15 * MINUTE + 1])
 def test_a_timeout_has_bounds(shard: TransactionHarness, timeout: int) -> None:
-    assert shard.refuses(Initialize("x", timeout)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert shard.refuses(InitProducerId("x", timeout)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
 
 
 def test_a_transactional_id_is_not_empty(shard: TransactionHarness) -> None:
-    assert shard.refuses(Initialize("", MINUTE)) is ErrorCode.INVALID_REQUEST
+    assert shard.refuses(InitProducerId("", MINUTE)) is ErrorCode.INVALID_REQUEST
 
 
 def test_resuming_producer_raises_its_epoch_once(
     shard: TransactionHarness,
 ) -> None:
     had = shard.initialize()
-    assert shard.initialize(had=had) == shard.initialize(had=had) == Producer(3, 1)
-    assert shard.refuses(Initialize("x", MINUTE, Producer(3, 9))) is ErrorCode.PRODUCER_FENCED
-    assert shard.initialize() == Producer(3, 2)
-    for stale in (had, Producer(3, 1), Producer(99, 2)):
-        assert shard.refuses(Initialize("x", MINUTE, stale)) is ErrorCode.PRODUCER_FENCED
+    assert shard.initialize(had=had) == shard.initialize(had=had) == ProducerIdAndEpoch(3, 1)
+    assert shard.refuses(InitProducerId("x", MINUTE, ProducerIdAndEpoch(3, 9))) is ErrorCode.PRODUCER_FENCED
+    assert shard.initialize() == ProducerIdAndEpoch(3, 2)
+    for stale in (had, ProducerIdAndEpoch(3, 1), ProducerIdAndEpoch(99, 2)):
+        assert shard.refuses(InitProducerId("x", MINUTE, stale)) is ErrorCode.PRODUCER_FENCED
 
 
 def test_expired_transactional_id_starts_again(shard: TransactionHarness) -> None:
-    assert shard.initialize(had=Producer(77, 5)) == Producer(3, 0)
+    assert shard.initialize(had=ProducerIdAndEpoch(77, 5)) == ProducerIdAndEpoch(3, 0)
 
 
 def test_an_open_transaction_is_aborted_first(shard: TransactionHarness) -> None:
     zombie = shard.begun(P0, P1)
-    aborting(shard, Initialize("x", MINUTE))
+    aborting(shard, InitProducerId("x", MINUTE))
     assert (shard.of().state, shard.of().producer_epoch) == (S.PREPARE_ABORT, 1)
-    assert shard.refuses(Initialize("x", MINUTE)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert shard.refuses(InitProducerId("x", MINUTE)) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert shard.refuses(End("x", zombie, commit=True)) is ErrorCode.PRODUCER_FENCED
     assert shard.finish().partitions == {P0, P1}
-    assert shard.initialize() == Producer(3, 2)
+    assert shard.initialize() == ProducerIdAndEpoch(3, 2)
 
 
-def exhausted(shard: TransactionHarness) -> Producer:
+def exhausted(shard: TransactionHarness) -> ProducerIdAndEpoch:
     """A producer with its last epoch."""
     shard.initialize()
     shard.machine.transactions["x"] = last = Transaction(3, LAST_EPOCH, MINUTE, updated_ms=1)
-    return Producer(3, last.producer_epoch)
+    return ProducerIdAndEpoch(3, last.producer_epoch)
 
 
 def test_exhausted_epochs_rotate_the_producer_id(shard: TransactionHarness) -> None:
     had = exhausted(shard)
     new = shard.initialize(had=had)
-    assert new == Producer(53, 0)
+    assert new == ProducerIdAndEpoch(53, 0)
     assert shard.initialize(had=had) == new  # its response was lost
     shard.machine.transactions["x"] = Transaction(3, LAST_EPOCH, MINUTE, updated_ms=1)
-    assert shard.initialize() == Producer(103, 0)
-    assert shard.refuses(Initialize("x", MINUTE, had)) is ErrorCode.PRODUCER_FENCED
+    assert shard.initialize() == ProducerIdAndEpoch(103, 0)
+    assert shard.refuses(InitProducerId("x", MINUTE, had)) is ErrorCode.PRODUCER_FENCED
 
 
 # AddPartitionsToTxn
@@ -164,16 +164,16 @@ def test_partitions_are_verified(shard: TransactionHarness) -> None:
 
 
 STRANGERS = [
-    ("y", Producer(3, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-    ("x", Producer(4, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-    ("x", Producer(3, 1), ErrorCode.PRODUCER_FENCED),
-    ("x", Producer(3, -1), ErrorCode.PRODUCER_FENCED),
+    ("y", ProducerIdAndEpoch(3, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ("x", ProducerIdAndEpoch(4, 0), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ("x", ProducerIdAndEpoch(3, 1), ErrorCode.PRODUCER_FENCED),
+    ("x", ProducerIdAndEpoch(3, -1), ErrorCode.PRODUCER_FENCED),
 ]
 
 
 @pytest.mark.parametrize(("name", "producer", "code"), STRANGERS)
 def test_unknown_producers_are_rejected(
-    shard: TransactionHarness, name: str, producer: Producer, code: ErrorCode
+    shard: TransactionHarness, name: str, producer: ProducerIdAndEpoch, code: ErrorCode
 ) -> None:
     shard.begun()
     assert shard.refuses(AddPartitions(name, producer, frozenset({P0}))) is code
@@ -214,7 +214,7 @@ def test_completion_names_the_producer_of_the_transaction(shard: TransactionHarn
     shard.request(Ended("unknown", producer), type(None))
     assert shard.of().state is S.ONGOING
     shard.end(producer)
-    shard.request(Ended("x", Producer(3, 9)), type(None))
+    shard.request(Ended("x", ProducerIdAndEpoch(3, 9)), type(None))
     assert shard.of().state is S.PREPARE_COMMIT
     shard.finish()
     assert shard.request(ReadEnding("x"), type(None)) is None
@@ -227,7 +227,7 @@ def test_completion_names_the_producer_of_the_transaction(shard: TransactionHarn
 def test_repeated_end_raises_the_epoch_once(shard: TransactionHarness, commit: bool) -> None:
     producer = shard.begun(version=V2)
     following = shard.end(producer, commit=commit, version=V2)
-    assert following == Producer(3, 1)
+    assert following == ProducerIdAndEpoch(3, 1)
     assert shard.refuses(End("x", producer, commit, V2)) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert shard.refuses(End("x", producer, not commit, V2)) is ErrorCode.INVALID_TXN_STATE
     for of_the_next in (True, False):  # either outcome has to wait
@@ -245,21 +245,21 @@ def test_abort_without_partitions_raises_the_epoch(shard: TransactionHarness) ->
     producer = shard.initialize()
     for epoch in (1, 2):
         producer = shard.end(producer, commit=False, version=V2)
-        assert producer == Producer(3, epoch)
+        assert producer == ProducerIdAndEpoch(3, epoch)
         assert shard.of().state is S.COMPLETE_ABORT
-    assert shard.end(Producer(3, 1), commit=False, version=V2) == producer
+    assert shard.end(ProducerIdAndEpoch(3, 1), commit=False, version=V2) == producer
     assert shard.refuses(End("x", producer, True, V2)) is ErrorCode.INVALID_TXN_STATE
     shard.add(producer, P0, version=V2)
     shard.end(producer, version=V2)
     shard.finish()
-    assert shard.refuses(End("x", Producer(3, 3), True, V2)) is ErrorCode.INVALID_TXN_STATE
+    assert shard.refuses(End("x", ProducerIdAndEpoch(3, 3), True, V2)) is ErrorCode.INVALID_TXN_STATE
 
 
 def test_end_with_the_last_epoch_rotates_the_producer_id(shard: TransactionHarness) -> None:
     producer = exhausted(shard)
     shard.add(producer, P0, version=V2)
     following = shard.end(producer, version=V2)
-    assert following == Producer(53, 0)
+    assert following == ProducerIdAndEpoch(53, 0)
     add = AddPartitions("x", following, frozenset({P0}), V2)
     assert shard.refuses(add) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert shard.refuses(End("x", producer, True, V2)) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -273,13 +273,13 @@ def test_end_with_the_last_epoch_rotates_the_producer_id(shard: TransactionHarne
 def test_abort_without_partitions_rotates_an_exhausted_producer_id(shard: TransactionHarness) -> None:
     producer = exhausted(shard)
     following = shard.end(producer, commit=False, version=V2)
-    assert following == Producer(53, 0)
+    assert following == ProducerIdAndEpoch(53, 0)
     assert shard.end(producer, commit=False, version=V2) == following
 
 
 def test_fenced_epoch_is_no_repeated_end(shard: TransactionHarness) -> None:
     producer = shard.begun(version=V2)
-    aborting(shard, Initialize("x", MINUTE))
+    aborting(shard, InitProducerId("x", MINUTE))
     assert shard.refuses(End("x", producer, False, V2)) is ErrorCode.PRODUCER_FENCED
     shard.finish()
     assert shard.refuses(End("x", producer, False, V2)) is ErrorCode.PRODUCER_FENCED
@@ -374,10 +374,10 @@ def test_the_log_stays_short(shard: TransactionHarness, monkeypatch: pytest.Monk
     for _ in range(50):
         shard.end(shard.begun(P0))
         shard.finish()
-        shard.request(NewProducer(), Producer)
+        shard.request(NewProducer(), ProducerIdAndEpoch)
     assert len(shard.log) + 1 - shard.machine.trim_before() < 20
     shard.reload()
-    assert shard.initialize("quiet") == Producer(quiet.producer_id, 1)
+    assert shard.initialize("quiet") == ProducerIdAndEpoch(quiet.producer_id, 1)
 
 
 # Descriptions

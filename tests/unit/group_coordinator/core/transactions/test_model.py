@@ -11,7 +11,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import (
     IdAllocation,
     IdRange,
     IdsAssigned,
-    IllegalTransitionError,
+    IllegalTransactionStateError,
     ProducerIds,
     Transaction,
     TransactionState,
@@ -22,7 +22,7 @@ S = TransactionState
 
 def test_only_listed_transitions_are_legal() -> None:
     assert MOVES.keys() == set(S)
-    with pytest.raises(IllegalTransitionError, match="EMPTY to PREPARE_COMMIT"):
+    with pytest.raises(IllegalTransactionStateError, match="EMPTY to PREPARE_COMMIT"):
         Transaction(1, 0, 1).moved(S.PREPARE_COMMIT, 0)
 
 
@@ -34,7 +34,7 @@ def test_legal_transition_changes_state_and_time(state: S, to: S) -> None:
 
 @pytest.mark.parametrize(("state", "to"), [(state, to) for state in S for to in S if to not in MOVES[state]])
 def test_illegal_transition_is_an_error(state: S, to: S) -> None:
-    with pytest.raises(IllegalTransitionError, match=f"{state.name} to {to.name}"):
+    with pytest.raises(IllegalTransactionStateError, match=f"{state.name} to {to.name}"):
         Transaction(1, 0, 1, state).moved(to, 7)
 
 

@@ -13,8 +13,8 @@ from sharebroker_server.group_coordinator.core.transactions.commands import (
     Aborting,
     AddPartitions,
     End,
-    Initialize,
-    Producer,
+    InitProducerId,
+    ProducerIdAndEpoch,
     ReadStaged,
     Stage,
     VerifyPartitions,
@@ -34,7 +34,7 @@ P0, P1 = TopicIdPartition("t", 0), TopicIdPartition("t", 1)
 IDLE = Transaction(70, 4, 1000)
 OPEN = Transaction(70, 4, 1000, S.ONGOING, frozenset({P0}), start_ms=1)
 LAST = replace(OPEN, producer_epoch=LAST_EPOCH)
-MINE = Producer(70, 4)
+MINE = ProducerIdAndEpoch(70, 4)
 
 
 def new_id() -> int:
@@ -56,20 +56,20 @@ def ending(transaction: Transaction = OPEN, *, commit: bool = True, version: int
 
 
 def test_new_transactional_id_gets_a_new_producer() -> None:
-    assert rules.initialize(None, Initialize("x", 1000), AT_5) == (
+    assert rules.initialize(None, InitProducerId("x", 1000), AT_5) == (
         Transaction(71, 0, 1000, updated_ms=5),
-        Producer(71, 0),
+        ProducerIdAndEpoch(71, 0),
     )
 
 
 def test_known_transactional_id_gets_the_next_epoch() -> None:
-    renewed, reply = rules.initialize(IDLE, Initialize("x", 2000), AT_5)
-    assert reply == Producer(70, 5)
+    renewed, reply = rules.initialize(IDLE, InitProducerId("x", 2000), AT_5)
+    assert reply == ProducerIdAndEpoch(70, 5)
     assert (renewed.timeout_ms, renewed.last_producer_epoch) == (2000, NONE)
 
 
 def test_open_transaction_is_aborted_and_its_producer_fenced() -> None:
-    fenced, reply = rules.initialize(OPEN, Initialize("x", 1000), AT_5)
+    fenced, reply = rules.initialize(OPEN, InitProducerId("x", 1000), AT_5)
     assert reply == Aborting()
     assert (fenced.state, fenced.producer_epoch) == (S.PREPARE_ABORT, 5)
 
@@ -78,28 +78,28 @@ def test_open_transaction_is_aborted_and_its_producer_fenced() -> None:
     ("transaction", "expected", "refusal"),
     [
         (ending(), None, ErrorCode.CONCURRENT_TRANSACTIONS),
-        (IDLE, Producer(69, 4), ErrorCode.PRODUCER_FENCED),
-        (IDLE, Producer(70, 2), ErrorCode.PRODUCER_FENCED),
+        (IDLE, ProducerIdAndEpoch(69, 4), ErrorCode.PRODUCER_FENCED),
+        (IDLE, ProducerIdAndEpoch(70, 2), ErrorCode.PRODUCER_FENCED),
     ],
 )
 def test_invalid_initialisation_is_rejected(
-    transaction: Transaction, expected: Producer | None, refusal: ErrorCode
+    transaction: Transaction, expected: ProducerIdAndEpoch | None, refusal: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as caught:
-        rules.initialize(transaction, Initialize("x", 1000, expected), AT_5)
+        rules.initialize(transaction, InitProducerId("x", 1000, expected), AT_5)
     assert code(caught) is refusal
 
 
 def test_repeated_initialisation_raises_the_epoch_once() -> None:
-    command = Initialize("x", 1000, MINE)
+    command = InitProducerId("x", 1000, MINE)
     renewed, first = rules.initialize(IDLE, command, AT_5)
-    assert rules.initialize(renewed, command, rules.Step(new_id, 6))[1] == first == Producer(70, 5)
+    assert rules.initialize(renewed, command, rules.Step(new_id, 6))[1] == first == ProducerIdAndEpoch(70, 5)
 
 
 def test_exhausted_epochs_need_a_new_producer_id() -> None:
     exhausted = replace(IDLE, producer_epoch=LAST_EPOCH)
-    renewed, reply = rules.initialize(exhausted, Initialize("x", 1000), AT_5)
-    assert (reply, renewed.previous_producer_id) == (Producer(71, 0), 70)
+    renewed, reply = rules.initialize(exhausted, InitProducerId("x", 1000), AT_5)
+    assert (reply, renewed.previous_producer_id) == (ProducerIdAndEpoch(71, 0), 70)
 
 
 def test_first_partition_begins_the_transaction() -> None:
@@ -128,15 +128,15 @@ def test_only_partitions_of_an_open_transaction_are_verified() -> None:
     ("transaction", "producer", "refusal"),
     [
         (None, MINE, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (OPEN, Producer(69, 4), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (OPEN, Producer(70, 3), ErrorCode.PRODUCER_FENCED),
-        (OPEN, Producer(70, 5), ErrorCode.PRODUCER_FENCED),
-        (ending(), Producer(70, 5), ErrorCode.CONCURRENT_TRANSACTIONS),
-        (ending(LAST), Producer(71, 0), ErrorCode.CONCURRENT_TRANSACTIONS),
+        (OPEN, ProducerIdAndEpoch(69, 4), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (OPEN, ProducerIdAndEpoch(70, 3), ErrorCode.PRODUCER_FENCED),
+        (OPEN, ProducerIdAndEpoch(70, 5), ErrorCode.PRODUCER_FENCED),
+        (ending(), ProducerIdAndEpoch(70, 5), ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ending(LAST), ProducerIdAndEpoch(71, 0), ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
 def test_only_the_current_producer_continues(
-    transaction: Transaction | None, producer: Producer, refusal: ErrorCode
+    transaction: Transaction | None, producer: ProducerIdAndEpoch, refusal: ErrorCode
 ) -> None:
     with pytest.raises(KafkaError) as caught:
         rules.current(transaction, "x", producer)
@@ -156,12 +156,12 @@ def test_end_decides_and_renews_the_epoch_from_version_2(
 def test_completed_transaction_has_no_partitions(commit: bool, state: S) -> None:
     completed = rules.ended(ending(commit=commit), 6)
     assert (completed.state, completed.partitions, completed.updated_ms) == (state, frozenset(), 6)
-    assert rules.producer_of(completed) == Producer(70, 5)
+    assert rules.producer_of(completed) == ProducerIdAndEpoch(70, 5)
 
 
 def test_end_with_the_last_epoch_leads_to_the_next_producer_id() -> None:
     completed = rules.ended(ending(LAST), 6)
-    assert rules.producer_of(completed) == Producer(71, 0)
+    assert rules.producer_of(completed) == ProducerIdAndEpoch(71, 0)
     assert (completed.previous_producer_id, completed.next_producer_id) == (70, NONE)
 
 
@@ -183,13 +183,16 @@ def test_invalid_end_is_rejected(transaction: Transaction | None, command: End, 
 
 def test_repeated_end_changes_nothing() -> None:
     completed = rules.ended(ending(), 6)
-    assert rules.end(completed, End("x", MINE, True, 2), rules.Step(new_id, 7)) == (None, Producer(70, 5))
+    assert rules.end(completed, End("x", MINE, True, 2), rules.Step(new_id, 7)) == (
+        None,
+        ProducerIdAndEpoch(70, 5),
+    )
 
 
 def test_abort_without_partitions_needs_no_markers() -> None:
     aborted, producer = rules.end(IDLE, End("x", MINE, False, 2), rules.Step(new_id, 7))
     assert aborted is not None
-    assert (aborted.state, producer) == (S.COMPLETE_ABORT, Producer(70, 5))
+    assert (aborted.state, producer) == (S.COMPLETE_ABORT, ProducerIdAndEpoch(70, 5))
 
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
@@ -204,12 +207,14 @@ def verdict(first: int, last: int, kind: int = REJECT, partition: int = 0) -> Ve
     return Verdict("t", partition, first, last, kind)
 
 
-def stage(shard: TransactionHarness, producer: Producer, *verdicts: Verdict, batch: str = "1") -> None:
+def stage(
+    shard: TransactionHarness, producer: ProducerIdAndEpoch, *verdicts: Verdict, batch: str = "1"
+) -> None:
     shard.request(Stage("x", producer, batch, verdicts), type(None))
 
 
 def staged(
-    shard: TransactionHarness, producer: Producer, batch: str = "1", *, reconciled: bool = False
+    shard: TransactionHarness, producer: ProducerIdAndEpoch, batch: str = "1", *, reconciled: bool = False
 ) -> Staged:
     return shard.request(ReadStaged("x", producer, batch, reconciled), Staged)
 
@@ -274,4 +279,6 @@ def test_staged_verdicts_are_limited(shard: TransactionHarness) -> None:
 
 
 def test_unknown_session_stages_nothing(shard: TransactionHarness) -> None:
-    assert shard.refuses(Stage("x", Producer(1, 0), "1", ())) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (
+        shard.refuses(Stage("x", ProducerIdAndEpoch(1, 0), "1", ())) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    )
