@@ -1,4 +1,4 @@
-"""Tests have short names, a class name has one meaning, and no file has a path or host of its author's machine."""
+"""Tests have short names, class names one meaning, and no file has a path or host of its author's machine."""
 
 from __future__ import annotations
 
