@@ -1,9 +1,10 @@
-"""Names of tests are short, and no file contains a path or a host of the machine that it was written on."""
+"""Tests have short names, class names one meaning, and no file has a path or host of its author's machine."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from urllib.parse import urlsplit
 
 from tests.architecture.sources import content, files, name, python
@@ -11,6 +12,13 @@ from tests.architecture.sources import content, files, name, python
 _PRIVATE_FOLDER = re.compile(r"(?<![\w.~:-])/(?:home|root|Users|work)/\w")
 LONGEST_TEST_NAME = 72
 _TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
+_CLASS = re.compile(r"^class ([A-Z]\w*)", re.MULTILINE)
+_ASYNCIO_AND_BLOCKING = {"Admin", "Producer", "ShareConsumer"}
+"""The asyncio client and the blocking client have the same classes."""
+_REPLACED = re.compile(
+    r"_(who|what|those|asks|asked|answers?|answered|knows|comes|gone|away|lies|stands|forgets|meanwhile|"
+    r"hole|under_way|once_more|runs?_out|ran_out)(?=_|$)"
+)
 _PUBLIC = {"pypi.org", "files.pythonhosted.org", None}
 _INDEX_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
 
@@ -23,6 +31,24 @@ def test_names_of_tests_are_short() -> None:
         if len(test) > LONGEST_TEST_NAME
     ]
     assert not long
+
+
+def test_every_class_of_the_product_has_a_name_of_its_own() -> None:
+    places = defaultdict(list)
+    for path in python("services/", "libs/"):
+        for found in _CLASS.findall(content(path)):
+            places[found].append(name(path))
+    assert {found for found, paths in places.items() if len(paths) > 1} == _ASYNCIO_AND_BLOCKING
+
+
+def test_names_of_tests_use_no_replaced_word() -> None:
+    found = [
+        f"{name(path)}: {test}"
+        for path in python("tests/")
+        for test in _TEST.findall(content(path))
+        if _REPLACED.search(test)
+    ]
+    assert not found, "name subject and behaviour; docs/glossary.md has the terms"
 
 
 def test_no_file_names_a_home_folder() -> None:

@@ -25,9 +25,10 @@ Reconciliation.  The loop calls `reconcile` every interval, and earlier when it 
 Step 1 comes first because an expired lease must not be renewed: another broker may have owned the resource in
 the meantime, under a higher epoch.
 
-Failure detection.  `ClusterMembership` marks peers dead whose heartbeats stopped and whose ports refuse connections.
-Their leases count as free: the successor of a dead member releases them on its behalf, then claims them. A
-member that was marked dead by mistake detects it at its next heartbeat and loses all of its leases at once.
+Failure detection.  `ClusterMembership` marks peers dead whose heartbeats stopped and whose ports refuse
+connections. Their leases count as free: the successor of a dead member releases them on its behalf, then
+claims them. A member that was marked dead by mistake detects it at its next heartbeat and loses all of its
+leases at once.
 
 Hand-over.  `on_lost` runs first, while the lease is still held, so that pending writes complete. Then the
 lease is released, and the successor claims it at its next round. A broker that shuts down first publishes its

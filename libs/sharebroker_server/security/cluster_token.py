@@ -13,7 +13,7 @@ a token and use it until it expires.
 
 Rotation.  Secrets have an order: the first signs, all are accepted. Processes read a change at different
 times, at most a few seconds apart. Two rules keep them able to verify each other meanwhile:
-  1. a secret that was not accepted before signs only after `SETTLING` seconds, when every peer accepts it;
+  1. a secret that was not listed before signs only after `SETTLING` seconds, when every peer accepts it;
   2. a removed secret is accepted for `RETIREMENT` more seconds, until every peer signs with the new one.
 A process that starts in between has only the new secrets and rejects those peers that still sign with the
 removed one, for at most `SETTLING` seconds. Listing both secrets during the change avoids this.
@@ -117,7 +117,7 @@ class ClusterSecrets:
     def __init__(self, secrets: Sequence[bytes]) -> None:
         self._listed = tuple(secrets)
         self._signing = self._listed[0]
-        self._accepted_since: dict[bytes, float] = {}
+        self._listed_since: dict[bytes, float] = {}
         self._retired: dict[bytes, float] = {}
         self._verified: dict[str, float] = {}
 
@@ -131,9 +131,9 @@ class ClusterSecrets:
         new = tuple(secrets)
         changed = new != self._listed
         if changed:
-            accepted = {*self._listed, *self._retired}
+            # Also a secret that was listed before and removed: a peer may have missed that list.
+            self._listed_since |= {secret: now for secret in new if secret not in self._listed}
             self._retire(new, now)
-            self._accepted_since |= {secret: now for secret in new if secret not in accepted}
             self._listed = new
             self._verified.clear()
         self._expire(now)
@@ -177,12 +177,12 @@ class ClusterSecrets:
 
     def _is_settled(self, secret: bytes, now: float) -> bool:
         """Returns whether every peer accepts the secret by now."""
-        since = self._accepted_since.get(secret)
+        since = self._listed_since.get(secret)
         return since is None or since + SETTLING <= now
 
     def _expire(self, now: float) -> None:
         self._retired = {secret: until for secret, until in self._retired.items() if until > now}
-        self._accepted_since = {s: since for s, since in self._accepted_since.items() if s in self._listed}
+        self._listed_since = {s: since for s, since in self._listed_since.items() if s in self._listed}
 
 
 def _mac(secret: bytes, signed: bytes) -> bytes:

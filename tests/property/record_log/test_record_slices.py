@@ -51,7 +51,7 @@ def accepted_in_slices(data: bytes) -> bool:
 
 
 @given(st.lists(records, min_size=1, max_size=20), changes, st.integers(1, 300), st.booleans())
-def test_slices_accept_what_reading_at_once_accepts(
+def test_slices_accept_the_same_batches_as_one_pass(
     some: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
     changed: list[tuple[int, int]],
     slice_bytes: int,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sharebroker_server.security.cluster_token import (
@@ -49,9 +49,13 @@ def test_any_text_is_verified_without_an_exception(text: str) -> None:
 
 lists = st.lists(secrets, min_size=1, max_size=2, unique=True).map(tuple)
 changes = st.lists(st.tuples(st.floats(0.1, 40.0), lists), min_size=1, max_size=4)
+FIRST, SECOND = b"0" * 16, b"1" * 16
 phases = st.tuples(st.floats(0.0, POLL), st.floats(0.0, POLL))
 
 
+@example(  # one process missed the list with the second secret, the other one read it
+    (FIRST,), [(1.0, (SECOND,)), (1.0, (FIRST,)), (3.0, (SECOND,))], (0.0, 1.0)
+)
 @given(lists, changes, phases)
 def test_processes_accept_each_other_whenever_they_read_a_change(
     first: tuple[bytes, ...], pauses: list[tuple[float, tuple[bytes, ...]]], phase: tuple[float, float]

@@ -117,7 +117,7 @@ def harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
             made.cluster.published += len(list(flights))
 
     monkeypatch.setattr(supervisor, "Fleet", FakeFleet)
-    monkeypatch.setattr(supervisor, "Publisher", FakePublisher)
+    monkeypatch.setattr(supervisor, "FlightPublisher", FakePublisher)
     monkeypatch.setattr(supervisor, "_TICK", 0.001)
     monkeypatch.setattr(supervisor, "_LAG_SECONDS", 0.0)
     yield made

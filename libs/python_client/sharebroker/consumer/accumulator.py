@@ -6,7 +6,7 @@ Theory of operation
 The application's thread appends acknowledgements to `_queue` and whole ranges to `_batches`. The stream's
 writer calls `drain`, which coalesces consecutive offsets of one acquisition with the same acknowledge type
 and detail into ack batches, numbers them and moves them to `_in_flight`. `resolve` matches a result to its
-batch by number. A result may cover a part of the batch, in which case `PendingAckBatch.split` detaches that part.
+batch by number. A result may cover a part of the batch; `PendingAckBatch.split` then detaches that part.
 
 An acknowledgement is QUEUED, SENT, then DONE. It can be replaced only while it is QUEUED. The lock orders
 replacing against draining; everything else needs no lock, because `deque.append` and `popleft` are atomic.

@@ -72,7 +72,7 @@ def test_silence_is_stored_when_it_has_doubled(
     assert observation.stored_at(stored, KAFKAS) == pytest.approx(stored_at)
 
 
-def test_silence_counts_what_earlier_loads_served_up_to_the_chance() -> None:
+def test_silence_includes_time_served_by_earlier_loads() -> None:
     observation = Observation.after_load(of(90, 3), 100.0)
     assert observation.silence(101.5, KAFKAS) == of(90, 4.5)
     assert observation.silence(200.0, KAFKAS) == of(90, 15)
