@@ -45,7 +45,7 @@ def test_an_unknown_user_has_the_same_salt_each_time(authenticator: Authenticato
 
 
 @pytest.mark.parametrize("kept", [list(ScramMechanism), [ScramMechanism.SCRAM_SHA_256]])
-async def test_passwords_are_those_of_any_credential(
+async def test_password_matches_any_credential_of_the_user(
     authenticator: Authenticator, kept: list[ScramMechanism]
 ) -> None:
     users = MemoryUsers({"alice": "pencil"})

@@ -93,7 +93,7 @@ async def test_a_failure_closes_the_connection(mechanism: str, name: str, passwo
 
 
 @pytest.mark.parametrize("key", [PRODUCE, METADATA, SASL_AUTHENTICATE])
-def test_other_requests_before_authentication_are_not_answered(key: int) -> None:
+def test_other_requests_before_authentication_close_the_connection(key: int) -> None:
     session = Session()
     assert session.sasl.admit(API_VERSIONS, 0.0)
     assert session.sasl.admit(SASL_HANDSHAKE, 0.0)
@@ -200,7 +200,7 @@ async def test_reauthentication_is_limited_in_time() -> None:
     assert session.sasl.overdue
 
 
-def test_settings_are_those_of_the_broker() -> None:
+def test_settings_follow_the_broker_config() -> None:
     authenticator = Authenticator(MECHANISMS, tls=True)
     properties = {
         "connections.max.reauth.ms": "7",
@@ -304,7 +304,7 @@ async def test_a_request_during_an_exchange_is_refused(secured: Harness) -> None
     assert secured.begun == []
 
 
-async def test_wrong_credentials_are_answered_and_the_connection_closed(secured: Harness) -> None:
+async def test_wrong_credentials_get_an_error_and_a_closed_connection(secured: Harness) -> None:
     async with raw(secured) as client:
         await client.handshake()
         response = await client.authenticate(plain("alice", "pen"))
@@ -312,7 +312,7 @@ async def test_wrong_credentials_are_answered_and_the_connection_closed(secured:
         assert await client.closed()
 
 
-async def test_a_failed_authentication_does_not_serve_what_follows(secured: Harness) -> None:
+async def test_requests_after_a_failed_authentication_are_not_served(secured: Harness) -> None:
     async with raw(secured) as client:
         await client.handshake()
         client.send(SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=plain("alice", "pen")))
