@@ -1,9 +1,10 @@
 """Verifies passwords (SASL PLAIN, HTTP Basic) outside the event loop.
 
-A verification derives a key with 4,096 to 16,384 iterations, which takes milliseconds of CPU time. Two
-threads do that; further verifications wait, and beyond a bound they are rejected. A password that was correct
-is cached under a keyed hash, so that a client that sends it with each call is verified once in five minutes.
-The hash covers the credential: a changed or deleted credential is effective at once.
+A verification derives a key with 4,096 to 16,384 iterations, which takes milliseconds of CPU time. One thread
+does that, so that wrong passwords use one core at most; further verifications wait, and beyond a bound they
+are rejected. A password that was correct is cached under a keyed hash, so that a client that sends it with
+each call is verified once in five minutes. The hash covers the credential: a changed or deleted credential is
+effective at once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.security.scram import ScramCredential, ScramMechanism, matches
 
-THREADS: Final = 2
+THREADS: Final = 1
 MAX_WAITING: Final = 200
 """The largest number of verifications that run or wait."""
 
@@ -41,7 +42,7 @@ class PasswordVerifier:
         self._now = now
         self._secret = secrets.token_bytes(32)
         self._verified: dict[bytes, float] = {}
-        self._threads: ThreadPoolExecutor | None = None
+        self._thread: ThreadPoolExecutor | None = None
         self._waiting = 0
 
     async def verify(self, name: str, password: str) -> bool:
@@ -68,14 +69,14 @@ class PasswordVerifier:
         return correct
 
     def close(self) -> None:
-        """Stops the threads; verifications that wait are cancelled."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        """Stops the thread; verifications that wait are cancelled."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _executor(self) -> ThreadPoolExecutor:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="password")
-        return self._threads
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(THREADS, thread_name_prefix="password")
+        return self._thread
 
     def _digest(self, credential: ScramCredential, name: str, password: str) -> bytes:
         # The stored key has a fixed length and the name contains no NUL: no two inputs have the same text.

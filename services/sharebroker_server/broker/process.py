@@ -139,6 +139,8 @@ class Process:
             for service in await roles.ORDER[role](context, self._stack):
                 server.add(service)
         _observe_leases(context)
+        for warning in unauthenticated(self._settings):
+            _log.warning("clients are not authenticated", reason=warning)
         await self._serve(context, server)
         facts = {
             "kafka": kafka.address if kafka else None,
@@ -151,8 +153,6 @@ class Process:
             temporary.write_bytes(orjson.dumps(started))
             temporary.replace(self._settings.ready_file)
             self._stack.callback(self._settings.ready_file.unlink, missing_ok=True)
-        for warning in unauthenticated(self._settings):
-            _log.warning("clients are not authenticated", reason=warning)
         _log.info("serving", address=self.address, **facts)
         membership_log.start()
 

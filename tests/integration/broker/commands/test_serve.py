@@ -72,6 +72,13 @@ BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
     "no name of a machine for metrics": (["--metrics", f"{'x' * 64}:9100"], "--metrics takes HOST:PORT"),
     "no name of a machine for Redis": (["--redis", "redis://a..b"], "the host name is invalid"),
     "no Redis URL": (["--redis", "http://localhost"], "http://localhost"),
+    "passwords without TLS": (["--set", "sasl.enabled.mechanisms=PLAIN"], "needs --tls-cert and --tls-key"),
+    "unknown SASL mechanism": (["--set", "sasl.enabled.mechanisms=GSSAPI"], "SCRAM-SHA-512"),
+    "a first user without a password": (["--admin-user", "admin"], "--admin-password-file"),
+    "no file of the password": (
+        ["--admin-user", "admin", "--admin-password-file", "/no/such/file"],
+        "--admin-password-file /no/such/file: No such file or directory.",
+    ),
     "no folder of the ready file": (
         ["--ready-file", "/no/such/folder/ready.json"],
         "The ready file /no/such/folder/ready.json cannot be written: No such file or directory.",
@@ -91,6 +98,19 @@ def test_invalid_options_are_reported(tmp_path: Path) -> None:
         for failing, sentence in started:
             assert sentence in failing.sentence()
     assert not (tmp_path / "data").exists()
+
+
+def test_a_listener_that_serves_anyone_is_logged(tmp_path: Path) -> None:
+    serve = Serve(tmp_path, ["--data", str(tmp_path / "data")], "all", listen="0.0.0.0:0")
+    serve.start()
+    try:
+        lines = [json.loads(line) for line in serve.log.splitlines()]
+    finally:
+        serve.stop()
+    reasons = [line["reason"] for line in lines if line["event"] == "clients are not authenticated"]
+    assert len(reasons) == 2
+    assert "--grpc 0.0.0.0:0" in reasons[0]
+    assert "--kafka 0.0.0.0:0" in reasons[1]
 
 
 def test_opentelemetry_variables_are_checked_and_redacted(tmp_path: Path) -> None:
