@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from itertools import chain
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tests.hostile.attacks import Attack, catalog_attacks, produce_attacks
+from tests.hostile.byte_attacks import byte_attacks
 from tests.hostile.honest import honest_client
+from tests.hostile.memory import peak_memory
 from tests.testkit.brokers import Cluster, one_process
 
 MAX_WAIT = 1.0
 """Seconds that an honest client may wait for a publish or an acknowledgement."""
-
-
-def peak_memory(cluster: Cluster) -> int:
-    """Returns the largest RSS of a server process in bytes."""
-    return max(_status(serve.process.pid, "VmHWM") for serve in cluster.processes if serve.process)
-
-
-def _status(pid: int, field: str) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return 1024 * int(status.partition(f"{field}:")[2].split()[0])
 
 
 async def _measure(attack: Attack, cluster: Cluster, seconds: float) -> bool:
@@ -46,7 +37,7 @@ async def _run(seconds: float, only: str) -> bool:
     well = True
     columns = "publish acquire     ack rounds failed    MiB   peak"
     typer.echo(f"{'attack':45} {columns}")
-    for attack in chain(produce_attacks(), catalog_attacks()):
+    for attack in chain(produce_attacks(), catalog_attacks(), byte_attacks()):
         if only in attack.name:
             with one_process("--fsync", "everysec") as cluster:
                 well &= await _measure(attack, cluster, seconds)

@@ -173,11 +173,10 @@ class BrokerConfig:
         104_857_600, 1, "Largest request that a connection accepts; a larger one closes the connection."
     )
     queued_max_request_bytes: int = long_from(
-        512 << 20,
+        128 << 20,
         1,
         "Memory budget of the requests in progress, per listener. Beyond it the Kafka listener stops "
-        "reading, "
-        "and the gRPC listener rejects requests.",
+        "reading and disconnects clients with incomplete requests, and the gRPC listener rejects requests.",
     )
     grpc_max_calls: int = int_from(
         20_000,

@@ -141,10 +141,31 @@ _OTHER_PROTOCOLS: Final = {
 }
 
 
-class FrameSplitter:
-    """Keeps the received part of the frame that is not complete. A frame has at most `max_bytes` bytes."""
+MAX_CONTROL_REQUEST: Final = 4 * 1024 * 1024
+"""Maximum bytes of a request without records."""
 
-    __slots__ = ("_length", "_loose", "_missing", "_pieces", "max_bytes", "size")
+MAX_MEMBER_REQUEST: Final = 1024 * 1024
+"""Maximum bytes of a request whose contents a coordinator stores for each member of a group."""
+
+_PRODUCE, _JOIN_GROUP, _HEARTBEAT, _CONSUMER_HEARTBEAT, _SHARE_HEARTBEAT = 0, 11, 12, 68, 76
+_MEMBER_APIS: Final = frozenset({_JOIN_GROUP, _HEARTBEAT, _CONSUMER_HEARTBEAT, _SHARE_HEARTBEAT})
+_KEY_BYTES: Final = 2
+
+
+def max_request_bytes(api_key: int) -> int | None:
+    """Returns the maximum bytes of requests of an API; None if only the limit of the connection applies."""
+    if api_key == _PRODUCE:
+        return None
+    return MAX_MEMBER_REQUEST if api_key in _MEMBER_APIS else MAX_CONTROL_REQUEST
+
+
+class FrameSplitter:
+    """Keeps the received part of the frame that is not complete.
+
+    A frame has at most `max_bytes` bytes, and at most `max_request_bytes` of its API key.
+    """
+
+    __slots__ = ("_length", "_loose", "_missing", "_pieces", "_unchecked", "max_bytes", "size")
 
     def __init__(self, max_bytes: int) -> None:
         self.size = 0
@@ -154,6 +175,7 @@ class FrameSplitter:
         self._missing = 0
         self._pieces: list[bytes] = []
         self._loose = 0
+        self._unchecked = False
 
     @property
     def begun(self) -> bool:
@@ -163,7 +185,8 @@ class FrameSplitter:
     def split(self, data: bytes, frames: list[bytes]) -> None:
         """Appends the frames that `data` completes, without their lengths, to `frames`.
 
-        Raises BadMessage for an invalid length; the frames before it are in `frames`.
+        Raises BadMessage for an invalid length, and for a frame that is larger than its API key permits once
+        the key has arrived. The frames before it are in `frames`.
         """
         at = 0
         while at < len(data):
@@ -180,19 +203,35 @@ class FrameSplitter:
                     self._begin(0)
             at += len(piece)
 
+    def discard(self) -> None:
+        """Discards the incomplete frame."""
+        self._begin(0)
+
     def _begin(self, size: int) -> None:
         self.size = self._missing = size
         self._length = b""
         self._pieces.clear()
         self._loose = 0
+        self._unchecked = size > MAX_MEMBER_REQUEST
 
     def _keep(self, piece: bytes) -> None:
         self._pieces.append(piece)
         self._missing -= len(piece)
         self._loose += 1
+        if self._unchecked and self.size - self._missing >= _KEY_BYTES:
+            self._check_key()
         if self._loose == _MANY:  # a client that sends single bytes must not cost one object per byte
             self._pieces[-_MANY:] = [b"".join(self._pieces[-_MANY:])]
             self._loose = 0
+
+    def _check_key(self) -> None:
+        self._unchecked = False
+        size = self.size
+        api_key = int.from_bytes(b"".join(self._pieces)[:_KEY_BYTES], signed=True)
+        limit = max_request_bytes(api_key)
+        if limit is not None and size > limit:
+            self.discard()
+            raise BadMessage(f"A request of {size} bytes with API key {api_key}; {limit} are allowed.")
 
     def _checked(self, length: bytes) -> int:
         size = int.from_bytes(length, signed=True)

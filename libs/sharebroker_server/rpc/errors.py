@@ -36,7 +36,7 @@ class CallLimits:
 
     __slots__ = ("_bytes", "_calls", "_max_bytes", "_max_calls")
 
-    def __init__(self, max_calls: int = 20_000, max_bytes: int = 512 << 20) -> None:
+    def __init__(self, max_calls: int = 20_000, max_bytes: int = 128 << 20) -> None:
         self._max_calls = max_calls
         self._max_bytes = max_bytes
         self._calls = 0

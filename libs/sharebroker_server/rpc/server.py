@@ -18,6 +18,9 @@ from sharebroker_server.rpc.call_metrics import CallCounts
 from sharebroker_server.rpc.errors import MAX_MESSAGE, MAX_READ, CallLimits, ErrorInterceptor
 from sharebroker_server.rpc.tls import Tls
 
+_IDENTITY_ONLY = 1
+"""The set of compression algorithms whose only element is `identity`: no compression."""
+
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_READ),
     ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -25,6 +28,8 @@ SERVER_OPTIONS = (
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 10_000),
+    # gRPC checks the size of a message before it decompresses it, so a small message could use gigabytes.
+    ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
 )
 
 

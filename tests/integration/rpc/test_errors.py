@@ -160,3 +160,13 @@ async def test_undecodable_requests_are_rejected_with_details(address: str, name
         assert "grpc-status-details-bin" in dict(failure.value.trailing_metadata() or ())
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         assert await echo(stub, 1) == [1]  # the connection stays open
+
+
+async def test_compressed_requests_are_not_supported(address: str) -> None:
+    """A message of 116 KB could use 120 MB: gRPC checks the size before it decompresses."""
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub = pb_grpc.SharePartitionLeaderServiceStub(channel)
+        request = pb.ProduceRequest(transactional_id="t" * 1000)
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await stub.Produce(request, compression=grpc.Compression.Gzip)
+    assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED

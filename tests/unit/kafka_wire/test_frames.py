@@ -10,10 +10,13 @@ import pytest
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import (
     CORRELATION,
+    MAX_CONTROL_REQUEST,
+    MAX_MEMBER_REQUEST,
     RESPONSE_CORRELATION,
     FrameSplitter,
     RequestTemplate,
     codec_of,
+    max_request_bytes,
     read_header,
     read_request,
     request_frame,
@@ -144,6 +147,43 @@ def test_invalid_lengths_are_rejected(length: bytes, reason: str) -> None:
     with pytest.raises(BadMessage, match=reason):
         FrameSplitter(100).split(framed(b"before") + length + b"after", frames)
     assert frames == [b"before"]
+
+
+@pytest.mark.parametrize(
+    ("key", "most"),
+    [
+        (11, MAX_MEMBER_REQUEST),
+        (76, MAX_MEMBER_REQUEST),
+        (METADATA, MAX_CONTROL_REQUEST),
+        (999, MAX_CONTROL_REQUEST),
+    ],
+)
+def test_a_request_is_rejected_above_the_limit_of_its_key(key: int, most: int) -> None:
+    """As soon as the key has arrived, also in two pieces."""
+    head = key.to_bytes(2)
+    splitter, frames = FrameSplitter(1 << 30), list[bytes]()
+    splitter.split(most.to_bytes(4) + head, frames)
+    splitter.split(bytes(most - 2), frames)
+    assert [len(frame) for frame in frames] == [most]
+    splitter.split((most + 1).to_bytes(4) + head[:1], frames)
+    with pytest.raises(BadMessage, match=f"with API key {key}; {most} are allowed"):
+        splitter.split(head[1:], frames)
+
+
+def test_produce_requests_have_only_the_limit_of_the_connection() -> None:
+    splitter, frames = FrameSplitter(1 << 30), list[bytes]()
+    size = MAX_CONTROL_REQUEST + 1
+    splitter.split(size.to_bytes(4) + bytes(size), frames)
+    assert [len(frame) for frame in frames] == [size]
+    assert max_request_bytes(0) is None
+
+
+def test_a_discarded_frame_is_forgotten() -> None:
+    splitter, frames = FrameSplitter(100), list[bytes]()
+    splitter.split(framed(bytes(50))[:20], frames)
+    splitter.discard()
+    splitter.split(framed(b"next"), frames)
+    assert frames == [b"next"]
 
 
 def test_the_largest_frame_is_accepted() -> None:

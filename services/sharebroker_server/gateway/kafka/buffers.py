@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from itertools import count
+from time import monotonic
+from typing import Final, NamedTuple, Protocol
 
 from sharebroker_server.kafka_wire.frames import FrameSplitter
 
@@ -21,7 +24,8 @@ class RequestBuffer:
 
     Bytes beyond READ_AHEAD reserve a part of the shared budget from the start of a request until its
     response. Until the reservation is granted, nothing is read from the client. Small requests of one client
-    therefore never wait for large requests of others.
+    therefore never wait for large requests of others. `disconnect` ends the connection when other clients
+    need the memory.
     """
 
     __slots__ = (
@@ -29,6 +33,7 @@ class RequestBuffer:
         "_budget",
         "_buffered",
         "_closed",
+        "_disconnect",
         "_frames",
         "_paused",
         "_queued",
@@ -38,8 +43,15 @@ class RequestBuffer:
         "_transport",
     )
 
-    def __init__(self, transport: asyncio.Transport, max_request_bytes: int, budget: MemoryBudget) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        max_request_bytes: int,
+        budget: MemoryBudget,
+        disconnect: Callable[[], None],
+    ) -> None:
         self._transport = transport
+        self._disconnect = disconnect
         self._budget = budget
         self._splitter = FrameSplitter(max_request_bytes)
         self._frames: deque[bytes] = deque()
@@ -94,15 +106,16 @@ class RequestBuffer:
         self._buffered -= size
         self._regulate()
 
-    def stalled(self, now: float, stall_timeout: float) -> bool:
-        """Returns whether a request is stalled.
+    def unfinished_for(self, now: float) -> float:
+        """Returns the seconds for which the last request has been incomplete; 0 if it is complete.
 
-        It has been incomplete for more than `stall_timeout` seconds, not counting time in which reading was
-        paused.
+        Time in which reading was paused does not count, because the client cannot complete its request then.
         """
-        if self._paused:
-            self._begun_at = now
-        return self._splitter.begun and now - self._begun_at > stall_timeout
+        return now - self._begun_at if self._splitter.begun and not self._paused else 0.0
+
+    def evict(self) -> None:
+        """Disconnects the client, because other clients need the memory of its incomplete request."""
+        self._disconnect()
 
     def close(self) -> None:
         """Discards all requests and frees their memory."""
@@ -110,9 +123,11 @@ class RequestBuffer:
             return
         self._closed = True
         self._frames.clear()
+        self._splitter.discard()
         if self._requested:
-            self._budget.withdraw(self._requested, self._granted)
-        self._budget.release(self._reserved)
+            self._budget.withdraw(self)
+        if self._reserved:
+            self._budget.release(self._reserved, self)
 
     def _regulate(self) -> None:
         """Reserves or releases budget for the buffered bytes, and pauses or resumes reading."""
@@ -121,17 +136,18 @@ class RequestBuffer:
         needed = max(self._buffered + self._splitter.size - READ_AHEAD, 0)
         more = needed - self._reserved - self._requested
         if more > 0 and not self._requested:
-            if self._budget.reserve(more, self._granted):
+            if self._budget.reserve(more, self):
                 self._reserved += more
             else:
                 self._requested = more
         elif more < 0 and self._reserved:
             less = min(-more, self._reserved)
             self._reserved -= less
-            self._budget.release(less)
+            self._budget.release(less, self)
         self._pause(self._requested > 0 or self._queued > READ_AHEAD)
 
-    def _granted(self) -> None:
+    def granted(self) -> None:
+        """Reads on: the budget granted the reservation."""
         self._reserved += self._requested
         self._requested = 0
         self._regulate()
@@ -142,6 +158,7 @@ class RequestBuffer:
             if paused:
                 self._transport.pause_reading()
             else:
+                self._begun_at = self._budget.now()
                 self._transport.resume_reading()
 
 
@@ -227,44 +244,135 @@ class ResponseBuffer:
         return now - self._stalled_since > stall_timeout
 
 
-class MemoryBudget:
-    """`limit` bytes for large requests. Reservations beyond the limit are granted in order.
+class Reserving(Protocol):
+    """A connection that reserves memory for large requests. `now` is in seconds of the budget's clock."""
 
-    A request larger than the limit is admitted when the budget is unused.
+    def granted(self) -> None:
+        """Is called once the waiting reservation is granted."""
+
+    def unfinished_for(self, now: float) -> float:
+        """Returns for how many seconds its request has been incomplete; 0 if it is complete."""
+
+    def evict(self) -> None:
+        """Ends the connection, which releases its memory now or later."""
+
+
+GRACE: Final = 1.0
+"""Seconds in which a client can complete a large request while others wait for memory."""
+
+TURN: Final = 2.0
+"""Seconds after which the oldest waiting reservation is next, and between two such turns."""
+
+
+class _Waiting(NamedTuple):
+    """A reservation that waits. The order is that of sizes, then that of arrival."""
+
+    size: int
+    number: int
+    since: float
+    owner: Reserving
+
+
+class MemoryBudget:
+    """`limit` bytes for large requests.
+
+    While the limit is reached, the smallest waiting reservation is granted first. Once every TURN, the oldest
+    reservation that has waited longer than TURN is granted before all others; large requests therefore wait
+    for a bounded time. A request larger than the limit is admitted when the budget is unused.
+
+    `relieve` ends connections that hold memory for incomplete requests while others wait. A client that
+    announces large requests and does not complete them would otherwise delay all others.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, now: Callable[[], float] = monotonic) -> None:
         self.used = 0
         """Bytes that are reserved."""
+        self.now = now
+        """The clock, in seconds."""
         self._limit = limit
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._held: dict[Reserving, int] = {}
+        self._by_age: dict[Reserving, _Waiting] = {}
+        self._by_size: list[_Waiting] = []
+        self._numbers = count()
+        self._turn_at = now()
 
-    def reserve(self, size: int, granted: Callable[[], None]) -> bool:
-        """Reserves `size` bytes. Returns True if they are available; else calls `granted` once they are."""
-        if self._waiting or not self._fits(size):
-            self._waiting.append((size, granted))
-            return False
-        self.used += size
-        return True
+    @property
+    def waiting(self) -> int:
+        """The number of reservations that wait."""
+        return len(self._by_age)
 
-    def release(self, size: int) -> None:
-        """Releases `size` reserved bytes."""
+    def reserve(self, size: int, owner: Reserving) -> bool:
+        """Reserves `size` bytes for a connection that has no waiting reservation.
+
+        Returns True if they are available; else calls `owner.granted` once they are.
+        """
+        if self._fits(size) and self._overdue() is None:
+            self._hold(size, owner)
+            return True
+        waiting = _Waiting(size, next(self._numbers), self.now(), owner)
+        self._by_age[owner] = waiting
+        insort(self._by_size, waiting)
+        return False
+
+    def release(self, size: int, owner: Reserving) -> None:
+        """Releases `size` reserved bytes of a connection."""
         self.used -= size
+        self._held[owner] -= size
+        if not self._held[owner]:
+            del self._held[owner]
         self._admit()
 
-    def withdraw(self, size: int, granted: Callable[[], None]) -> None:
-        """Withdraws a waiting reservation."""
-        self._waiting.remove((size, granted))
+    def withdraw(self, owner: Reserving) -> None:
+        """Withdraws the waiting reservation of a connection."""
+        self._remove(self._by_age[owner])
         self._admit()
+
+    def relieve(self) -> None:
+        """Evicts owners of incomplete requests until all waiting reservations will fit.
+
+        Those with the most byte-seconds are evicted first: bytes, times the seconds without completion.
+        """
+        if not self._by_age:
+            return
+        now = self.now()
+        needed = sum(waiting.size for waiting in self._by_size)
+        unfinished = {owner: owner.unfinished_for(now) for owner in self._held}
+        victims = sorted(
+            (owner for owner, seconds in unfinished.items() if seconds > GRACE),
+            key=lambda owner: self._held[owner] * unfinished[owner],
+        )
+        excess = self.used + needed - self._limit
+        while victims and excess > 0:
+            victim = victims.pop()
+            excess -= self._held.get(victim, 0)
+            victim.evict()
 
     def _fits(self, size: int) -> bool:
         return self.used == 0 or self.used + size <= self._limit
 
+    def _hold(self, size: int, owner: Reserving) -> None:
+        self.used += size
+        self._held[owner] = self._held.get(owner, 0) + size
+
+    def _overdue(self) -> _Waiting | None:
+        """Returns the oldest waiting reservation if it is its turn."""
+        oldest = next(iter(self._by_age.values()), None)
+        return oldest if oldest and self.now() - max(oldest.since, self._turn_at) > TURN else None
+
+    def _next(self) -> _Waiting:
+        return self._overdue() or self._by_size[0]
+
+    def _remove(self, waiting: _Waiting) -> None:
+        del self._by_age[waiting.owner]
+        del self._by_size[bisect_left(self._by_size, waiting)]
+
     def _admit(self) -> None:
-        while self._waiting and self._fits(self._waiting[0][0]):
-            size, granted = self._waiting.popleft()
-            self.used += size
-            granted()
+        while self._by_age and self._fits((waiting := self._next()).size):
+            if waiting is self._overdue():
+                self._turn_at = self.now()
+            self._remove(waiting)
+            self._hold(waiting.size, waiting.owner)
+            waiting.owner.granted()
 
 
 class UnreadResponses:

@@ -11,7 +11,8 @@ requires. Data flows
 
 with three independent kinds of back-pressure: the RequestBuffer pauses reading while requests wait or the
 memory budget is used up; `_serve_next` waits for the ResponseBuffer while the client does not read; `check`
-disconnects a client that stalls either of them.
+disconnects a client that stalls either of them. The memory budget evicts a client whose large request is
+incomplete while others wait for memory.
 
 * There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance`
   starts it and is called after every event: bytes, end of file, loss, close, end of the task.
@@ -105,11 +106,13 @@ class KafkaConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Starts to serve the client."""
         self._transport = cast("asyncio.Transport", transport)
-        self._requests = RequestBuffer(self._transport, self._limits.max_request_bytes, self._limits.requests)
+        limits = self._limits
+        evict = partial(self._disconnect, "a large request is incomplete while others wait for its memory")
+        self._requests = RequestBuffer(self._transport, limits.max_request_bytes, limits.requests, evict)
         if self._listener.sasl is not None:
             self._requests.limit(self._listener.sasl.max_receive_size)
         make_room = partial(self._disconnect, "unread responses exceed the shared limit")
-        self._responses = ResponseBuffer(self._transport, self._limits.responses, make_room)
+        self._responses = ResponseBuffer(self._transport, limits.responses, make_room)
         peer = transport.get_extra_info("peername")
         self._client.host = f"/{peer[0]}" if peer else "/unknown"
         self._made = True
@@ -185,7 +188,7 @@ class KafkaConnection(asyncio.Protocol):
             return
         if self._responses.stalled(now, limits.stall_timeout):
             self._disconnect("client does not read responses")
-        elif self._requests.stalled(now, limits.stall_timeout):
+        elif self._requests.unfinished_for(now) > limits.stall_timeout:
             self._disconnect(f"request incomplete for {limits.stall_timeout:g} s")
         elif self._is_idle and limits.max_idle is not None and now - self._active_at > limits.max_idle:
             self._disconnect("idle longer than connections.max.idle.ms")

@@ -24,7 +24,7 @@ _CHECKS: Final = 10
 """Checks of connections in the shortest time after which a client may exceed a limit."""
 
 _MIN_INTERVAL: Final = 0.1
-"""Seconds between two checks, at least."""
+"""Seconds between two checks, at least; and between two calls of `MemoryBudget.relieve`."""
 
 _HANDSHAKE_TIMEOUT: Final = 10.0
 _SHUTDOWN_TIMEOUT: Final = 1.0
@@ -144,9 +144,13 @@ class KafkaServer:
 
     async def _check_regularly(self, interval: float) -> None:
         loop = asyncio.get_running_loop()
+        checked_at = loop.time()
         while True:
-            await asyncio.sleep(interval)
-            self.check(loop.time())
+            await asyncio.sleep(_MIN_INTERVAL)
+            self._limits.requests.relieve()
+            if loop.time() - checked_at >= interval:
+                checked_at = loop.time()
+                self.check(checked_at)
 
 
 class _Rejecting(asyncio.Protocol):

@@ -422,7 +422,7 @@ async def test_large_requests_share_a_budget_and_small_ones_do_not_wait(harness:
         await first.raw.write(large_frame("hold:it", 600_000))
         await eventually(lambda: harness.begun == ["hold:it"])
         second.raw._writer.write(large_frame("large", 700_000))
-        await eventually(lambda: len(budget._waiting) == 1)
+        await eventually(lambda: budget.waiting == 1)
         assert await third.execute("small") == "small"
         assert harness.begun == ["hold:it", "small"]
         harness.events["it"].set()
@@ -438,15 +438,29 @@ async def test_a_stalled_large_request_releases_its_budget(harness: Harness) -> 
         await stalled.raw.write(large_frame("never", 900_000)[:1000])
         await eventually(lambda: budget.used > 0)
         waiting.raw._writer.write(large_frame("large", 500_000))
-        await eventually(lambda: len(budget._waiting) == 1)
+        await eventually(lambda: budget.waiting == 1)
         leaving.raw._writer.write(large_frame("never", 500_000)[:-1])
-        await eventually(lambda: len(budget._waiting) == 2)
+        await eventually(lambda: budget.waiting == 2)
         await leaving.raw.close()
         await harness.past_checks(STALL_TIMEOUT + 1)
         assert await stalled.raw.is_closed()
         assert (await waiting.receive()).startswith("large")
     assert harness.begun == ["large"]
     await harness.open_count(0)
+    assert budget.used == 0
+
+
+@having(**LARGE)
+async def test_an_incomplete_request_loses_its_memory_to_others(harness: Harness) -> None:
+    budget = harness.server._limits.requests
+    with structlog.testing.capture_logs() as log:
+        async with calling(harness) as stalled, calling(harness) as waiting:
+            await stalled.raw.write(large_frame("never", 900_000)[:-1])
+            await eventually(lambda: budget.used > 0)
+            waiting.raw._writer.write(large_frame("large", 500_000))
+            assert (await waiting.receive()).startswith("large")
+            assert await stalled.raw.is_closed()
+    assert close_reasons(log) == ["a large request is incomplete while others wait for its memory"]
     assert budget.used == 0
 
 
@@ -473,10 +487,10 @@ async def test_stop_does_not_wait_for_the_memory_budget(harness: Harness) -> Non
         await first.raw.write(large_frame("never", 600_000)[:-1])
         await eventually(lambda: budget.used > 0)
         second.raw._writer.write(large_frame("never", 700_000))
-        await eventually(lambda: len(budget._waiting) == 1)
+        await eventually(lambda: budget.waiting == 1)
         await harness.server.stop(10.0)
         harness.server.close()
-        assert (budget.used, len(budget._waiting)) == (0, 0)
+        assert (budget.used, budget.waiting) == (0, 0)
         assert await first.raw.is_closed()
         assert await second.raw.is_closed()
 
