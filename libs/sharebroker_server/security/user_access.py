@@ -20,7 +20,7 @@ from typing_extensions import override
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
 from sharebroker_server.security.authenticator import Authenticator
-from sharebroker_server.security.permissions import Permission, required
+from sharebroker_server.security.permissions import PERMISSIONS, Permission
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.sasl import LONGEST_TOKEN, failed
 
@@ -66,7 +66,7 @@ class UserAccess(grpc.aio.ServerInterceptor):
     ) -> Handler | None:
         method = handler_call_details.method
         is_open = method.lstrip("/").partition("/")[0] in _OPEN_SERVICES
-        if required(method) is Permission.NONE and not is_open:
+        if PERMISSIONS.get(method) is not Permission.CLUSTER_ACTION and not is_open:
             try:
                 _principal.set(await self._authenticated(handler_call_details.invocation_metadata))
             except KafkaError as error:

@@ -92,8 +92,10 @@ async def test_internal_services_and_health_checks_need_none(
     assert await passes(UserAccess(authenticator), method)
 
 
-async def test_reflection_needs_authentication(authenticator: Authenticator) -> None:
-    method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+@pytest.mark.parametrize("method", ["/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "/a/b"])
+async def test_reflection_and_unknown_methods_need_authentication(
+    authenticator: Authenticator, method: str
+) -> None:
     assert not await passes(UserAccess(authenticator), method)
 
 
