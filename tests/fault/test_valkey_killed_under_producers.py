@@ -59,16 +59,18 @@ async def test_idempotent_producer_keeps_its_epoch_and_stores_once(cluster: Clus
         topic, _ = await client.create(PARTITIONS)
     writers = [_Writer(cluster.kafka, topic) for _ in range(WRITERS)]
     writing = [asyncio.create_task(asyncio.to_thread(writer.write)) for writer in writers]
-    for kill in range(KILLS):
-        enough = (kill + 1) * BETWEEN
-        await eventually(
-            lambda: all(len(writer.acknowledged) >= enough for writer in writers),  # noqa: B023 - called at once
-            3 * TIMEOUT,
-        )
-        await kill_valkey(cluster)
-    for writer in writers:
-        writer.stop = True
-    await asyncio.gather(*writing)
+    try:
+        for kill in range(KILLS):
+            enough = (kill + 1) * BETWEEN
+            await eventually(
+                lambda: all(len(writer.acknowledged) >= enough for writer in writers),  # noqa: B023 - called at once
+                3 * TIMEOUT,
+            )
+            await kill_valkey(cluster)
+    finally:
+        for writer in writers:
+            writer.stop = True
+        await asyncio.gather(*writing)
     assert [(writer.failed, writer.epochs) for writer in writers] == [([], {0})] * WRITERS
     found = await asyncio.to_thread(read, cluster.kafka, topic, PARTITIONS)
     for writer in writers:
@@ -83,12 +85,14 @@ async def test_committed_transactions_are_stored_once(cluster: Cluster) -> None:
         topic, _ = await client.create(PARTITIONS)
     writer = _TransactionalWriter(cluster.kafka, topic)
     writing = asyncio.create_task(asyncio.to_thread(writer.write))
-    for kill in range(KILLS - 1):
-        enough = (kill + 1) * TRANSACTIONS
-        await eventually(lambda: len(writer.committed) >= enough, 3 * TIMEOUT)  # noqa: B023 - called at once
-        await kill_valkey(cluster)
-    writer.stop = True
-    await writing
+    try:
+        for kill in range(KILLS - 1):
+            enough = (kill + 1) * TRANSACTIONS
+            await eventually(lambda: len(writer.committed) >= enough, 3 * TIMEOUT)  # noqa: B023 - called at once
+            await kill_valkey(cluster)
+    finally:
+        writer.stop = True
+        await writing
     found = Counter(value for _, value in await asyncio.to_thread(read, cluster.kafka, topic, PARTITIONS))
     assert set(found.values()) == {1}
     assert set(Counter(value.partition("-")[0] for value in found).values()) == {PER_TRANSACTION}
@@ -129,7 +133,9 @@ class _Writer:
             self._producer.poll(0.001 if number % 4 == 0 else 0)
             while len(self._producer) > 10 * BETWEEN:
                 self._producer.poll(0.1)
-        assert self._producer.flush(3 * TIMEOUT) == 0
+        unsent = self._producer.flush(3 * TIMEOUT)
+        del self._producer  # its callbacks refer to this object: librdkafka's threads would outlive the test
+        assert unsent == 0
 
     def _produced(self, error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
         if error is not None:

@@ -148,11 +148,11 @@ def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
         "--data",
         str(tmp_path / "data"),
     ]
-    command += ["--redis", "redis://user:secret@here:1,there:2", "--set", "cluster.id=orders"]
+    command += ["--redis", "redis://user:hunter2@here:1,there:2", "--set", "cluster.id=orders"]
     command += ["--metrics", "127.0.0.1:9100"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     facts = json.loads(output)
-    assert "secret" not in output
+    assert "hunter2" not in output
     assert facts["redis"] == ["here:1", "there:2"]
     assert facts["metrics"] == "127.0.0.1:9100"
     assert facts["properties"]["cluster.id"] == "orders"
@@ -174,9 +174,9 @@ def test_redis_url_can_be_given_outside_the_command_line(tmp_path: Path) -> None
 
 def test_sentinels_are_printed_without_secrets() -> None:
     command = [sys.executable, "-m", "sharebroker_server.broker", "--print-config"]
-    command += ["--redis", "redis+sentinel://user:secret@here,there:2/mymaster"]
+    command += ["--redis", "redis+sentinel://user:hunter2@here,there:2/mymaster"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "secret" not in output
+    assert "hunter2" not in output
     assert json.loads(output)["redis"] == ["redis+sentinel://here:26379,there:2/mymaster"]
 
 
