@@ -82,7 +82,7 @@ _handle = SharePartition.handle
 def answer_before_write(self: SharePartition, event: Event, now: float) -> Effects:
     if not isinstance(event, Acknowledge):
         return _handle(self, event, now)
-    effects = _handle(self, event._replace(reply=lambda _: None), now)
+    effects = _handle(self, replace(event, reply=lambda _: None), now)
     effects.replies = ((event.reply, None),)
     return effects
 
@@ -104,7 +104,7 @@ def no_holder_compare(self: SharePartition, event: Event, now: float) -> Effects
         first = event.batches[0].first
         for lock in self.in_flight.held():
             if lock.first <= first <= lock.last:
-                event = _without_tokens(event)._replace(member=lock.member)
+                event = replace(_without_tokens(event), member=lock.member)
     return _handle(self, event, now)
 
 
@@ -113,7 +113,7 @@ def no_token_compare(self: SharePartition, event: Event, now: float) -> Effects:
 
 
 def _without_tokens(event: Acknowledge) -> Acknowledge:
-    return event._replace(batches=[batch._replace(token=None) for batch in event.batches])
+    return replace(event, batches=[batch._replace(token=None) for batch in event.batches])
 
 
 def no_lease_check(self: LeaseHolder, resource: str) -> int | None:

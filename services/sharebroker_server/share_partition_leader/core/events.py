@@ -70,7 +70,8 @@ class AcquireRequest(NamedTuple):
     session: str = ""
 
 
-class Completed(NamedTuple):
+@dataclass(slots=True)
+class Completed:
     """What a completed write changed, in offsets. `fetchable`: records may have become available."""
 
     fetchable: bool
@@ -98,7 +99,8 @@ class Loaded(NamedTuple):
     """The state was loaded and the share-partition is in service."""
 
 
-class Acquire(NamedTuple):
+@dataclass(slots=True)
+class Acquire:
     """Records were read from the log at `offset`: acquire them for a member.
 
     `log_batches` are (base, last) of the record batches read, ascending. `hidden` are those of them that no
@@ -111,7 +113,8 @@ class Acquire(NamedTuple):
     hidden: Sequence[LogBatch] = ()
 
 
-class Acknowledge(NamedTuple):
+@dataclass(slots=True)
+class Acknowledge:
     """A member acknowledges records it holds: all batches or none. `delay` (seconds) is for releases only."""
 
     member: str

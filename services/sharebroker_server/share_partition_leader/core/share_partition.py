@@ -198,7 +198,7 @@ class SharePartition:
     def _acquire(self, event: events.Acquire, now: float, effects: Effects) -> None:
         if self.stopping:
             raise relinquished()
-        request, offset, log_batches, hidden = event
+        request, log_batches, hidden = event.request, event.log_batches, event.hidden
         if not log_batches:
             return
         starts_hidden = bool(hidden) and hidden[0] == log_batches[0]
@@ -208,7 +208,7 @@ class SharePartition:
             first, last = hidden[0]
             request = request._replace(max_records=last - first + 1, mode=AcquireMode.BATCH_OPTIMIZED)
             log_batches = hidden = hidden[:1]
-        acquisition = Acquisition(self.in_flight, self.settings, request, offset, log_batches)
+        acquisition = Acquisition(self.in_flight, self.settings, request, event.offset, log_batches)
         acquired = acquisition.run(self._locks, now)
         count_acquired(self.counts, acquired)
         if hidden:
@@ -223,12 +223,12 @@ class SharePartition:
     def _acknowledge(self, event: events.Acknowledge, now: float, effects: Effects) -> None:
         if self.stopping:
             raise relinquished()
-        member, batches, reply, delay = event
+        batches, delay = event.batches, event.delay
         validate_batches(batches)
         if delay:
             validate_delay(batches, delay)
-        transition = Transition(reply, now + delay if delay else None)
-        renewed = mark(self.in_flight, self.settings, member, batches, transition)
+        transition = Transition(event.reply, now + delay if delay else None)
+        renewed = mark(self.in_flight, self.settings, event.member, batches, transition)
         count_acknowledged(self.counts, batches)
         if renewed:
             self._locks.renew(self.in_flight, renewed, now + self.settings.lock_duration)
