@@ -43,7 +43,8 @@ _CONVERSIONS: Final[dict[str, tuple[type, Conversion[Any, Any]]]] = {
     ),
     "delta_tombstone": (DeltaTombstone, Conversion(DeltaTombstone, pb.ShareDeltaTombstone)),
 }
-_KINDS: Final = {record: kind for kind, (record, _) in _CONVERSIONS.items()}
+_ENCODERS: Final = {record: (kind, conversion.fields) for kind, (record, conversion) in _CONVERSIONS.items()}
+"""By type of record: its kind, and the function that returns the fields of its message."""
 
 
 class ShareRecordCodec:
@@ -51,8 +52,8 @@ class ShareRecordCodec:
 
     def encode(self, record: ShareRecord) -> bytes:
         """Returns the payload of a record."""
-        kind = _KINDS[type(record)]
-        value: dict[str, Any] = {kind: _CONVERSIONS[kind][1].fields(record)}
+        kind, fields = _ENCODERS[type(record)]
+        value: dict[str, Any] = {kind: fields(record)}
         return _key(record.key) + pb.ShareStateRecord(**value).SerializeToString()
 
     def decode(self, payload: bytes) -> ShareRecord:
