@@ -67,11 +67,7 @@ class Conversion(Generic[V, M]):
     def fields(self) -> Callable[[V], dict[str, Any]]:
         """Returns the fields of the message for a value, as arguments of the message class."""
         code = Source("fields", "value")
-        items = (
-            f"{proto.name!r}: {self._encoded(code, name, mapped, proto)}"
-            for name, mapped, proto in self._common()
-        )
-        code.add([f"return {{{', '.join(items)}}}"])
+        code.add([f"return {self._literal(code, 'value')}"])
         return code.function()
 
     @cached_property
@@ -111,14 +107,22 @@ class Conversion(Generic[V, M]):
             if (proto := known.get(mapped.name or name)) is not None:
                 yield name, mapped, proto
 
-    def _encoded(self, code: Source, name: str, mapped: Mapped, proto: FieldDescriptor) -> str:
-        field = f"value.{name}"
+    def _literal(self, code: Source, value: str) -> str:
+        """The fields of the value with this name in the source, as a dictionary display."""
+        items = (
+            f"{proto.name!r}: {self._encoded(code, f'{value}.{name}', mapped, proto)}"
+            for name, mapped, proto in self._common()
+        )
+        return f"{{{', '.join(items)}}}"
+
+    def _encoded(self, code: Source, field: str, mapped: Mapped, proto: FieldDescriptor) -> str:
         function, absent = mapped.encode, self._absent
         if mapped.nested is not None:
             function = mapped.nested.fields
-            if proto.is_repeated:
-                return f"[{code.refer(function, f'fields_{name}')}(item) for item in {field}]"
-        encoded = field if function is None else f"{code.refer(function, f'encode_{name}')}({field})"
+            if proto.is_repeated:  # inlined: a call per item would cost as much as its fields
+                item = f"{field.replace('.', '_')}_item"
+                return f"[{mapped.nested._literal(code, item)} for {item} in {field}]"
+        encoded = field if function is None else f"{code.refer(function, f'encode_{proto.name}')}({field})"
         if proto.has_presence and (function is not None or absent is not None):
             comparison = "is" if absent is None else "=="
             return f"None if {field} {comparison} {absent!r} else {encoded}"
