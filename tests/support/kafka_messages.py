@@ -22,6 +22,9 @@ VERSIONS: Final = [
 _LATEST: Final = 253_402_300_799_000
 """The end of the year 9999: the latest supported time."""
 
+_LONGEST: Final = 100 * 365 * 86_400_000
+"""A century in milliseconds."""
+
 _INTEGERS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 
 
@@ -68,6 +71,8 @@ def _items(field: Field, version: int, also: Values) -> st.SearchStrategy[Any]:
         return st.sampled_from([int(code) for code in ErrorCode])
     if field.type == "int64" and field.name.endswith("_time_ms"):
         return st.integers(0, _LATEST) | st.just(-1)
+    if field.type == "int64" and field.name.endswith("_lifetime_ms"):
+        return st.integers(0, _LONGEST)  # kio computes longer durations in floats
     if field.type in _INTEGERS:
         half = 1 << (_INTEGERS[field.type] - 1)
         return st.integers(-half, half - 1)
