@@ -7,7 +7,7 @@ for invalid fields and `RetryInfo` if a later retry can succeed.
 from __future__ import annotations
 
 import re
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -61,6 +61,11 @@ def trailing_metadata(error: KafkaError) -> tuple[tuple[str, bytes], ...]:
 def status_message(error: KafkaError) -> str:
     """Returns the status message, truncated to fit into the trailers."""
     return error.message[:_LONGEST_MESSAGE]
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: KafkaError) -> None:
+    """Ends a call on the server with the status of an error; gRPC raises AbortError."""
+    await context.abort(status_code(error), status_message(error), trailing_metadata(error))
 
 
 _TLS = re.compile(r"(?:OPENSSL_internal|UNAUTHENTICATED): ?(.*?)(?:: OK)?\.?$")

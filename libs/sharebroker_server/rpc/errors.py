@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
+from sharebroker_protocol.rpc_status import abort
 from sharebroker_protocol.status.v1 import status_pb2
 from sharebroker_server.rpc.call_metrics import CANCELLED, OK, CallCounts, MethodCounts
 
@@ -253,7 +253,7 @@ async def _abort(
         clear_frames(failure.__traceback__)
         failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed unexpectedly; see its log.")
     clear_frames(failure.__traceback__)
-    await context.abort(status_code(failure), status_message(failure), trailing_metadata(failure))
+    await abort(context, failure)
 
 
 def wire(code: ErrorCode) -> status_pb2.ErrorCode.ValueType:

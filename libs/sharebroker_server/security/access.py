@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
+from sharebroker_protocol.rpc_status import abort
 from sharebroker_server.security.cluster_token import TokenVerdict
 from sharebroker_server.security.credentials import TOKEN_KEY, ClusterCredentials
+from sharebroker_server.security.interception import certificate_subjects, rejecting
 from sharebroker_server.security.permissions import Permission, required
 from sharebroker_server.telemetry.metrics import Family, counter
 from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
-_SUBJECT: Final = "x509_subject"
-"""gRPC's property with the subject of a verified client certificate, in RFC 2253 form."""
-
-if TYPE_CHECKING:  # the class of gRPC takes no parameters
-    Handler = grpc.RpcMethodHandler[Any, Any]
+if TYPE_CHECKING:
+    from sharebroker_server.security.interception import Handler
 
 
 class ClusterAccess(grpc.aio.ServerInterceptor):
@@ -65,12 +63,7 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
         )
 
     def _denial(self, method: str, verdict: TokenVerdict) -> Handler:
-        """Returns a handler that rejects the call; a streaming one, because it reads no message."""
-
-        async def deny(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-            await self._abort(method, verdict, context)
-
-        return grpc.stream_stream_rpc_method_handler(deny)
+        return rejecting(lambda context: self._abort(method, verdict, context))
 
     def _behind_certificate(self, method: str, handler: Handler, verdict: TokenVerdict) -> Handler:
         """Returns the handler behind a check of the caller's certificate, which only its context contains."""
@@ -99,7 +92,7 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
     async def _require_principal(
         self, method: str, verdict: TokenVerdict, context: grpc.aio.ServicerContext[Any, Any]
     ) -> None:
-        if not self._principals.intersection(_subjects(context)):
+        if not self._principals.intersection(certificate_subjects(context)):
             await self._abort(method, verdict, context)
 
     async def _abort(
@@ -111,8 +104,7 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
         self._log.log(
             "call of an internal RPC denied", method=short, peer=context.peer(), reason=verdict.value
         )
-        error = denied(short)
-        await context.abort(status_code(error), status_message(error), trailing_metadata(error))
+        await abort(context, denied(short))
 
 
 def denied(method: str) -> KafkaError:
@@ -129,9 +121,3 @@ def _token(metadata: Any) -> str | None:
         if key == TOKEN_KEY:
             return value if isinstance(value, str) else None
     return None
-
-
-def _subjects(context: grpc.aio.ServicerContext[Any, Any]) -> list[str]:
-    """Returns the subject of the caller's verified certificate; empty without one."""
-    found = context.auth_context().get(_SUBJECT, ())
-    return [subject.decode("utf-8", "replace") for subject in found]

@@ -18,20 +18,19 @@ import structlog
 from typing_extensions import override
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
+from sharebroker_protocol.rpc_status import abort
 from sharebroker_server.security.authenticator import Authenticator
+from sharebroker_server.security.interception import certificate_subjects, rejecting
 from sharebroker_server.security.permissions import PERMISSIONS, Permission
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.sasl import LONGEST_TOKEN, failed
 
-if TYPE_CHECKING:  # the class of gRPC takes no parameters
-    Handler = grpc.RpcMethodHandler[Any, Any]
+if TYPE_CHECKING:
+    from sharebroker_server.security.interception import Handler
 
 _OPEN_SERVICES: Final = frozenset({"grpc.health.v1.Health"})
 _HEADER: Final = "authorization"
 _SCHEME: Final = "basic "
-_SUBJECT: Final = "x509_subject"
-"""gRPC's property with the subject of a verified client certificate, in RFC 2253 form."""
 
 _log = structlog.get_logger()
 _principal: ContextVar[Principal | None] = ContextVar("principal", default=None)
@@ -104,16 +103,13 @@ def caller(context: Any) -> Principal:
     user = _principal.get()
     if user is not None:
         return user
-    properties: dict[str, list[bytes]] = context.auth_context()
-    subjects = properties.get(_SUBJECT, ())
-    return Principal(subjects[0].decode("utf-8", "replace")) if subjects else ANONYMOUS
+    subjects = certificate_subjects(context)
+    return Principal(subjects[0]) if subjects else ANONYMOUS
 
 
 def _rejection(error: KafkaError) -> Handler:
-    """Returns a handler that rejects a call; a streaming one, because it reads no message."""
-
-    async def reject(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def reject(context: grpc.aio.ServicerContext[Any, Any]) -> None:
         _log.debug("grpc call rejected", peer=context.peer(), error=error.code.name)
-        await context.abort(status_code(error), status_message(error), trailing_metadata(error))
+        await abort(context, error)
 
-    return grpc.stream_stream_rpc_method_handler(reject)
+    return rejecting(reject)
