@@ -12,6 +12,7 @@ import binascii
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import unquote
 
 import grpc
 import structlog
@@ -19,6 +20,7 @@ from typing_extensions import override
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.rpc_status import abort
+from sharebroker_server.security.acl import Requester
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.interception import certificate_subjects, rejecting
 from sharebroker_server.security.permissions import PERMISSIONS, Permission
@@ -105,6 +107,19 @@ def caller(context: Any) -> Principal:
         return user
     subjects = certificate_subjects(context)
     return Principal(subjects[0]) if subjects else ANONYMOUS
+
+
+def requester(context: Any) -> Requester:
+    """Returns the caller of a public RPC, as the authorizer sees it."""
+    return Requester(caller(context), host_of(context.peer()))
+
+
+def host_of(peer: str) -> str:
+    """Returns the address of a gRPC peer without scheme and port: `ipv4:10.0.0.7:5000` is `10.0.0.7`."""
+    if not peer.startswith(("ipv4:", "ipv6:")):
+        return peer
+    address = unquote(peer.partition(":")[2])
+    return address.rpartition(":")[0].strip("[]")
 
 
 def _rejection(error: KafkaError) -> Handler:

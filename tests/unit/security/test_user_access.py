@@ -16,6 +16,7 @@ from sharebroker_server.security.user_access import (
     BasicCredentials,
     UserAccess,
     caller,
+    host_of,
     parse_basic,
 )
 from tests.testkit.sasl import MemoryUsers
@@ -142,3 +143,16 @@ def test_malformed_headers_have_no_credentials(header: object) -> None:
 def test_a_header_has_name_and_password() -> None:
     assert parse_basic("basic YTpiOmM=") == BasicCredentials("a", "b:c")
     assert "b:c" not in repr(parse_basic("basic YTpiOmM="))
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:10.0.0.7:5000", "10.0.0.7"),
+        ("ipv6:%5B::1%5D:5000", "::1"),
+        ("ipv6:[::1]:5000", "::1"),
+        ("unix:", "unix:"),
+    ],
+)
+def test_the_host_of_a_peer_is_its_address_without_port(peer: str, host: str) -> None:
+    assert host_of(peer) == host

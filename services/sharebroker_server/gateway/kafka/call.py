@@ -18,6 +18,7 @@ from sharebroker_server.gateway.kafka.coarse_timer import CoarseTimer
 from sharebroker_server.gateway.kafka.encoded_topics import EncodedTopics
 from sharebroker_server.gateway.kafka.telemetry import RequestMetrics, log_of_clients
 from sharebroker_server.kafka_wire.schema import Field, Message, Struct, message_class
+from sharebroker_server.security.acl import Requester
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.telemetry.metrics import Family, gauge
 from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
@@ -114,6 +115,11 @@ class Call(Generic[Q]):
     def gateway(self) -> Gateway:
         """Sessions, and the routes to the other services."""
         return self.listener.gateway
+
+    @property
+    def requester(self) -> Requester:
+        """The caller, as the authorizer sees it."""
+        return Requester(self.client.principal, self.client.host)
 
     def limit_bytes(self, requested: int) -> int:
         """Returns the bytes of records that a fetch may return, given the other fetches in flight."""
