@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,12 @@ class Identity:
     def subject(self) -> str:
         """The subject of the certificate in RFC 2253 form."""
         return x509.load_pem_x509_certificate(self.certificate.read_bytes()).subject.rfc4514_string()
+
+    @property
+    def der(self) -> bytes:
+        """The certificate in DER."""
+        loaded = x509.load_pem_x509_certificate(self.certificate.read_bytes())
+        return loaded.public_bytes(serialization.Encoding.DER)
 
 
 @dataclass(frozen=True)
@@ -59,3 +67,11 @@ class Authority:
         files.key.write_bytes(key)
         files.both.write_bytes(key + chain)
         return files
+
+
+def certificate_for(subject: x509.Name) -> bytes:
+    """Returns a self-signed certificate in DER."""
+    key, today = Ed25519PrivateKey.generate(), datetime.now(UTC)
+    builder = x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())
+    dated = builder.not_valid_before(today).not_valid_after(today + timedelta(days=1))
+    return dated.sign(key, None).public_bytes(serialization.Encoding.DER)

@@ -88,6 +88,12 @@ class BrokerConfig:
         "cluster token. Needs ssl.client.auth=required.",
     )
 
+    ssl_principal_mapping_rules: str = text(
+        "DEFAULT",
+        "Rules that turn the subject of a client certificate into the name of its principal: DEFAULT or "
+        "RULE:pattern/replacement/[LU], separated by commas. Patterns are Python's.",
+    )
+
     # Authentication.
     sasl_enabled_mechanisms: str = several(
         "",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -13,7 +14,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import abort
 from sharebroker_server.security.cluster_token import TokenVerdict
 from sharebroker_server.security.credentials import TOKEN_KEY, ClusterCredentials
-from sharebroker_server.security.interception import certificate_subjects, rejecting
+from sharebroker_server.security.interception import certificate_subjects, checked, rejecting
 from sharebroker_server.security.permissions import Permission, required
 from sharebroker_server.telemetry.metrics import Family, counter
 from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
@@ -52,7 +53,7 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
             return handler
         if not self._principals:
             return self._denial(method, verdict)
-        return self._behind_certificate(method, handler, verdict)
+        return checked(handler, partial(self._require_principal, method, verdict))
 
     def families(self) -> Iterable[Family]:
         """Returns the metric families."""
@@ -64,30 +65,6 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
 
     def _denial(self, method: str, verdict: TokenVerdict) -> Handler:
         return rejecting(lambda context: self._abort(method, verdict, context))
-
-    def _behind_certificate(self, method: str, handler: Handler, verdict: TokenVerdict) -> Handler:
-        """Returns the handler behind a check of the caller's certificate, which only its context contains."""
-        read: Callable[[bytes], Any] = handler.request_deserializer or bytes
-        if handler.unary_unary is not None:
-            unary: Callable[..., Any] = handler.unary_unary
-
-            async def call(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-                await self._require_principal(method, verdict, context)
-                return await unary(read(data), context)
-
-            return grpc.unary_unary_rpc_method_handler(call, None, handler.response_serializer)
-        if handler.stream_stream is not None:
-            streaming: Callable[..., Any] = handler.stream_stream
-
-            async def stream(
-                requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[Any, Any]
-            ) -> AsyncIterator[Any]:
-                await self._require_principal(method, verdict, context)
-                async for response in streaming((read(data) async for data in requests), context):
-                    yield response
-
-            return grpc.stream_stream_rpc_method_handler(stream, None, handler.response_serializer)
-        return self._denial(method, verdict)  # no internal RPC streams in one direction
 
     async def _require_principal(
         self, method: str, verdict: TokenVerdict, context: grpc.aio.ServicerContext[Any, Any]

@@ -1,8 +1,8 @@
-"""What the checks of gRPC callers share: the certificate of a caller, and a handler that rejects its call."""
+"""What the checks of gRPC callers share: a caller's certificate, and handlers that reject or check a call."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -14,13 +14,58 @@ _SUBJECT: Final = "x509_subject"
 """gRPC's property with the subject of a verified client certificate, in RFC 2253 form."""
 
 
-def rejecting(reject: Callable[[grpc.aio.ServicerContext[Any, Any]], Awaitable[None]]) -> Handler:
+_CERTIFICATE: Final = "x509_pem_cert"
+"""gRPC's property with a verified client certificate in PEM."""
+
+Check = Callable[[Any], Awaitable[None]]
+"""Aborts the call of a context, or returns."""
+
+
+def rejecting(reject: Check) -> Handler:
     """Returns a handler that calls `reject`; a streaming one, because it reads no message."""
 
     async def handle(_requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         await reject(context)
 
     return grpc.stream_stream_rpc_method_handler(handle)
+
+
+def checked(handler: Handler, check: Check) -> Handler:
+    """Returns the handler behind a check that needs the context of the call.
+
+    The request of a denied call is not deserialized.
+    """
+    read: Callable[[bytes], Any] = handler.request_deserializer or bytes
+    write = handler.response_serializer
+    single, response_stream = handler.unary_unary, handler.unary_stream or handler.stream_stream
+
+    if single is not None:
+
+        async def call(data: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            await check(context)
+            unary: Callable[..., Any] = single
+            return await unary(read(data), context)
+
+        return grpc.unary_unary_rpc_method_handler(call, None, write)
+    if response_stream is None:  # no RPC of ours streams requests only
+        return rejecting(check)
+
+    async def stream(requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
+        await check(context)
+        streaming: Callable[..., Any] = response_stream
+        several = handler.request_streaming
+        request = (read(data) async for data in requests) if several else read(requests)
+        async for response in streaming(request, context):
+            yield response
+
+    if handler.request_streaming:
+        return grpc.stream_stream_rpc_method_handler(stream, None, write)
+    return grpc.unary_stream_rpc_method_handler(stream, None, write)
+
+
+def certificate_of(context: grpc.aio.ServicerContext[Any, Any]) -> bytes | None:
+    """Returns the caller's verified certificate in PEM; None without one."""
+    return next(iter(context.auth_context().get(_CERTIFICATE, ())), None)
 
 
 def certificate_subjects(context: grpc.aio.ServicerContext[Any, Any]) -> list[str]:

@@ -7,10 +7,9 @@ checks.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -22,40 +21,44 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.rpc_status import abort
 from sharebroker_server.security.acl import Requester
 from sharebroker_server.security.authenticator import Authenticator
-from sharebroker_server.security.interception import certificate_subjects, rejecting
+from sharebroker_server.security.authorization_header import parse_basic
+from sharebroker_server.security.interception import certificate_of, checked, rejecting
 from sharebroker_server.security.permissions import PERMISSIONS, Permission
 from sharebroker_server.security.principal import ANONYMOUS, Principal
-from sharebroker_server.security.sasl import LONGEST_TOKEN, failed
+from sharebroker_server.security.principal_mapping import PrincipalMapping
+from sharebroker_server.security.sasl import failed
 
 if TYPE_CHECKING:
     from sharebroker_server.security.interception import Handler
 
 _OPEN_SERVICES: Final = frozenset({"grpc.health.v1.Health"})
 _HEADER: Final = "authorization"
-_SCHEME: Final = "basic "
 
 _log = structlog.get_logger()
-_principal: ContextVar[Principal | None] = ContextVar("principal", default=None)
 
 
-class BasicCredentials(NamedTuple):
-    """A name and a password. The text contains no password."""
+class _Identity(NamedTuple):
+    """What identifies the caller: its user, else its certificate, with the principals of certificates."""
 
-    name: str
-    password: str
+    user: Principal | None = None
+    certificates: PrincipalMapping | None = None
 
-    def __repr__(self) -> str:
-        return f"BasicCredentials(name={self.name!r})"
+
+_UNKNOWN: Final = _Identity()
+_identity: ContextVar[_Identity] = ContextVar("identity", default=_UNKNOWN)
 
 
 class UserAccess(grpc.aio.ServerInterceptor):
     """Serves public RPCs to authenticated callers only.
 
     With `certificates` the listener accepts only callers with a verified client certificate, so that a call
-    without `authorization` is authenticated as well. Basic transmits the password and needs TLS.
+    without `authorization` is authenticated as well; the rules decide which principal it has. Without
+    `authenticator` the certificate decides always. Basic transmits the password and needs TLS.
     """
 
-    def __init__(self, authenticator: Authenticator, *, certificates: bool = False) -> None:
+    def __init__(
+        self, authenticator: Authenticator | None, certificates: PrincipalMapping | None = None
+    ) -> None:
         self._authenticator = authenticator
         self._certificates = certificates
 
@@ -67,46 +70,47 @@ class UserAccess(grpc.aio.ServerInterceptor):
     ) -> Handler | None:
         method = handler_call_details.method
         is_open = method.lstrip("/").partition("/")[0] in _OPEN_SERVICES
-        if PERMISSIONS.get(method) is not Permission.CLUSTER_ACTION and not is_open:
-            try:
-                _principal.set(await self._authenticated(handler_call_details.invocation_metadata))
-            except KafkaError as error:
-                return _rejection(error)
-        return await continuation(handler_call_details)
+        if PERMISSIONS.get(method) is Permission.CLUSTER_ACTION or is_open:
+            return await continuation(handler_call_details)
+        try:
+            identity = await self._authenticated(handler_call_details.invocation_metadata)
+        except KafkaError as error:
+            return _rejection(error)
+        _identity.set(identity)
+        handler = await continuation(handler_call_details)
+        certificates = identity.certificates
+        if handler is None or certificates is None or certificates.is_total:
+            return handler
+        return checked(handler, _require_principal)
 
-    async def _authenticated(self, metadata: Any) -> Principal | None:
-        """Returns the user, or None if the certificate decides. Raises SASL_AUTHENTICATION_FAILED."""
+    async def _authenticated(self, metadata: Any) -> _Identity:
+        """Returns who calls. Raises SASL_AUTHENTICATION_FAILED, THROTTLING_QUOTA_EXCEEDED."""
         header = next((value for key, value in metadata or () if key == _HEADER), None)
-        if header is None and self._certificates:
-            return None
-        basic = parse_basic(header) if self._authenticator.tls else None
-        if basic is None or not await self._authenticator.passwords.verify(*basic):
+        authenticator = self._authenticator
+        if self._certificates is not None and (header is None or authenticator is None):
+            return _Identity(certificates=self._certificates)
+        basic = parse_basic(header) if authenticator is not None and authenticator.tls else None
+        if authenticator is None or basic is None or not await authenticator.passwords.verify(*basic):
             raise failed()
-        return Principal(basic.name)
-
-
-def parse_basic(header: object) -> BasicCredentials | None:
-    """Returns the credentials of a header (RFC 7617); None if there are none."""
-    if not isinstance(header, str) or len(header) > LONGEST_TOKEN or header[:6].lower() != _SCHEME:
-        return None
-    try:
-        text = base64.b64decode(header[6:].strip(), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return None
-    name, colon, password = text.partition(":")
-    return BasicCredentials(name, password) if name and colon and password else None
+        return _Identity(Principal(basic.name))
 
 
 def caller(context: Any) -> Principal:
     """Returns the principal of a call of a public RPC.
 
-    It is the user, else the subject of the verified client certificate, else ANONYMOUS.
+    It is the user, else the principal of the verified client certificate, else ANONYMOUS. Raises
+    SASL_AUTHENTICATION_FAILED if no rule gives the certificate a principal.
     """
-    user = _principal.get()
+    user, certificates = _identity.get()
     if user is not None:
         return user
-    subjects = certificate_subjects(context)
-    return Principal(subjects[0]) if subjects else ANONYMOUS
+    certificate = None if certificates is None else certificate_of(context)
+    if certificates is None or certificate is None:
+        return ANONYMOUS
+    principal = certificates.principal(certificate)
+    if principal is None:
+        raise failed()
+    return principal
 
 
 def requester(context: Any) -> Requester:
@@ -122,9 +126,17 @@ def host_of(peer: str) -> str:
     return address.rpartition(":")[0].strip("[]")
 
 
-def _rejection(error: KafkaError) -> Handler:
-    async def reject(context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        _log.debug("grpc call rejected", peer=context.peer(), error=error.code.name)
-        await abort(context, error)
+async def _require_principal(context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    try:
+        caller(context)
+    except KafkaError as error:
+        await _reject(error, context)
 
-    return rejecting(reject)
+
+def _rejection(error: KafkaError) -> Handler:
+    return rejecting(partial(_reject, error))
+
+
+async def _reject(error: KafkaError, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    _log.debug("grpc call rejected", peer=context.peer(), error=error.code.name)
+    await abort(context, error)

@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -19,6 +18,7 @@ import structlog
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.broker import roles
+from sharebroker_server.broker.authentication import Authentication
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
 from sharebroker_server.broker.redis import RedisConnections, StateVerifier, VerifyState, open_redis
@@ -31,7 +31,6 @@ from sharebroker_server.broker.settings import (
     unauthenticated,
 )
 from sharebroker_server.catalog.metadata_cache import MetadataCache
-from sharebroker_server.config.keys import split
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
@@ -51,14 +50,13 @@ from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
 from sharebroker_server.security.access import ClusterAccess
-from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.credentials import (
     ClusterCredentials,
     SecretFile,
     SecretsUnavailable,
     StoredSecret,
 )
-from sharebroker_server.security.user_access import UserAccess
+from sharebroker_server.security.principal_mapping import PrincipalMapping
 from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.stream_log.redis import RedisStreamLog
 from sharebroker_server.telemetry.metrics import AppendMetricsByLog
@@ -116,20 +114,20 @@ class Process:
         host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
         tls = None if self._settings.tls is None else Tls(self._settings.tls)
-        authenticator, user_access = _authentication(self._settings, self._stack)
+        authentication = Authentication.start(self._settings, self._stack)
         credentials = ClusterCredentials()
         cluster_access = ClusterAccess(credentials, parse_principals(config))
         limits = CallLimits(config.grpc_max_calls, config.queued_max_request_bytes)
-        server = GrpcServer(limits, tls, (cluster_access, *user_access))
+        server = GrpcServer(limits, tls, (cluster_access, *authentication.access))
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         start_tracing(self._settings, self.address, self._stack)
         observability.export(self._settings, self.address, self._stack)
-        kafka = self._bind_kafka(tls)
+        kafka = self._bind_kafka(tls, authentication.certificates)
         context = await self._build_context(observability, kafka, tls, credentials)
-        if authenticator is not None:
-            authenticator.users = context.catalog
-            context = replace(context, authenticator=authenticator)
+        if authentication.authenticator is not None:
+            authentication.authenticator.users = context.catalog
+            context = replace(context, authenticator=authentication.authenticator)
         follow_level(context.catalog)
         membership_log = MembershipLogger(context.holder)
         self._stack.push_async_callback(membership_log.stop)
@@ -160,11 +158,11 @@ class Process:
         """Returns a host that peers can connect to: a wildcard host names no machine."""
         return socket.gethostname() if self._settings.redis and host in WILDCARD_HOSTS else host
 
-    def _bind_kafka(self, tls: Tls | None) -> KafkaServer | None:
+    def _bind_kafka(self, tls: Tls | None, certificates: PrincipalMapping | None) -> KafkaServer | None:
         if not self._settings.opens_kafka:
             return None
         host, requested = parse_address(self._settings.kafka, "--kafka")
-        server = KafkaServer(None if tls is None else tls.context)
+        server = KafkaServer(None if tls is None else tls.context, certificates)
         self._stack.callback(server.close)
         port = server.bind(host, requested)
         name = self.address.rpartition(":")[0] if host in WILDCARD_HOSTS else host
@@ -295,19 +293,6 @@ def _router(
         tls.changed.append(router.redial)
         stack.push_async_callback(end, [asyncio.create_task(tls.watch(), name="TLS files")])
     return router
-
-
-def _authentication(
-    settings: ServeSettings, stack: AsyncExitStack
-) -> tuple[Authenticator | None, Sequence[UserAccess]]:
-    """Returns what authenticates the clients of both listeners, if `sasl.enabled.mechanisms` requires it."""
-    mechanisms = split(settings.config.sasl_enabled_mechanisms)
-    if not mechanisms:
-        return None, ()
-    authenticator = Authenticator(mechanisms, tls=settings.tls is not None)
-    stack.callback(authenticator.passwords.close)
-    certificates = settings.tls is not None and settings.tls.requires_client_certificates
-    return authenticator, [UserAccess(authenticator, certificates=certificates)]
 
 
 def _observe_leases(context: BrokerContext) -> None:

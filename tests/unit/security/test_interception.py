@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
-from sharebroker_server.security.interception import certificate_subjects, rejecting
+import grpc
+import pytest
+
+from sharebroker_server.security.interception import certificate_of, certificate_subjects, checked, rejecting
 
 
 class Context:
@@ -38,3 +42,70 @@ async def test_rejecting_handler_reads_no_message() -> None:
     await handler.stream_stream(None, context)  # without requests to read
     assert rejected == [context]
     assert handler.request_deserializer is None
+
+
+def test_certificate_of_the_caller() -> None:
+    context: Any = Context(x509_pem_cert=[b"-----BEGIN"])
+    assert certificate_of(context) == b"-----BEGIN"
+    other: Any = Context()
+    assert certificate_of(other) is None
+
+
+async def several(data: list[bytes]) -> AsyncIterator[bytes]:
+    for each in data:
+        yield each
+
+
+class Denied(Exception):
+    """The check denies the call."""
+
+
+async def pass_(context: Any) -> None:
+    """Returns."""
+
+
+async def deny(context: Any) -> None:
+    raise Denied
+
+
+async def unary(request: Any, context: Any) -> Any:
+    return request
+
+
+async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
+    yield request
+
+
+async def echo(requests: Any, context: Any) -> AsyncIterator[Any]:
+    async for request in requests:
+        yield request
+
+
+def read(data: bytes) -> str:
+    return data.decode()
+
+
+async def test_a_checked_unary_call_reads_its_request_afterwards() -> None:
+    handler: Any = grpc.unary_unary_rpc_method_handler(unary, read)
+    assert await checked(handler, pass_).unary_unary(b"a", Context()) == "a"  # type: ignore[misc, arg-type]
+    with pytest.raises(Denied):
+        await checked(handler, deny).unary_unary(b"\xff", Context())  # type: ignore[misc, arg-type]
+
+
+async def test_a_checked_stream_reads_its_requests_afterwards() -> None:
+    handler: Any = checked(grpc.stream_stream_rpc_method_handler(echo, read), pass_)
+    assert [each async for each in handler.stream_stream(several([b"a", b"b"]), Context())] == ["a", "b"]
+    denied: Any = checked(grpc.stream_stream_rpc_method_handler(echo, read), deny)
+    with pytest.raises(Denied):
+        await anext(denied.stream_stream(several([b"\xff"]), Context()))
+
+
+async def test_a_checked_call_with_several_responses() -> None:
+    handler: Any = checked(grpc.unary_stream_rpc_method_handler(answers, read), pass_)
+    assert [each async for each in handler.unary_stream(b"a", Context())] == ["a"]
+
+
+async def test_a_call_with_several_requests_only_is_rejected() -> None:
+    handler: Any = checked(grpc.stream_unary_rpc_method_handler(unary), deny)
+    with pytest.raises(Denied):
+        await handler.stream_stream(None, Context())

@@ -8,20 +8,21 @@ from typing import Any, NamedTuple
 
 import grpc
 import pytest
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.principal import ANONYMOUS, Principal
-from sharebroker_server.security.sasl import LONGEST_TOKEN, MECHANISMS
-from sharebroker_server.security.user_access import (
-    BasicCredentials,
-    UserAccess,
-    caller,
-    host_of,
-    parse_basic,
-)
+from sharebroker_server.security.principal_mapping import PrincipalMapping
+from sharebroker_server.security.sasl import MECHANISMS
+from sharebroker_server.security.user_access import UserAccess, caller, host_of
+from tests.testkit.certificates import certificate_for
 from tests.testkit.sasl import MemoryUsers
 
 PUBLIC = "/sharebroker.gateway.v1.ShareService/Consume"
+ALL = PrincipalMapping.parse("DEFAULT")
+WORKER = certificate_for(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "worker")]))
 INTERNAL = "/sharebroker.cluster.v1.ClusterService/CreateTopics"
 
 
@@ -35,11 +36,11 @@ class Details(NamedTuple):
 class Context:
     """The context of a call with a client certificate, or without one."""
 
-    def __init__(self, *subjects: bytes) -> None:
-        self._subjects = subjects
+    def __init__(self, *certificates: bytes) -> None:
+        self._certificates = certificates
 
     def auth_context(self) -> dict[str, tuple[bytes, ...]]:
-        return {"x509_subject": self._subjects} if self._subjects else {}
+        return {"x509_pem_cert": self._certificates} if self._certificates else {}
 
 
 def basic(name: str, password: str) -> tuple[tuple[str, str], ...]:
@@ -55,8 +56,8 @@ def authenticator() -> Iterator[Authenticator]:
     made.passwords.close()
 
 
-async def passes(access: UserAccess, *details: Any) -> bool:
-    """Returns whether the interceptor passes the call to the next one."""
+async def passes(access: UserAccess, *details: Any, unary: bool = False) -> bool:
+    """Returns whether the interceptor passes the call to the next one unchanged."""
     served: Any = grpc.unary_unary_rpc_method_handler(lambda request, _: request)
 
     async def continuation(_: object) -> Any:
@@ -66,7 +67,7 @@ async def passes(access: UserAccess, *details: Any) -> bool:
     handler = await access.intercept_service(continuation, call)
     assert handler is not None
     if handler is not served:  # a rejection reads no message
-        assert handler.request_streaming
+        assert handler.request_streaming is not unary
     return handler is served
 
 
@@ -110,39 +111,29 @@ async def test_passwords_without_tls_are_rejected() -> None:
 async def test_a_certificate_replaces_the_header(
     authenticator: Authenticator, metadata: object, passed: bool
 ) -> None:
-    assert await passes(UserAccess(authenticator, certificates=True), PUBLIC, metadata) is passed
+    assert await passes(UserAccess(authenticator, ALL), PUBLIC, metadata) is passed
+
+
+async def test_without_users_the_certificate_decides_whatever_the_header() -> None:
+    assert await passes(UserAccess(None, ALL), PUBLIC, basic("alice", "wrong"))
 
 
 async def test_the_caller_is_the_user_before_the_certificate(authenticator: Authenticator) -> None:
+    access = UserAccess(authenticator, ALL)
+    assert caller(Context(WORKER)) == ANONYMOUS
+    await passes(access, PUBLIC)
+    assert caller(Context(WORKER)) == Principal("CN=worker")
     assert caller(Context()) == ANONYMOUS
-    assert caller(Context(b"CN=worker")) == Principal("CN=worker")
-    await passes(UserAccess(authenticator), PUBLIC, basic("alice", "pen:cil"))
-    assert caller(Context(b"CN=worker")) == Principal("alice")
+    await passes(access, PUBLIC, basic("alice", "pen:cil"))
+    assert caller(Context(WORKER)) == Principal("alice")
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        None,
-        b"Basic YTpi",
-        "",
-        "Basic",
-        "Basic !",
-        "Basic YTpi=x",
-        "Basic " + base64.b64encode(b"\xff:b").decode(),
-        "Basic " + base64.b64encode(b"alice").decode(),
-        "Basic " + base64.b64encode(b":b").decode(),
-        "Basic " + base64.b64encode(b"a:").decode(),
-        "Basic " + "YTpi" * LONGEST_TOKEN,
-    ],
-)
-def test_malformed_headers_have_no_credentials(header: object) -> None:
-    assert parse_basic(header) is None
-
-
-def test_a_header_has_name_and_password() -> None:
-    assert parse_basic("basic YTpiOmM=") == BasicCredentials("a", "b:c")
-    assert "b:c" not in repr(parse_basic("basic YTpiOmM="))
+async def test_a_certificate_without_a_principal_is_checked_before_the_call() -> None:
+    access = UserAccess(None, PrincipalMapping.parse("RULE:CN=boss/boss/"))
+    assert not await passes(access, PUBLIC, unary=True)  # the handler checks the certificate first
+    with pytest.raises(KafkaError) as caught:
+        caller(Context(WORKER))
+    assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 @pytest.mark.parametrize(

@@ -74,18 +74,21 @@ class KafkaListener:
 class ClientConnection:
     """The client of a connection. `connection` names the connection; ApiVersions sets `software`.
 
-    `sasl` is its authentication, None if the listener requires none.
+    `sasl` is its authentication, None if the listener requires none. `owner` is the principal of its
+    certificate.
     """
 
     connection: str
     host: str
     software: str = ""
     sasl: SaslSession | None = None
+    owner: Principal | None = None
 
     @property
     def principal(self) -> Principal:
-        """The authenticated user; ANONYMOUS without one."""
-        return ANONYMOUS if self.sasl is None else self.sasl.principal or ANONYMOUS
+        """The authenticated user; without SASL the owner of the certificate; else ANONYMOUS."""
+        authenticated = self.owner if self.sasl is None else self.sasl.principal
+        return authenticated or ANONYMOUS
 
     @property
     def is_librdkafka(self) -> bool:

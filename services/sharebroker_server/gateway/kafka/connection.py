@@ -46,6 +46,7 @@ from sharebroker_server.gateway.kafka.cluster_view import ClusterView
 from sharebroker_server.gateway.kafka.dispatch import DecodedRequest, EncodedResponse, decode, serve
 from sharebroker_server.gateway.share.session_end import release_session_records
 from sharebroker_server.kafka_wire.decoder import BadMessage
+from sharebroker_server.security.principal_mapping import PrincipalMapping
 
 _numbers = count(1)
 
@@ -61,7 +62,8 @@ class ConnectionLimits:
     """Limits of connections.
 
     `stall_timeout` (seconds) applies to incomplete requests and to unread responses. `max_idle` (seconds)
-    applies to clients without requests; None means no limit.
+    applies to clients without requests; None means no limit. With `certificates` each client has a verified
+    certificate, and the rules must give it a principal.
     """
 
     max_request_bytes: int
@@ -70,6 +72,7 @@ class ConnectionLimits:
     max_idle: float | None
     stall_timeout: float = 30.0
     tls: bool = False
+    certificates: PrincipalMapping | None = None
 
     @property
     def quiet_period(self) -> float:
@@ -117,8 +120,18 @@ class KafkaConnection(asyncio.Protocol):
         self._client.host = f"/{peer[0]}" if peer else "/unknown"
         self._made = True
         self._tls = transport.get_extra_info("sslcontext") is not None
+        if limits.certificates is not None:
+            self._identify(limits.certificates)
         if self._closing:
             self._advance()
+
+    def _identify(self, certificates: PrincipalMapping) -> None:
+        """Reads the principal of the client's certificate; disconnects a client that has none."""
+        encryption = self._transport.get_extra_info("ssl_object")
+        certificate = None if encryption is None else encryption.getpeercert(binary_form=True)
+        self._client.owner = certificates.principal(certificate) if certificate else None
+        if self._client.owner is None:
+            self._disconnect("no rule of ssl.principal.mapping.rules applies to the certificate")
 
     def data_received(self, data: bytes) -> None:
         """Serves the requests that the bytes complete."""

@@ -7,7 +7,6 @@ import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -16,6 +15,7 @@ from sharebroker_server.gateway.kafka.buffers import MemoryBudget, UnreadRespons
 from sharebroker_server.gateway.kafka.call import KafkaListener
 from sharebroker_server.gateway.kafka.connection import ConnectionLimits, KafkaConnection
 from sharebroker_server.gateway.kafka.telemetry import log_of_clients
+from sharebroker_server.security.principal_mapping import PrincipalMapping
 from sharebroker_server.telemetry.metrics import Family, gauge
 from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
@@ -35,11 +35,17 @@ _RESERVED_FILES: Final = 256
 
 
 class KafkaServer:
-    """The listening socket: `bind`, `open`, `start`, `stop`. `address` is where clients reach it."""
+    """The listening socket: `bind`, `open`, `start`, `stop`. `address` is where clients reach it.
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+    `certificates` are the principals of client certificates, if `tls` requires them.
+    """
+
+    def __init__(
+        self, tls: ssl.SSLContext | None = None, certificates: PrincipalMapping | None = None
+    ) -> None:
         self.address = ""
         self._tls = tls
+        self._certificates = certificates
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._connect: Callable[[], asyncio.Protocol] | None = None
@@ -74,6 +80,7 @@ class KafkaServer:
             UnreadResponses(config.queued_max_request_bytes),
             config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms >= 0 else None,
             tls=self._tls is not None,
+            certificates=self._certificates,
         )
         rejecting = _Rejecting(listener.log, max_connections)
 
@@ -190,7 +197,9 @@ def _available_files() -> int:
     """Returns the number of connections that the operating system permits, after raising the soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with suppress(OSError, ValueError):
+        try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
+        except (OSError, ValueError):
+            pass  # the soft limit applies
     return 1 << 30 if soft == resource.RLIM_INFINITY else max(soft - _RESERVED_FILES, soft // 2)

@@ -217,6 +217,16 @@ def test_a_client_of_a_listener_without_sasl_is_anonymous() -> None:
     assert ClientConnection("kafka-1", "/1", sasl=Session().sasl).principal == ANONYMOUS
 
 
+async def test_the_user_of_sasl_replaces_the_owner_of_the_certificate() -> None:
+    owner = Principal("CN=worker")
+    assert ClientConnection("kafka-1", "/1", owner=owner).principal == owner
+    session = Session()
+    client = ClientConnection("kafka-1", "/1", sasl=session.sasl, owner=owner)
+    assert client.principal == ANONYMOUS
+    await session.log_in()
+    assert client.principal == session.sasl.principal != owner
+
+
 class Raw:
     """A connection to a listener with SASL."""
 
