@@ -131,3 +131,11 @@ def test_header_name_that_is_not_text_is_read(look: Look) -> None:
     bent = content.replace(b"name", b"\xff\xff\xff\xff")
     assert bent != content
     assert look(bent, 0, behind, bent=True) == ""
+
+
+def test_header_that_exceeds_its_batch_is_corrupt(look: Look) -> None:
+    content, behind = built([Shape([Record(0, 0, None, b"", [("name", b"text")])], 1, 0, 0, 0)])
+    size = len(content) - len(b"text") - 1
+    assert content[size] == len(b"text") << 1
+    for octet in (10, 120):  # one octet and 56 octets beyond the end
+        assert look(content[:size] + bytes([octet]) + content[size + 1 :], 0, behind, bent=True) == ""

@@ -177,6 +177,14 @@ class _RecordPositions:
             self._single = []
 
 
+class _HeaderSpans(NamedTuple):
+    """Headers per record; spans of keys and values, an entry for all first headers, one for all second."""
+
+    counts: Ints
+    keys: list[Ints]
+    values: list[Ints]
+
+
 class _Reader:
     """Decodes fields of all records at once."""
 
@@ -197,9 +205,10 @@ class _Reader:
         deltas, at = _varints(self._octets, at)
         keys, at = self._span(at)
         values, at = self._span(at)
-        headers, at = self._headers(at)
+        spans, at = self._header_spans(at)
         if not np.array_equal(at, ends):
             raise _corrupt("a record does not match its length")
+        headers = self._headers(spans)  # before this check they could lie outside the data
         counts, bases, base_times, own = np.array([area[2:6] for area in areas], np.int64).reshape(-1, 4).T
         offsets = np.repeat(bases, counts) + deltas
         times = np.repeat(base_times, counts) + np.repeat(own, counts) * ticks
@@ -231,8 +240,8 @@ class _Reader:
         nulls = sizes < 0
         return with_gaps.take(pa.array(np.arange(0, 2 * rows, 2), mask=nulls if nulls.any() else None))
 
-    def _headers(self, at: Ints) -> tuple[pa.Array, Ints]:
-        """Returns the headers column, and the position after it. Most records have no headers."""
+    def _header_spans(self, at: Ints) -> tuple[_HeaderSpans, Ints]:
+        """Returns where the headers are, and the position after them. Most records have no headers."""
         counts, at = _varints(self._octets, at)
         if len(counts) and int(counts.min()) < 0:
             raise _corrupt("a record has a negative number of headers")
@@ -247,9 +256,14 @@ class _Reader:
             values.append(value)
             remaining[rows] -= 1
             rows = rows[remaining[rows] > 0]
-        edges = np.zeros(len(counts) + 1, np.int32)
-        np.cumsum(counts, out=edges[1:])
-        return pa.ListArray.from_arrays(pa.array(edges), self._pairs(keys, values), type=self._header), at
+        return _HeaderSpans(counts, keys, values), at
+
+    def _headers(self, spans: _HeaderSpans) -> pa.Array:
+        """Returns the headers column; the headers lie within their records."""
+        edges = np.zeros(len(spans.counts) + 1, np.int32)
+        np.cumsum(spans.counts, out=edges[1:])
+        pairs = self._pairs(spans.keys, spans.values)
+        return pa.ListArray.from_arrays(pa.array(edges), pairs, type=self._header)
 
     def _pairs(self, keys: list[Ints], values: list[Ints]) -> pa.Array:
         kind = self._header.value_type
