@@ -319,8 +319,8 @@ class PartitionLog:
     async def recheck(self) -> None:
         """Starts recovery if the store ends before this log: it lost records. Raises LogUnavailable."""
         end = self.log_end_offset
-        bounds = await self._store.bounds(self.partition)
-        if bounds.log_end_offset < end and self.phase is LogPhase.OPEN and self._writer is None:
+        stored_end = await self._store.log_end(self.partition)
+        if stored_end < end and self.phase is LogPhase.OPEN and self._writer is None:
             self._move(LogPhase.RECOVERING)
             self._writer = asyncio.create_task(self._write_groups())
 

@@ -52,7 +52,14 @@ class RecordStore(Protocol):
         """
 
     async def bounds(self, partition: str) -> Bounds:
-        """Returns log start and end. Both survive trimming; 0 for an unknown log. Raises LogUnavailable."""
+        """Returns log start and end. Both survive trimming; 0 for an unknown log. Raises LogUnavailable.
+
+        The caller has no append in flight: the store takes the log end as compared with the caller's memory.
+        """
+
+    async def log_end(self, partition: str) -> int:
+        """Returns the log end, also while an append is in flight. Raises LogUnavailable."""
+        return (await self.bounds(partition)).log_end_offset
 
     async def segments(self, partition: str) -> list[Segment]:
         """Returns the index rows in order, without those below the log start. Raises LogUnavailable."""

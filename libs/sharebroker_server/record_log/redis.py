@@ -124,9 +124,14 @@ class RedisRecordStore(RecordStore):
     @override
     async def bounds(self, partition: str) -> Bounds:
         stored, incarnation = self._partition(partition), self._writes.server_incarnation
-        log_start, log_end = await await_read(partition, self._bounds.send((stored.log, stored.meta), ()))
+        bounds = await self._read_bounds(partition)
         stored.checked_incarnation = incarnation
-        return Bounds(int(log_start), log_end)
+        return bounds
+
+    @override
+    async def log_end(self, partition: str) -> int:
+        # It leaves `checked_incarnation`: the next append still compares the log end.
+        return (await self._read_bounds(partition)).log_end_offset
 
     @override
     async def segments(self, partition: str) -> list[Segment]:
@@ -171,6 +176,11 @@ class RedisRecordStore(RecordStore):
         del self._partitions[partition]
         keys = (stored.log, stored.index, stored.meta, stored.snapshots)
         await await_write(partition, self._link.send("UNLINK", *keys))
+
+    async def _read_bounds(self, partition: str) -> Bounds:
+        stored = self._partition(partition)
+        log_start, log_end = await await_read(partition, self._bounds.send((stored.log, stored.meta), ()))
+        return Bounds(int(log_start), log_end)
 
     async def _check_end(self, partition: str, base_offset: int) -> None:
         """Checks that the server has the log up to `base_offset`.

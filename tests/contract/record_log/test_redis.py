@@ -30,6 +30,7 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
 )
 from sharebroker_server.telemetry.metrics import AppendMetricsByLog
+from tests.durability.append_only import AppendOnlyFile
 from tests.support.lease import Lease
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.record_log import MemoryRecordStore
@@ -353,6 +354,24 @@ async def test_leader_survives_a_redis_crash(server: Server, link: RedisLink) ->
     await eventually(lambda: link.connected and log.phase is LogPhase.OPEN)
     assert (await log.append(batch(3))).last_offset == log.log_end_offset - 1
     await log.close()
+
+
+async def test_append_detects_lost_batches_after_the_log_end_was_read(
+    server: Server, link: RedisLink
+) -> None:
+    stores, file = Stores(RedisLeaseStore(link), RedisRecordStore(link)), AppendOnlyFile(server.directory)
+    epoch = await stores.filled(1)
+    on_disk = file.size
+    await stores.records.append(NAME, epoch, [stored(3)])
+    assert await stores.records.log_end(NAME) == 6
+    before = link.server_incarnation
+    server.kill()
+    file.cut(on_disk)
+    server.restart()
+    await eventually(lambda: link.server_incarnation > before)
+    assert await stores.records.log_end(NAME) == 3
+    with pytest.raises(LogOutOfOrder, match="the log ends at 3"):
+        await stores.records.append(NAME, epoch, [stored(6)])
 
 
 async def test_lost_reply_is_resolved_by_reading_the_log(server: Server, link: RedisLink) -> None:

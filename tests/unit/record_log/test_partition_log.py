@@ -16,6 +16,7 @@ from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.sequence_gaps import GAP_TIMEOUT_MS
 from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.port import Bounds
 from sharebroker_server.record_log.record_validation import LogSettings, TimestampBounds
 from tests.testkit.memory.stream_log import Fault
 from tests.testkit.waiting import eventually
@@ -222,6 +223,32 @@ async def test_log_without_lease_stays_closed(harness: Harness) -> None:
     await log.recheck()
     await eventually(lambda: log.phase is LogPhase.CLOSED)
     assert await harness.store.read(NAME, 0, 10**6) == []
+
+
+async def test_recheck_leaves_the_comparison_of_an_append_in_flight(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await harness.open()
+    await log.append(batch())
+    compared: list[str] = []
+
+    async def lost_end(_: str) -> int:
+        return 0
+
+    async def bounds(partition: str) -> Bounds:
+        compared.append(partition)
+        return Bounds(0, 0)
+
+    harness.store.hold()
+    appended = asyncio.ensure_future(log.append(batch()))
+    await settled()
+    with monkeypatch.context() as patched:
+        patched.setattr(harness.store, "log_end", lost_end)
+        patched.setattr(harness.store, "bounds", bounds)
+        await log.recheck()
+    harness.store.release()
+    assert (await appended).base_offset == 3
+    assert (compared, log.phase) == ([], LogPhase.OPEN)
 
 
 async def test_index_rows_reach_the_store_with_the_next_append(harness: Harness) -> None:
