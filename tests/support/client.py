@@ -13,6 +13,7 @@ from uuid import uuid4
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
+from sharebroker_protocol.address import CONNECT_TIMEOUT
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
@@ -222,7 +223,7 @@ async def connected(address: str) -> AsyncIterator[Client]:
     """Provides a client of the gateway at an address; it reconnects at once when the gateway returns."""
     options = [
         ("grpc.initial_reconnect_backoff_ms", 50),
-        ("grpc.min_reconnect_backoff_ms", 5000),  # the time of one attempt, which a busy machine may need
+        CONNECT_TIMEOUT,
         ("grpc.max_reconnect_backoff_ms", 200),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.max_receive_message_length", 64 * 1024 * 1024),

@@ -18,9 +18,12 @@ from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 
 _ADDRESS: Final = re.compile(r"(\S+:\d{1,5})|([a-z0-9-]+:\S*/\S+)")  # the latter is a gRPC target URI
 _TLS: Final = "tls://"
-_CONNECT_TIMEOUT: Final = "grpc.min_reconnect_backoff_ms"
-_HANDSHAKE: Final = 3_000
-"""Milliseconds for a connection attempt: a TLS handshake needs CPU time and several round trips."""
+
+CONNECT_TIMEOUT: Final = ("grpc.min_reconnect_backoff_ms", 3_000)
+"""The channel option for the time of one connection attempt in ms: several round trips, and a busy server.
+
+Despite its name it does not delay the next attempt after one that failed.
+"""
 
 _PARAMETERS: Final = ("ca", "cert", "key", "name", "user", "password_file")
 
@@ -83,8 +86,7 @@ class Address:
 
 def over_tls(options: Sequence[tuple[str, Any]], name: str | None) -> list[tuple[str, Any]]:
     """Returns options for a TLS channel; `name` is the name in the peer's certificate if not its address."""
-    changed = {**dict(options), _CONNECT_TIMEOUT: _HANDSHAKE}
-    return [*changed.items(), *([("grpc.ssl_target_name_override", name)] if name else [])]
+    return [*options, *([("grpc.ssl_target_name_override", name)] if name else [])]
 
 
 class _Basic(grpc.AuthMetadataPlugin):

@@ -13,6 +13,7 @@ from typing import Any, cast
 import grpc
 
 from sharebroker_protocol import tracing
+from sharebroker_protocol.address import CONNECT_TIMEOUT
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_server.rpc.errors import MAX_MESSAGE
@@ -73,7 +74,7 @@ CHANNEL_OPTIONS = (
     ("grpc.keepalive_timeout_ms", 4_000),
     ("grpc.http2.ping_timeout_ms", 4_000),  # the effective one; a minute by default
     ("grpc.http2.max_pings_without_data", 0),  # no limit: the default stops after two pings of an idle stream
-    ("grpc.min_reconnect_backoff_ms", 100),
+    CONNECT_TIMEOUT,
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
-from sharebroker_protocol.address import Address
+from sharebroker_protocol.address import CONNECT_TIMEOUT, Address
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2, admin_pb2_grpc, plan_pb2_grpc, produce_pb2_grpc
 from sharebroker_protocol.rpc_status import from_rpc_error
@@ -28,7 +28,7 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 2_000),
+    CONNECT_TIMEOUT,
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
 )

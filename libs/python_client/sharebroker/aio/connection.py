@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 import grpc
 
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker_protocol.address import Address
+from sharebroker_protocol.address import CONNECT_TIMEOUT, Address
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
@@ -32,7 +32,7 @@ _OPTIONS = (
     ("grpc.keepalive_timeout_ms", 4_000),
     ("grpc.http2.ping_timeout_ms", 4_000),  # the effective limit; 60 s by default
     ("grpc.http2.max_pings_without_data", 0),  # no limit; the default is two pings
-    ("grpc.min_reconnect_backoff_ms", 100),
+    CONNECT_TIMEOUT,
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Clients of one process must not share a socket, since they would share its flow control.
