@@ -101,6 +101,12 @@ class BrokerConfig:
         "Mechanisms with which clients may authenticate. If it is not empty, clients must authenticate on "
         "both listeners. PLAIN, and gRPC's Basic, need TLS. Default in Kafka: GSSAPI, for SASL listeners.",
     )
+    sasl_client_auth: str = choice(
+        "required",
+        ("requested", "required"),
+        "With requested, clients that do not authenticate are served as User:ANONYMOUS. It is meant for the "
+        "time in which a running cluster gets its users.",
+    )
     sasl_server_max_receive_size: int = int_from(
         524_288, 1, "Largest request that a connection accepts before its client is authenticated."
     )

@@ -43,11 +43,13 @@ class Authenticator:
     """Authenticates the clients of one process with the mechanisms of `sasl.enabled.mechanisms`.
 
     `tls` states whether the listeners have TLS; without it PLAIN and Basic, which transmit passwords, are
-    refused. `users` is replaced once the catalog is read.
+    refused. Unless authentication is `required`, clients are served without it as well. `users` is replaced
+    once the catalog is read.
     """
 
-    def __init__(self, mechanisms: Sequence[str], *, tls: bool) -> None:
+    def __init__(self, mechanisms: Sequence[str], *, tls: bool, required: bool = True) -> None:
         self.tls = tls
+        self.required = required
         self.mechanisms = tuple(name for name in mechanisms if tls or name != PLAIN)
         self.users: Users = NoUsers()
         self.passwords = PasswordVerifier(self._password)

@@ -53,7 +53,8 @@ class UserAccess(grpc.aio.ServerInterceptor):
 
     With `certificates` the listener accepts only callers with a verified client certificate, so that a call
     without `authorization` is authenticated as well; the rules decide which principal it has. Without
-    `authenticator` the certificate decides always. Basic transmits the password and needs TLS.
+    `authenticator` the certificate decides always. A call without `authorization` is served as ANONYMOUS if
+    the authenticator does not require authentication. Basic transmits the password and needs TLS.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class UserAccess(grpc.aio.ServerInterceptor):
         authenticator = self._authenticator
         if self._certificates is not None and (header is None or authenticator is None):
             return _Identity(certificates=self._certificates)
+        if header is None and authenticator is not None and not authenticator.required:
+            return _UNKNOWN
         basic = parse_basic(header) if authenticator is not None and authenticator.tls else None
         if authenticator is None or basic is None or not await authenticator.passwords.verify(*basic):
             raise failed()

@@ -32,7 +32,8 @@ class Authentication:
         mechanisms = split(config.sasl_enabled_mechanisms)
         if not mechanisms:
             return cls(certificates=certificates)
-        authenticator = Authenticator(mechanisms, tls=tls is not None)
+        required = config.sasl_client_auth == "required"
+        authenticator = Authenticator(mechanisms, tls=tls is not None, required=required)
         stack.callback(authenticator.passwords.close)
         return cls(authenticator, certificates)
 

@@ -166,16 +166,19 @@ def unauthenticated(settings: ServeSettings) -> list[str]:
     if GATEWAY not in settings.roles:
         return []
     certificates = settings.tls is not None and settings.tls.requires_client_certificates
-    if settings.config.sasl_enabled_mechanisms:
+    if settings.config.sasl_enabled_mechanisms and settings.config.sasl_client_auth == "required":
         if settings.tls is None:
             return ["gRPC clients cannot authenticate without TLS (--tls-cert); their calls are rejected."]
         return []
     if certificates:
         return []
     listeners = [("--grpc", settings.grpc), *([("--kafka", settings.kafka)] if settings.opens_kafka else [])]
+    mechanisms = settings.config.sasl_enabled_mechanisms
+    remedy = (
+        "sasl.client.auth=required" if mechanisms else "sasl.enabled.mechanisms or ssl.client.auth=required"
+    )
     return [
-        f"Anyone who reaches {option} {address} may read and change everything; set sasl.enabled.mechanisms "
-        "or ssl.client.auth=required."
+        f"Anyone who reaches {option} {address} is served without authentication; set {remedy}."
         for option, address in listeners
         if not is_loopback(address.rpartition(":")[0])
     ]

@@ -118,6 +118,15 @@ async def test_without_users_the_certificate_decides_whatever_the_header() -> No
     assert await passes(UserAccess(None, ALL), PUBLIC, basic("alice", "wrong"))
 
 
+@pytest.mark.parametrize(("metadata", "passed"), [((), True), (basic("alice", "wrong"), False)])
+async def test_requested_authentication_serves_callers_without_the_header(
+    metadata: object, passed: bool
+) -> None:
+    authenticator = Authenticator(MECHANISMS, tls=True, required=False)
+    assert await passes(UserAccess(authenticator), PUBLIC, metadata) is passed
+    assert caller(Context()) == ANONYMOUS
+
+
 async def test_the_caller_is_the_user_before_the_certificate(authenticator: Authenticator) -> None:
     access = UserAccess(authenticator, ALL)
     assert caller(Context(WORKER)) == ANONYMOUS

@@ -12,6 +12,8 @@ Theory of operation (Kafka: `SaslServerAuthenticator`, KIP-368)
 * A failure gets its response after a delay, and then closes the connection. A client that is not
   authenticated `AUTHENTICATION_TIMEOUT` seconds after it connected, or after it began to re-authenticate, is
   disconnected.
+* With `sasl.client.auth=requested` a client that is not authenticated may send any request, as ANONYMOUS.
+  Once it begins an exchange, the rules above apply.
 * With `connections.max.reauth.ms` a session ends that many milliseconds after its authentication. After its
   end only SaslHandshake is admitted. A re-authentication keeps principal and mechanism.
 """
@@ -89,8 +91,12 @@ class SaslSession:
     @property
     def overdue(self) -> bool:
         """Whether the client took too long to authenticate."""
-        pending = self.principal is None or self._exchange is not None
+        pending = self._must_authenticate or self._exchange is not None
         return pending and self._now() - self._begun_at > AUTHENTICATION_TIMEOUT
+
+    @property
+    def _must_authenticate(self) -> bool:
+        return self.principal is None and self._settings.authenticator.required
 
     def admit(self, api_key: int, queued_for: float) -> bool:
         """Returns whether the state permits a request that arrived `queued_for` seconds ago.
@@ -100,7 +106,7 @@ class SaslSession:
         if self._exchange is not None:
             self.closes = api_key != SASL_AUTHENTICATE
             return not self.closes
-        if self.principal is None and api_key not in (API_VERSIONS, SASL_HANDSHAKE):
+        if self._must_authenticate and api_key not in (API_VERSIONS, SASL_HANDSHAKE):
             raise BadMessage("A request before authentication.")
         ended = self._ends_at is not None and self._now() - queued_for > self._ends_at
         if ended and api_key != SASL_HANDSHAKE:

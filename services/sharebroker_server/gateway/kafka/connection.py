@@ -112,7 +112,7 @@ class KafkaConnection(asyncio.Protocol):
         limits = self._limits
         evict = partial(self._disconnect, "a large request is incomplete while others wait for its memory")
         self._requests = RequestBuffer(self._transport, limits.max_request_bytes, limits.requests, evict)
-        if self._listener.sasl is not None:
+        if self._listener.sasl is not None and self._listener.sasl.authenticator.required:
             self._requests.limit(self._listener.sasl.max_receive_size)
         make_room = partial(self._disconnect, "unread responses exceed the shared limit")
         self._responses = ResponseBuffer(self._transport, limits.responses, make_room)

@@ -48,8 +48,8 @@ LARGEST = 1_000
 R = TypeVar("R", bound=Message)
 
 
-def settings(max_reauth_ms: int = 0, *, tls: bool = True) -> SaslSettings:
-    authenticator = Authenticator(MECHANISMS, tls=tls)
+def settings(max_reauth_ms: int = 0, *, tls: bool = True, required: bool = True) -> SaslSettings:
+    authenticator = Authenticator(MECHANISMS, tls=tls, required=required)
     authenticator.users = MemoryUsers({"alice": "pencil", "bob": "pen"})
     return SaslSettings(authenticator, max_reauth_ms, failure_delay=0.0, max_receive_size=LARGEST)
 
@@ -57,9 +57,9 @@ def settings(max_reauth_ms: int = 0, *, tls: bool = True) -> SaslSettings:
 class Session:
     """A session whose clock the test sets."""
 
-    def __init__(self, max_reauth_ms: int = 0) -> None:
+    def __init__(self, max_reauth_ms: int = 0, *, required: bool = True) -> None:
         self.time = 0.0
-        self.sasl = SaslSession(settings(max_reauth_ms), lambda: self.time)
+        self.sasl = SaslSession(settings(max_reauth_ms, required=required), lambda: self.time)
 
     async def log_in(self, name: str = "alice", password: str = "pencil", mechanism: str = SHA_256) -> int:
         """Authenticates; returns the length of the session in milliseconds."""
@@ -99,6 +99,32 @@ def test_other_requests_before_authentication_close_the_connection(key: int) -> 
     assert session.sasl.admit(SASL_HANDSHAKE, 0.0)
     with pytest.raises(BadMessage):
         session.sasl.admit(key, 0.0)
+
+
+@pytest.mark.parametrize("key", [PRODUCE, METADATA])
+def test_requested_authentication_serves_clients_without_it(key: int) -> None:
+    session = Session(required=False)
+    assert session.sasl.admit(key, 0.0)
+    session.time = AUTHENTICATION_TIMEOUT + 1
+    assert not session.sasl.overdue
+    assert session.sasl.principal is None
+
+
+async def test_requested_authentication_accepts_users_and_rejects_wrong_passwords() -> None:
+    session = Session(required=False)
+    assert session.sasl.admit(METADATA, 0.0)
+    await session.log_in()
+    assert session.sasl.principal == ALICE
+    with pytest.raises(KafkaError):
+        await Session(required=False).log_in("alice", "pen")
+
+
+def test_requested_authentication_limits_the_time_of_an_exchange() -> None:
+    session = Session(required=False)
+    session.sasl.handshake(SHA_256)
+    assert not session.sasl.admit(METADATA, 0.0)
+    session.time = AUTHENTICATION_TIMEOUT + 1
+    assert session.sasl.overdue
 
 
 @pytest.mark.parametrize("key", [PRODUCE, API_VERSIONS, SASL_HANDSHAKE])
