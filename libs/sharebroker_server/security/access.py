@@ -15,7 +15,7 @@ from sharebroker_protocol.rpc_status import abort
 from sharebroker_server.security.cluster_token import TokenVerdict
 from sharebroker_server.security.credentials import TOKEN_KEY, ClusterCredentials
 from sharebroker_server.security.interception import certificate_subjects, checked, rejecting
-from sharebroker_server.security.permissions import Permission, required
+from sharebroker_server.security.permissions import required
 from sharebroker_server.telemetry.metrics import Family, counter
 from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
@@ -46,7 +46,7 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         handler = await continuation(handler_call_details)
         # Without a handler nothing is executed; gRPC returns UNIMPLEMENTED.
-        if handler is None or required(method) is Permission.NONE:
+        if handler is None or not required(method).internal:
             return handler
         verdict = self._credentials.verify(_token(handler_call_details.invocation_metadata))
         if verdict is TokenVerdict.VALID:

@@ -1,13 +1,23 @@
-"""The port through which both listeners decide what a caller may do, and the errors of denied requests."""
+"""The port through which both listeners decide what a caller may do, and the errors of denied requests.
+
+`Rechecks` ends open streams and waiting calls whose caller lost its permission.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.security.acl import AclOperation, AclResourceType, Requester, Resource
+
+T = TypeVar("T")
+
+Check = Callable[[], None]
+"""Raises an AUTHORIZATION_FAILED error if a caller may no longer do what it does."""
 
 
 class Authorizer(Protocol):
@@ -52,9 +62,65 @@ def denied(kind: AclResourceType, metadata: Mapping[str, str] | None = None) -> 
     return KafkaError(_CODES[kind], metadata=metadata)
 
 
+def denial(
+    authorizer: Authorizer, requester: Requester, operation: AclOperation, resource: Resource
+) -> KafkaError | None:
+    """Returns the resource type's AUTHORIZATION_FAILED error; None if the operation is allowed."""
+    if authorizer.allows(requester, operation, resource):
+        return None
+    return denied(resource.type, {"resource_type": resource.type.name, "resource": resource.name})
+
+
 def require(
     authorizer: Authorizer, requester: Requester, operation: AclOperation, resource: Resource
 ) -> None:
     """Raises the resource type's AUTHORIZATION_FAILED error unless the requester may do the operation."""
-    if not authorizer.allows(requester, operation, resource):
-        raise denied(resource.type)
+    error = denial(authorizer, requester, operation, resource)
+    if error is not None:
+        raise error
+
+
+class Rechecks:
+    """The checks of open streams and waiting calls; `repeat` them when permissions may have changed."""
+
+    def __init__(self) -> None:
+        self._open: dict[object, tuple[Check, Callable[[BaseException], None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @contextmanager
+    def during(self, check: Check, fail: Callable[[BaseException], None]) -> Iterator[None]:
+        """Registers a stream: `repeat` calls `fail` with the error that `check` raises."""
+        key = object()
+        self._open[key] = check, fail
+        try:
+            yield
+        finally:
+            del self._open[key]
+
+    async def run(self, check: Check, work: Coroutine[Any, Any, T]) -> T:
+        """Returns the result of `work`, or cancels it and raises the error of `check` if that fails first."""
+        task = asyncio.ensure_future(work)
+        errors: list[BaseException] = []
+
+        def fail(error: BaseException) -> None:
+            errors.append(error)
+            task.cancel()
+
+        with self.during(check, fail):
+            try:
+                return await task
+            except asyncio.CancelledError:
+                if errors and task.cancelled():
+                    raise errors[0] from None
+                task.cancel()
+                raise
+
+    def repeat(self) -> None:
+        """Repeats every check and ends what is no longer permitted."""
+        for check, fail in list(self._open.values()):
+            try:
+                check()
+            except KafkaError as error:
+                fail(error)

@@ -1,80 +1,156 @@
 """The permission that each RPC requires (Kafka: the operations that `KafkaApis` authorizes).
 
 One row per RPC of every proto, and of gRPC's own services. An RPC without a row requires CLUSTER_ACTION.
+Processes of the cluster prove that by the cluster secret or a certificate (`ClusterAccess`). For public RPCs
+the gateway asks the authorizer; a test compares what it asks with the rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
+
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 
-class Permission(Enum):
-    """What a caller must prove before a server reads its request."""
+class Right(NamedTuple):
+    """An operation on resources of one type."""
 
-    NONE = "none"
-    """Any client may call the RPC."""
+    operation: AclOperation
+    type: AclResourceType
 
-    CLUSTER_ACTION = "cluster_action"
-    """Only processes of the cluster may call the RPC (Kafka: CLUSTER_ACTION on the resource CLUSTER)."""
+    def __str__(self) -> str:
+        return f"{self.operation.name} {self.type.name}"
 
 
-NONE: Final = Permission.NONE
-CLUSTER_ACTION: Final = Permission.CLUSTER_ACTION
+class Need(NamedTuple):
+    """A caller needs one of the rights; `when` names the requests that need it, "" stands for all."""
+
+    any_of: tuple[Right, ...]
+    when: str = ""
+
+    def __str__(self) -> str:
+        text = " or ".join(map(str, self.any_of))
+        return f"{text} ({self.when})" if self.when else text
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What a caller must be allowed to do. Only processes of the cluster may call an `internal` RPC.
+
+    Kafka: CLUSTER_ACTION on the resource CLUSTER.
+    """
+
+    needs: tuple[Need, ...] = ()
+    internal: bool = False
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.needs)) or "nothing"
+
+
+def _needs(*needs: Right | Need) -> Permission:
+    return Permission(tuple(Need((need,)) if isinstance(need, Right) else need for need in needs))
+
+
+NONE: Final = Permission()
+CLUSTER_ACTION: Final = Permission(internal=True)
+
+_READ_TOPIC: Final = Right(AclOperation.READ, AclResourceType.TOPIC)
+_WRITE_TOPIC: Final = Right(AclOperation.WRITE, AclResourceType.TOPIC)
+_DESCRIBE_TOPIC: Final = Right(AclOperation.DESCRIBE, AclResourceType.TOPIC)
+_DELETE_TOPIC: Final = Right(AclOperation.DELETE, AclResourceType.TOPIC)
+_READ_GROUP: Final = Right(AclOperation.READ, AclResourceType.GROUP)
+_DESCRIBE_GROUP: Final = Right(AclOperation.DESCRIBE, AclResourceType.GROUP)
+_DELETE_GROUP: Final = Right(AclOperation.DELETE, AclResourceType.GROUP)
+_WRITE_TRANSACTION: Final = Right(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID)
+_DESCRIBE_CLUSTER: Final = Right(AclOperation.DESCRIBE, AclResourceType.CLUSTER)
+_DELETE_CLUSTER: Final = Right(AclOperation.DELETE, AclResourceType.CLUSTER)
+_ALTER_CLUSTER: Final = Right(AclOperation.ALTER, AclResourceType.CLUSTER)
+
+_CREATE: Final = (
+    Right(AclOperation.CREATE, AclResourceType.CLUSTER),
+    Right(AclOperation.CREATE, AclResourceType.TOPIC),
+)
+_AUTO_CREATES: Final = Need(_CREATE, "if it creates the topic")
+
+
+def _configs(operation: AclOperation) -> Permission:
+    """Returns the permission to read or change configs, which depends on the resources in the request."""
+    resources = {
+        AclResourceType.TOPIC: "for a topic",
+        AclResourceType.GROUP: "for a group",
+        AclResourceType.CLUSTER: "for brokers",
+    }
+    return Permission(tuple(Need((Right(operation, kind),), when) for kind, when in resources.items()))
+
+
+_PLAN: Final = _needs(_READ_GROUP, _READ_TOPIC)
+_KEDA: Final = _needs(_DESCRIBE_GROUP, Need((_DESCRIBE_TOPIC,), "if the trigger names a topic"))
 
 _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
     "sharebroker.gateway.v1.ShareService": {
-        "Consume": NONE,
-        "Acquire": NONE,
-        "Acknowledge": NONE,
-        "ShareGroupHeartbeat": NONE,
-        "ShareFetch": NONE,
-        "ShareAcknowledge": NONE,
+        "Consume": _needs(_READ_GROUP, _READ_TOPIC),
+        "Acquire": _needs(_READ_GROUP, _READ_TOPIC),
+        "Acknowledge": _needs(_READ_GROUP, _READ_TOPIC),
+        "ShareGroupHeartbeat": _needs(_READ_GROUP, _DESCRIBE_TOPIC),
+        "ShareFetch": _needs(_READ_GROUP, _READ_TOPIC),
+        "ShareAcknowledge": _needs(_READ_GROUP, _READ_TOPIC),
     },
     "sharebroker.gateway.v1.ProduceService": {
-        "Publish": NONE,
-        "Produce": NONE,
-        "ProduceStream": NONE,
-        "InitProducerId": NONE,
-        "EndTxn": NONE,
+        "Publish": _needs(_WRITE_TOPIC, _AUTO_CREATES),
+        "Produce": _needs(_WRITE_TOPIC, _AUTO_CREATES, Need((_WRITE_TRANSACTION,), "in a transaction")),
+        "ProduceStream": _needs(_WRITE_TOPIC, _AUTO_CREATES, Need((_WRITE_TRANSACTION,), "in a transaction")),
+        "InitProducerId": _needs(
+            Need((_WRITE_TRANSACTION,), "with a transactional id"),
+            Need(
+                (Right(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER), _WRITE_TOPIC),
+                "without a transactional id",
+            ),
+        ),
+        "EndTxn": _needs(_WRITE_TRANSACTION),
     },
     "sharebroker.gateway.v1.PlanService": {
-        "OpenSession": NONE,
-        "Plan": NONE,
-        "Renew": NONE,
-        "Stage": NONE,
-        "Commit": NONE,
-        "Release": NONE,
-        "ReadRange": NONE,
+        "OpenSession": _needs(_READ_GROUP),
+        "Plan": _PLAN,
+        "Renew": _PLAN,
+        "Stage": _PLAN,
+        "Commit": _PLAN,
+        "Release": _PLAN,
+        "ReadRange": _needs(_READ_TOPIC),
     },
     "sharebroker.gateway.v1.AdminService": {
-        "Metadata": NONE,
-        "FindCoordinator": NONE,
-        "DescribeConfigs": NONE,
-        "CreateTopics": NONE,
-        "DeleteTopics": NONE,
-        "CreatePartitions": NONE,
-        "IncrementalAlterConfigs": NONE,
-        "ListOffsets": NONE,
-        "DescribeUserScramCredentials": NONE,
-        "AlterUserScramCredentials": NONE,
-        "DeleteRecords": NONE,
-        "ListGroups": NONE,
-        "ShareGroupDescribe": NONE,
-        "DeleteGroups": NONE,
-        "DescribeShareGroupOffsets": NONE,
-        "AlterShareGroupOffsets": NONE,
-        "DeleteShareGroupOffsets": NONE,
-        "InspectRecords": NONE,
-        "InspectShareGroupState": NONE,
+        "Metadata": _needs(_DESCRIBE_TOPIC, _AUTO_CREATES),
+        "FindCoordinator": _needs(
+            Need((_DESCRIBE_GROUP,), "for a group"),
+            Need((Right(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER),), "for share state"),
+        ),
+        "DescribeConfigs": _configs(AclOperation.DESCRIBE_CONFIGS),
+        "CreateTopics": _needs(Need(_CREATE)),
+        "DeleteTopics": _needs(
+            Need((_DELETE_CLUSTER, _DESCRIBE_TOPIC)), Need((_DELETE_CLUSTER, _DELETE_TOPIC))
+        ),
+        "CreatePartitions": _needs(Right(AclOperation.ALTER, AclResourceType.TOPIC)),
+        "IncrementalAlterConfigs": _configs(AclOperation.ALTER_CONFIGS),
+        "ListOffsets": _needs(_DESCRIBE_TOPIC),
+        "DescribeUserScramCredentials": _needs(_DESCRIBE_CLUSTER),
+        "AlterUserScramCredentials": _needs(_ALTER_CLUSTER),
+        "DeleteRecords": _needs(_DELETE_TOPIC),
+        "ListGroups": _needs(Need((_DESCRIBE_CLUSTER, _DESCRIBE_GROUP))),
+        "ShareGroupDescribe": _needs(_DESCRIBE_GROUP, Need((_DESCRIBE_TOPIC,), "for each assigned topic")),
+        "DeleteGroups": _needs(_DELETE_GROUP),
+        "DescribeShareGroupOffsets": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
+        "AlterShareGroupOffsets": _needs(_READ_GROUP, _READ_TOPIC),
+        "DeleteShareGroupOffsets": _needs(_DELETE_GROUP, _READ_TOPIC),
+        "InspectRecords": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
+        "InspectShareGroupState": _needs(_DESCRIBE_GROUP, _DESCRIBE_TOPIC),
     },
     "externalscaler.ExternalScaler": {
-        "IsActive": NONE,
-        "StreamIsActive": NONE,
-        "GetMetricSpec": NONE,
-        "GetMetrics": NONE,
+        "IsActive": _KEDA,
+        "StreamIsActive": _KEDA,
+        "GetMetricSpec": _KEDA,
+        "GetMetrics": _KEDA,
     },
     "sharebroker.group_coordinator.v1.GroupCoordinatorService": {
         "ShareGroupHeartbeat": CLUSTER_ACTION,

@@ -22,3 +22,8 @@ class Principal:
 
 ANONYMOUS: Final = Principal("ANONYMOUS")
 """A client that did not authenticate (Kafka: `KafkaPrincipal.ANONYMOUS`)."""
+
+
+def owner_text(principal: Principal) -> str:
+    """Returns the text of a principal that owns locks and sessions; "" for ANONYMOUS."""
+    return "" if principal == ANONYMOUS else str(principal)

@@ -23,7 +23,7 @@ from sharebroker_server.security.acl import Requester
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.authorization_header import parse_basic
 from sharebroker_server.security.interception import certificate_of, checked, rejecting
-from sharebroker_server.security.permissions import PERMISSIONS, Permission
+from sharebroker_server.security.permissions import CLUSTER_ACTION, PERMISSIONS
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.principal_mapping import PrincipalMapping
 from sharebroker_server.security.sasl import failed
@@ -71,7 +71,7 @@ class UserAccess(grpc.aio.ServerInterceptor):
     ) -> Handler | None:
         method = handler_call_details.method
         is_open = method.lstrip("/").partition("/")[0] in _OPEN_SERVICES
-        if PERMISSIONS.get(method) is Permission.CLUSTER_ACTION or is_open:
+        if PERMISSIONS.get(method) is CLUSTER_ACTION or is_open:
             return await continuation(handler_call_details)
         try:
             identity = await self._authenticated(handler_call_details.invocation_metadata)

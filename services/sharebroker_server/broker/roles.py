@@ -13,9 +13,7 @@ from types import ModuleType
 from typing import Final
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2_grpc
-from sharebroker_protocol.gateway.v1 import admin_pb2_grpc, plan_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2_grpc
-from sharebroker_protocol.keda import externalscaler_pb2_grpc
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2_grpc
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2_grpc
@@ -27,9 +25,7 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import internal_partitions, partition_count
 from sharebroker_server.coordinator_runtime.host import AnyHost
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.grpc.keda_scaler import ScalerServicer
-from sharebroker_server.gateway.grpc.servicers import AdminServicer, PlanServicer, ProduceServicer
-from sharebroker_server.gateway.grpc.share import ShareServicer
+from sharebroker_server.gateway.grpc.services import services
 from sharebroker_server.gateway.kafka.api_table import APIS
 from sharebroker_server.gateway.kafka.authentication import SaslSettings
 from sharebroker_server.gateway.kafka.call import KafkaListener
@@ -234,13 +230,7 @@ async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     reaper = SessionReaper(context)
     reaper.start()
     stack.push_async_callback(reaper.stop)
-    return [
-        _service("sharebroker.gateway.v1.ShareService", ShareServicer(context), share_pb2_grpc),
-        _service("sharebroker.gateway.v1.ProduceService", ProduceServicer(context), produce_pb2_grpc),
-        _service("sharebroker.gateway.v1.PlanService", PlanServicer(context), plan_pb2_grpc),
-        _service("externalscaler.ExternalScaler", ScalerServicer(context), externalscaler_pb2_grpc),
-        _service("sharebroker.gateway.v1.AdminService", AdminServicer(context), admin_pb2_grpc),
-    ]
+    return services(context)
 
 
 def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> None:

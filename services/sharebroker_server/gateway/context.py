@@ -19,7 +19,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Coordinators, Leaders
 from sharebroker_server.gateway.core.share_sessions import SessionCache
 from sharebroker_server.routing.router import Router
-from sharebroker_server.security.authorizer import ALLOW_ALL, Authorizer
+from sharebroker_server.security.authorizer import ALLOW_ALL, Authorizer, Rechecks
 from sharebroker_server.telemetry.metrics import Histogram
 
 CLOSE_TIMEOUT: Final = 10.0
@@ -63,7 +63,7 @@ class Gateway:
     """Share sessions, calls to the other services, and background work.
 
     `config` is this process's static config; the catalog has the effective config. `authorizer` decides what
-    the callers of both listeners may do.
+    the callers of both listeners may do; `rechecks` end what they may no longer do.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Gateway:
         self.catalog = catalog
         self.config = config
         self.authorizer = authorizer
+        self.rechecks = Rechecks()
         self.sessions = SessionCache(config.group_share_max_share_sessions, uuid4().hex)
         self.fetches = FetchCounts()
         self.turns = Turns()

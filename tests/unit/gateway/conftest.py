@@ -18,8 +18,7 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
 )
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.grpc.servicers import ProduceServicer
-from sharebroker_server.gateway.grpc.share import ShareServicer
+from sharebroker_server.gateway.grpc.services import services
 from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.routing.router import Router
 from sharebroker_server.rpc.server import GrpcServer, Service
@@ -61,19 +60,8 @@ class Harness:
         stack.push_async_callback(self.gateway.stop)
 
     async def open(self) -> None:
-        address, _ = await self._serve(
-            Service(
-                "sharebroker.gateway.v1.ShareService",
-                ShareServicer(self.gateway),
-                share_pb2_grpc.add_ShareServiceServicer_to_server,
-            ),
-            Service(
-                "sharebroker.gateway.v1.ProduceService",
-                ProduceServicer(self.gateway),
-                produce_pb2_grpc.add_ProduceServiceServicer_to_server,
-            ),
-        )
-        channel = grpc.aio.insecure_channel(address)
+        address, _ = await self._serve(*services(self.gateway))
+        channel = self.channel = grpc.aio.insecure_channel(address)
         self._stack.push_async_callback(channel.close)
         self.share: Any = share_pb2_grpc.ShareServiceStub(channel)
         self.produce: Any = produce_pb2_grpc.ProduceServiceStub(channel)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType, Requester, Resource
-from sharebroker_server.security.authorizer import ALLOW_ALL, Authorizer, require
+from sharebroker_server.security.authorizer import ALLOW_ALL, Authorizer, Rechecks, require
 from sharebroker_server.security.principal import ANONYMOUS
 
 REQUESTER = Requester(ANONYMOUS, "127.0.0.1")
@@ -39,3 +41,60 @@ def test_a_denied_request_gets_the_error_of_its_resource_type(kind: AclResourceT
     with pytest.raises(KafkaError) as denied:
         require(_DenyAll(), REQUESTER, AclOperation.READ, Resource(kind, "x"))
     assert denied.value.code is code
+    assert denied.value.metadata == {"resource_type": kind.name, "resource": "x"}
+
+
+def _refuse() -> None:
+    raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def test_only_streams_whose_check_fails_are_ended() -> None:
+    rechecks, ended = Rechecks(), list[BaseException]()
+    with rechecks.during(lambda: None, ended.append), rechecks.during(_refuse, ended.append):
+        rechecks.repeat()
+    assert [error.code for error in ended if isinstance(error, KafkaError)] == [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    ]
+    rechecks.repeat()
+    assert len(ended) == 1, "a stream that ended is not checked"
+
+
+async def test_work_that_completes_returns_its_result() -> None:
+    async def work() -> int:
+        return 7
+
+    assert await Rechecks().run(_refuse, work()) == 7
+
+
+async def test_cancelled_work_is_cancelled_and_not_denied() -> None:
+    rechecks, started, ended = Rechecks(), asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    waiting = asyncio.create_task(rechecks.run(_refuse, work()))
+    await started.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await asyncio.wait_for(ended.wait(), 10)
+    assert not len(rechecks)
+
+
+async def test_denied_work_is_cancelled() -> None:
+    rechecks, started = Rechecks(), asyncio.Event()
+
+    async def work() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    waiting = asyncio.create_task(rechecks.run(_refuse, work()))
+    await started.wait()
+    rechecks.repeat()
+    with pytest.raises(KafkaError) as denied:
+        await waiting
+    assert denied.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED

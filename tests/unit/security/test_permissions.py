@@ -9,7 +9,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 import sharebroker_protocol
-from sharebroker_server.security.permissions import PERMISSIONS, Permission, required
+from sharebroker_server.security.permissions import CLUSTER_ACTION, NONE, PERMISSIONS, required
 
 
 def rpcs() -> set[str]:
@@ -30,7 +30,7 @@ def test_every_rpc_has_a_row_and_every_row_an_rpc() -> None:
 
 
 def test_only_the_gateway_and_grpc_have_public_rpcs() -> None:
-    public = {method.split("/")[1] for method, needed in PERMISSIONS.items() if needed is Permission.NONE}
+    public = {method.split("/")[1] for method, needed in PERMISSIONS.items() if not needed.internal}
     assert public == {
         "sharebroker.gateway.v1.AdminService",
         "sharebroker.gateway.v1.PlanService",
@@ -43,6 +43,21 @@ def test_only_the_gateway_and_grpc_have_public_rpcs() -> None:
 
 
 def test_an_rpc_without_a_row_is_internal() -> None:
-    assert required("/sharebroker.gateway.v1.ShareService/Acquire") is Permission.NONE
+    assert required("/grpc.health.v1.Health/Check") is NONE
     for method in ("/sharebroker.gateway.v1.ShareService/New", "/unknown/Method", ""):
-        assert required(method) is Permission.CLUSTER_ACTION
+        assert required(method) is CLUSTER_ACTION
+
+
+def test_only_services_of_grpc_need_no_right() -> None:
+    free = {method.split("/")[1] for method, needed in PERMISSIONS.items() if needed == NONE}
+    assert free == {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
+
+
+def test_permissions_are_shown_as_text() -> None:
+    shown = {method.rpartition("/")[2]: str(needed) for method, needed in PERMISSIONS.items()}
+    assert shown["Acquire"] == "READ GROUP, READ TOPIC"
+    assert shown["ListGroups"] == "nothing", "the internal RPC of the same name comes last"
+    assert str(PERMISSIONS["/sharebroker.gateway.v1.AdminService/ListGroups"]) == (
+        "DESCRIBE CLUSTER or DESCRIBE GROUP"
+    )
+    assert shown["GetMetrics"] == "DESCRIBE GROUP, DESCRIBE TOPIC (if the trigger names a topic)"

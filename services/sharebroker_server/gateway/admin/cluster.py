@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -41,6 +42,13 @@ async def metadata(gateway: Gateway, request: pb.MetadataRequest, deadline: Dead
     """Returns nodes and topics; an unknown topic has the error in its entry."""
     names = list(request.topics) or [topic.name for topic in gateway.catalog.catalog.topics()]
     create = bool(request.topics) and request.allow_auto_topic_creation
+    return await metadata_of(gateway, names, deadline, create=create)
+
+
+async def metadata_of(
+    gateway: Gateway, names: Iterable[str], deadline: Deadline, *, create: bool
+) -> pb.MetadataResponse:
+    """Returns nodes and the named topics; `create` creates missing ones if the configuration allows it."""
     # Before the nodes: looking up leaders may add members to the cached list.
     topics = []
     for number, name in enumerate(dict.fromkeys(names)):

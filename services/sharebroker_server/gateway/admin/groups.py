@@ -179,9 +179,20 @@ _EARLIEST: Final = -2
 _Partition = tuple[str, int]
 
 
-async def group_lag(gateway: Gateway, group_id: str, topic: str, deadline: Deadline) -> int:
+def _every(_: str) -> bool:
+    return True
+
+
+async def group_lag(
+    gateway: Gateway,
+    group_id: str,
+    topic: str,
+    deadline: Deadline,
+    counts: Callable[[str], bool] = _every,
+) -> int:
     """Returns the number of records that the group has not finished, of one topic or of all its topics ("").
 
+    Of all topics those count for whose name `counts` returns true.
     A partition without stored state counts from the offset of `share.auto.offset.reset`. With `latest` it
     counts as 0, because its start offset is set by the first read. Raises KafkaError if the lag of a
     partition is unknown.
@@ -195,7 +206,7 @@ async def group_lag(gateway: Gateway, group_id: str, topic: str, deadline: Deadl
     rows = {
         (each.topic_id, row.partition): row
         for each in group.topics
-        if each.topic_id and topic in ("", each.topic_name)
+        if each.topic_id and topic in ("", each.topic_name) and counts(each.topic_name)
         for row in each.partitions
     }
     for row in rows.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Set
 from typing import Final
 from uuid import uuid4
 
@@ -12,9 +12,9 @@ from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import Topi
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio import Tasks
 from sharebroker_server.catalog.topics import check_group_id
+from sharebroker_server.gateway.authorization import Access
 from sharebroker_server.gateway.consume.leader_fan_in import LeaderFanIn
 from sharebroker_server.gateway.consume.membership import ShareMemberIdentity, StreamMember
-from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import (
     acquire_mode,
@@ -27,13 +27,14 @@ _MOST: Final = 2**31 - 1
 
 
 async def consume(
-    gateway: Gateway, requests: AsyncIterator[pb.ConsumeRequest], client_host: str
+    access: Access, requests: AsyncIterator[pb.ConsumeRequest], client_host: str
 ) -> AsyncGenerator[pb.ConsumeResponse, None]:
-    """Serves a Consume stream until the client half-closes it. Raises KafkaError."""
+    """Serves a Consume stream until the client half-closes it or loses its permission. Raises KafkaError."""
     first = await anext(requests, pb.ConsumeRequest())
     check_first(first)
-    stream = ConsumeSession(gateway, first.subscribe, client_host)
-    with gateway.serving(stream.fail):
+    access.require_read(first.subscribe.group_id, first.subscribe.topics)
+    stream, gateway = ConsumeSession(access, first.subscribe, client_host), access.gateway
+    with gateway.serving(stream.fail), gateway.rechecks.during(stream.check, stream.fail):
         try:
             stream.start(first, requests)
             async for response in stream.responses():
@@ -60,12 +61,14 @@ def check_first(first: pb.ConsumeRequest) -> None:
 class ConsumeSession:
     """One consumer. With topics the gateway runs the membership, else the client sends its assignment."""
 
-    def __init__(self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> None:
-        self._gateway = gateway
+    def __init__(self, access: Access, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> None:
+        self._access = access
+        self._gateway = access.gateway
+        self._topics: Iterable[str] = subscribe.topics
         self._key = SessionKey(subscribe.group_id, subscribe.member_id or str(uuid4()))
         self._granted = 0
         self._tasks = Tasks(self.fail)
-        self._fan_in = LeaderFanIn(gateway, subscribe, self._key.member_id, self._tasks)
+        self._fan_in = LeaderFanIn(self._gateway, subscribe, self._key.member_id, self._tasks)
         self._member = self._membership(subscribe, client_host) if subscribe.topics else None
 
     def start(self, first: pb.ConsumeRequest, requests: AsyncIterator[pb.ConsumeRequest]) -> None:
@@ -83,6 +86,10 @@ class ConsumeSession:
     def fail(self, error: BaseException) -> None:
         """Ends the stream with an error."""
         self._fan_in.queue.fail(error)
+
+    def check(self) -> None:
+        """Raises GROUP_ or TOPIC_AUTHORIZATION_FAILED unless the client may consume what it does."""
+        self._access.require_read(self._key.group_id, self._topics)
 
     async def stop(self) -> None:
         """Ends all tasks: leaders release the member's records, then it leaves its group."""
@@ -110,8 +117,15 @@ class ConsumeSession:
                     "assignment", "The gateway runs this membership and receives the assignment."
                 )
             parts = request.assignment.partitions
+            self._topics = self._names({part.topic_id for part in parts})
+            self.check()
             self._fan_in.assign(frozenset(TopicIdPartition(p.topic_id, p.partition) for p in parts))
         await self._fan_in.forward(request)
+
+    def _names(self, topic_ids: Set[str]) -> list[str]:
+        """Returns the names of topics; an unknown id needs no permission."""
+        found = map(self._gateway.catalog.topic_by_id, topic_ids)
+        return [topic.name for topic in found if topic is not None]
 
     def _membership(self, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> StreamMember:
         rack_id = subscribe.rack_id if subscribe.HasField("rack_id") else None

@@ -6,10 +6,11 @@ from typing import Final
 from uuid import uuid4
 
 from sharebroker_protocol.clock import Deadline, now
-from sharebroker_protocol.errors import invalid_field
+from sharebroker_protocol.errors import KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.topics import check_group_id
+from sharebroker_server.gateway.authorization import TOPIC, Access
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.consume.record_decoding import ack_parts, decoded
 from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire
@@ -26,6 +27,7 @@ from sharebroker_server.gateway.core.validation import (
 )
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 from sharebroker_server.rpc.errors import wire
+from sharebroker_server.security.acl import AclOperation
 
 MAX_ACQUIRE_RECORDS: Final = 1_000
 
@@ -40,13 +42,21 @@ class UnaryConsumer:
         self._gateway = gateway
         self._topics = TopicAcquire(gateway)
 
-    async def acquire(self, request: pb.AcquireRequest, deadline: Deadline) -> pb.AcquireResponse:
+    async def acquire(
+        self, request: pb.AcquireRequest, access: Access, deadline: Deadline
+    ) -> pb.AcquireResponse:
         """Acquires records from any partition of the topics. Raises KafkaError."""
         _check(request)
+
+        def check() -> None:
+            access.require_read(request.group_id, request.topics)
+
+        check()
         topics = [self._gateway.topic(name) for name in dict.fromkeys(request.topics)]
         key = SessionKey(request.group_id, request.member_id or str(uuid4()))
         limits = AcquireLimits(request.max_records or 1, request.max_wait_ms / 1000)
-        acquired = await self._topics.acquire(key, [(topic, ()) for topic in topics], limits, deadline)
+        work = self._topics.acquire(key, [(topic, ()) for topic in topics], limits, deadline)
+        acquired = await access.run(check, work)
         response = pb.AcquireResponse(member_id=key.member_id)
         names = {topic.topic_id: topic.name for topic in topics}
         for result in acquired.values():
@@ -59,19 +69,30 @@ class UnaryConsumer:
                 )
         return response
 
-    async def acknowledge(self, request: pb.AcknowledgeRequest, deadline: Deadline) -> pb.AcknowledgeResponse:
+    async def acknowledge(
+        self, request: pb.AcknowledgeRequest, access: Access, deadline: Deadline
+    ) -> pb.AcknowledgeResponse:
         """Applies acknowledgements; each has its own durable result. Raises KafkaError."""
         check_group_id(request.group_id)
         check_member_id(request.member_id)
-        parts = [self._part(index, decision) for index, decision in enumerate(request.acknowledgements)]
+        access.require_read(request.group_id)
+        topics = {decision.topic for decision in request.acknowledgements}
+        denied = {name: access.denial(AclOperation.READ, TOPIC, name) for name in topics}
+        parts = [
+            self._part(index, decision)
+            for index, decision in enumerate(request.acknowledgements)
+            if denied[decision.topic] is None
+        ]
         key = SessionKey(request.group_id, request.member_id)
         call = AcknowledgeCall(*key, parts, renew_allowed=True)
-        results = await self._gateway.leaders.acknowledge(call, deadline)
+        results = iter(await self._gateway.leaders.acknowledge(call, deadline))
         renewed_until = round(now() * 1000) + self._gateway.lock_timeout_ms(key.group_id)
         return pb.AcknowledgeResponse(
             results=[
-                _result(decision, result, renewed_until)
-                for decision, result in zip(request.acknowledgements, results, strict=True)
+                _result(decision, next(results), renewed_until)
+                if (error := denied[decision.topic]) is None
+                else _refused(decision, error)
+                for decision in request.acknowledgements
             ]
         )
 
@@ -102,6 +123,10 @@ def _check(request: pb.AcquireRequest) -> None:
     check_topic_names("topics", request.topics)
     check_bounds("max_records", request.max_records, 0, MAX_ACQUIRE_RECORDS)
     check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))
+
+
+def _refused(decision: Decision, error: KafkaError) -> pb.AcknowledgeResponse.Result:
+    return _result(decision, AckResult("", decision.partition, error.code, error.message), 0)
 
 
 def _result(decision: Decision, result: AckResult, renewed_until: int) -> pb.AcknowledgeResponse.Result:

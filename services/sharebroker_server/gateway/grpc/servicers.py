@@ -1,59 +1,41 @@
-"""The servicers of AdminService, ProduceService and PlanService, made from functions of the gateway."""
+"""Makes the methods of servicers from functions of the gateway, and authorizes their callers.
+
+A call is denied as a whole, by a `Check`, or item by item (`Items`): the response then has the results of the
+items that the caller may use, and the error of each other one in its place.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
-
-from typing_extensions import override
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast
 
 from sharebroker_protocol.clock import Deadline
-from sharebroker_protocol.gateway.v1 import admin_pb2, plan_pb2, produce_pb2
-from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
-from sharebroker_protocol.gateway.v1.plan_pb2_grpc import PlanServiceServicer
-from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceServicer
-from sharebroker_server.gateway.admin.cluster import find_coordinator, metadata
-from sharebroker_server.gateway.admin.groups import (
-    alter_offsets,
-    delete_groups,
-    delete_offsets,
-    describe_groups,
-    describe_offsets,
-    list_groups,
-)
-from sharebroker_server.gateway.admin.partitions import (
-    delete_records,
-    inspect_records,
-    inspect_state,
-    list_offsets,
-)
-from sharebroker_server.gateway.admin.topics import (
-    alter_configs,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_configs,
-)
-from sharebroker_server.gateway.admin.users import alter_users, describe_users
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.gateway.authorization import Access
 from sharebroker_server.gateway.context import Gateway, deadline_of
-from sharebroker_server.gateway.log_fetch import read_range
-from sharebroker_server.gateway.plan.planner import Planner
-from sharebroker_server.gateway.produce.append import produce, produce_stream
-from sharebroker_server.gateway.produce.publish import publish
-from sharebroker_server.gateway.produce.transactions import end_txn, init_producer_id
+from sharebroker_server.security.authorizer import ALLOW_ALL
 
-T = TypeVar("T")
 Q = TypeVar("Q")
 R = TypeVar("R")
 Q_contra = TypeVar("Q_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
+Function = Callable[[Gateway, Q, Deadline], Awaitable[R]]
+"""Serves a request; raises KafkaError."""
 
-class Servicer(Generic[T]):
-    """The base of servicers whose methods `rpc` makes from functions or methods of `target`."""
+Authorized = Callable[[Function[Q, R], Access, Q, Deadline], Awaitable[R]]
+"""Serves what the caller may do by calling the function; raises KafkaError if it may do nothing."""
 
-    def __init__(self, target: T) -> None:
-        self._target = target
+Check = Callable[[Access, Any], None]
+"""Raises an AUTHORIZATION_FAILED error if the caller may not send the request."""
+
+
+class Servicer:
+    """The base of servicers whose methods `rpc` makes."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
 
 
 class Rpc(Protocol[Q_contra, R_co]):
@@ -64,87 +46,79 @@ class Rpc(Protocol[Q_contra, R_co]):
         ...
 
 
-def rpc(function: Callable[[T, Q, Deadline], Awaitable[R]]) -> Rpc[Q, R]:
-    """Returns a method that calls `function` with the target, the request and the deadline of the call."""
+def rpc(function: Function[Q, R], authorized: Authorized[Q, R]) -> Rpc[Q, R]:
+    """Returns a method that calls `function` with the gateway, the request and the deadline of the call.
 
-    async def serve(self: Servicer[T], request: Q, context: Any) -> R:
-        return await function(self._target, request, deadline_of(context))
+    With access control `authorized` calls it.
+    """
+
+    async def serve(self: Servicer, request: Q, context: Any) -> R:
+        gateway, deadline = self._gateway, deadline_of(context)
+        if gateway.authorizer is ALLOW_ALL:
+            return await function(gateway, request, deadline)
+        return await authorized(function, Access(gateway, context), request, deadline)
 
     return cast("Rpc[Q, R]", serve)  # as the class binds it
 
 
-class AdminServicer(Servicer[Gateway], AdminServiceServicer):
-    """Translates requests to the functions of `gateway.admin`."""
+def checked(check: Check) -> Authorized[Any, Any]:
+    """Returns what serves a request that passes the check."""
 
-    @override
-    async def FindCoordinator(
-        self, request: admin_pb2.FindCoordinatorRequest, context: Any
-    ) -> admin_pb2.FindCoordinatorResponse:
-        return await find_coordinator(self._target, request)
+    async def serve(function: Function[Any, Any], access: Access, request: Any, deadline: Deadline) -> Any:
+        check(access, request)
+        return await function(access.gateway, request, deadline)
 
-    @override
-    async def DescribeConfigs(
-        self, request: admin_pb2.DescribeConfigsRequest, context: Any
-    ) -> admin_pb2.DescribeConfigsResponse:
-        return describe_configs(self._target, request)
-
-    @override
-    async def DescribeUserScramCredentials(
-        self, request: admin_pb2.DescribeUserScramCredentialsRequest, context: Any
-    ) -> admin_pb2.DescribeUserScramCredentialsResponse:
-        return describe_users(self._target, request)
-
-    Metadata = rpc(metadata)
-    CreateTopics = rpc(create_topics)
-    DeleteTopics = rpc(delete_topics)
-    CreatePartitions = rpc(create_partitions)
-    IncrementalAlterConfigs = rpc(alter_configs)
-    ListOffsets = rpc(list_offsets)
-    DeleteRecords = rpc(delete_records)
-    ListGroups = rpc(list_groups)
-    ShareGroupDescribe = rpc(describe_groups)
-    DeleteGroups = rpc(delete_groups)
-    DescribeShareGroupOffsets = rpc(describe_offsets)
-    AlterShareGroupOffsets = rpc(alter_offsets)
-    DeleteShareGroupOffsets = rpc(delete_offsets)
-    InspectRecords = rpc(inspect_records)
-    InspectShareGroupState = rpc(inspect_state)
-    AlterUserScramCredentials = rpc(alter_users)
+    return serve
 
 
-class ProduceServicer(Servicer[Gateway], ProduceServiceServicer):
-    """Translates requests to the functions of `gateway.produce`."""
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Serves the items of a request that its caller may use.
 
-    STREAMING: Final = ("ProduceStream",)
+    `requested` and `answered` are repeated fields of the request and of the `response`. `denial` returns why
+    an item of a request is denied, or None; `refused` makes the result of a denied item. `check` is for the
+    whole request.
+    """
 
-    Publish = rpc(publish)
-    Produce = rpc(produce)
-    InitProducerId = rpc(init_producer_id)
-    EndTxn = rpc(end_txn)
+    requested: str
+    answered: str
+    response: type[Any]
+    denial: Callable[[Access, Any], KafkaError | None]
+    refused: Callable[[Any, KafkaError], Any]
+    check: Check | None = None
 
-    @override
-    def ProduceStream(
-        self,
-        request_iterator: AsyncIterator[produce_pb2.ProduceStreamRequest],
-        context: Any,
-    ) -> AsyncIterator[produce_pb2.ProduceStreamResponse]:
-        return produce_stream(self._target, request_iterator)
+    async def __call__(
+        self, function: Function[Any, Any], access: Access, request: Any, deadline: Deadline
+    ) -> Any:
+        """Returns the response. Raises KafkaError."""
+        if self.check is not None:
+            self.check(access, request)
+        items = getattr(request, self.requested)
+        denials = [self.denial(access, item) for item in items]
+        if not any(denials):
+            return await function(access.gateway, request, deadline)
+        allowed = [item for item, error in zip(items, denials, strict=True) if error is None]
+        response = self.response()
+        if allowed:  # an empty list would select all
+            remaining = type(request)()
+            remaining.CopyFrom(request)
+            remaining.ClearField(self.requested)
+            getattr(remaining, self.requested).extend(allowed)
+            response = await function(access.gateway, remaining, deadline)
+        merged = self._merged(items, denials, list(getattr(response, self.answered)))
+        response.ClearField(self.answered)
+        getattr(response, self.answered).extend(merged)
+        return response
 
-
-class PlanServicer(Servicer[Planner], PlanServiceServicer):
-    """Translates requests to the planner."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        super().__init__(Planner(gateway))
-        self._gateway = gateway
-
-    OpenSession = rpc(Planner.open_session)
-    Plan = rpc(Planner.plan)
-    Renew = rpc(Planner.renew)
-    Stage = rpc(Planner.stage)
-    Commit = rpc(Planner.commit)
-    Release = rpc(Planner.release)
-
-    @override
-    async def ReadRange(self, request: plan_pb2.ReadRangeRequest, context: Any) -> plan_pb2.ReadRangeResponse:
-        return await read_range(self._gateway, request)
+    def _merged(
+        self, items: Sequence[Any], denials: Sequence[KafkaError | None], served: list[Any]
+    ) -> list[Any]:
+        """Returns the results in the order of the request, if each allowed item has one; else denied last."""
+        refused = [
+            None if error is None else self.refused(item, error)
+            for item, error in zip(items, denials, strict=True)
+        ]
+        if len(served) != refused.count(None):
+            return served + [result for result in refused if result is not None]
+        results = iter(served)
+        return [next(results) if result is None else result for result in refused]

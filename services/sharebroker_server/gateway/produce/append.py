@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 from sharebroker_protocol.clock import Deadline
@@ -113,17 +113,27 @@ def _partition_response(index: int, result: AppendResult) -> pb.ProduceResponse.
     )
 
 
+Serve = Callable[[Gateway, pb.ProduceRequest, Deadline], Awaitable[pb.ProduceResponse]]
+
+
 async def produce_stream(
-    gateway: Gateway, requests: AsyncIterator[pb.ProduceStreamRequest]
+    gateway: Gateway,
+    requests: AsyncIterator[pb.ProduceStreamRequest],
+    serve: Serve = produce,
+    check: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
-    """Serves a ProduceStream until the client half-closes it and every request has its response."""
-    stream = _ProduceStream(gateway)
-    try:
-        stream.start(requests)
-        async for response in stream.queue:
-            yield response
-    finally:
-        await stream.stop()
+    """Serves a ProduceStream until the client half-closes it and every request has its response.
+
+    `serve` appends a request's batches. The stream ends with the error of `check` when permissions change.
+    """
+    stream = _ProduceStream(gateway, serve)
+    with gateway.rechecks.during(check, stream.queue.fail):
+        try:
+            stream.start(requests)
+            async for response in stream.queue:
+                yield response
+        finally:
+            await stream.stop()
 
 
 class _ProduceStream:
@@ -133,9 +143,10 @@ class _ProduceStream:
     client is read only while less than IN_FLIGHT_BYTES are in flight.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, serve: Serve) -> None:
         self.queue: ResponseQueue[pb.ProduceStreamResponse] = ResponseQueue(UNSENT_MESSAGES)
         self._gateway = gateway
+        self._serve = serve
         self._tasks = Tasks(self.queue.fail)
         self._last: dict[tuple[str, int], asyncio.Event] = {}
         self._in_flight = 0
@@ -173,7 +184,7 @@ class _ProduceStream:
         try:
             for earlier in before:
                 await earlier.wait()
-            response = await produce(self._gateway, request.produce, Deadline(REQUEST_TIMEOUT))
+            response = await self._serve(self._gateway, request.produce, Deadline(REQUEST_TIMEOUT))
         finally:
             done.set()
             for partition in partitions:

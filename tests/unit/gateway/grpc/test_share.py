@@ -1,107 +1,146 @@
-"""ShareFetch and ShareAcknowledge as messages."""
+"""Streams and long polls end when their caller loses a permission."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import grpc
 import pytest
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import produce_pb2
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
-from sharebroker_protocol.model import AckBatch, AcquiredRange, TopicIdPartition
-from sharebroker_server.gateway.core.share_sessions import SessionKey
-from sharebroker_server.gateway.grpc import share as share_messages
-from sharebroker_server.gateway.share.fetch import FetchedPartition
+from sharebroker_protocol.rpc_status import from_rpc_error
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
+from tests.testkit.waiting import eventually
+from tests.unit.gateway.conftest import Harness
+from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.produce.requests import produced
 
-T0, T1, U0 = TopicIdPartition("t", 0), TopicIdPartition("t", 1), TopicIdPartition("u", 0)
-
-
-def request_of(**fields: Any) -> pb.ShareFetchRequest:
-    return pb.ShareFetchRequest(group_id="g", member_id="m", share_session_epoch=3, **fields)
-
-
-def test_fetch_names_session_partitions_and_acknowledgements() -> None:
-    batch = pb.AcknowledgementBatch(first_offset=5, last_offset=7, acknowledge_types=[1])
-    request = request_of(max_wait_ms=10, min_bytes=1, max_records=500)
-    topic = request.topics.add(topic_id="t")
-    topic.partitions.add(partition_index=0, acknowledgement_batches=[batch])
-    topic.partitions.add(partition_index=1)
-    request.forgotten_topics_data.add(topic_id="u", partitions=[0])
-    fetch = share_messages.fetch_of(request, "peer")
-    assert (fetch.caller.connection, fetch.key, fetch.epoch) == ("peer", SessionKey("g", "m"), 3)
-    assert fetch.acks == {T0: [AckBatch(5, 7, (1,))], T1: []}
-    assert list(fetch.forgotten) == [U0]
-    assert (fetch.max_wait_ms, fetch.min_bytes, fetch.max_records) == (10, 1, 500)
+SECONDS = 10.0
 
 
-@pytest.mark.parametrize(
-    ("fields", "max_bytes"),
-    [({}, 2**31 - 1), ({"max_bytes": 0}, 0), ({"max_bytes": 9}, 9), ({"is_renew_ack": True}, 0)],
-)
-def test_absent_max_bytes_is_no_limit_unless_locks_are_renewed(
-    fields: dict[str, Any], max_bytes: int
-) -> None:
-    assert share_messages.fetch_of(request_of(**fields), "peer").max_bytes == max_bytes
+@pytest.fixture
+def table(harness: Harness) -> TableAuthorizer:
+    table = harness.gateway.authorizer = TableAuthorizer()
+    return table
 
 
-def test_acknowledge_names_session_and_acknowledgements() -> None:
-    request = pb.ShareAcknowledgeRequest(
-        group_id="g", member_id="m", share_session_epoch=3, is_renew_ack=True
-    )
-    batch = pb.AcknowledgementBatch(first_offset=5, last_offset=7, acknowledge_types=[1])
-    request.topics.add(topic_id="t").partitions.add(partition_index=0, acknowledgement_batches=[batch])
-    converted = share_messages.acknowledge_of(request, "peer")
-    assert (converted.caller.connection, converted.key, converted.epoch) == ("peer", SessionKey("g", "m"), 3)
-    assert (converted.acks, converted.renews) == ({T0: [AckBatch(5, 7, (1,))]}, True)
+async def code_of(call: Any) -> ErrorCode:
+    """Returns the error with which a call ends."""
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await _to_its_end(call)
+    return from_rpc_error(failure.value).code
+
+
+async def _to_its_end(call: Any) -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
+
+
+def subscription(**fields: Any) -> pb.ConsumeRequest:
+    return pb.ConsumeRequest(subscribe=pb.ConsumeRequest.Subscribe(group_id="g", **fields), credit=10)
+
+
+async def consuming(harness: Harness, *requests: pb.ConsumeRequest) -> Any:
+    call = harness.share.Consume(timeout=SECONDS)
+    for request in requests:
+        await call.write(request)
+    await eventually(lambda: harness.leader.streams)
+    return call
 
 
 @pytest.mark.parametrize(
-    ("code", "names_leader"),
+    ("kind", "name", "code"),
     [
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, True),
-        (ErrorCode.FENCED_LEADER_EPOCH, True),
-        (ErrorCode.INVALID_RECORD_STATE, False),
+        (AclResourceType.GROUP, "g", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (AclResourceType.TOPIC, "flights", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
     ],
 )
-def test_response_names_no_leader_where_it_moved(code: ErrorCode, names_leader: bool) -> None:
-    response = share_messages.acknowledge_response({T0: KafkaError(code, "moved"), U0: None, T1: None}, 30)
-    assert response.acquisition_lock_timeout_ms == 30
-    assert [topic.topic_id for topic in response.responses] == ["t", "u"]
-    failed, done = response.responses[0].partitions
-    assert (failed.partition_index, failed.error_message) == (0, "moved")
-    assert failed.error_code == code.value
-    assert failed.HasField("current_leader") is names_leader
-    assert (done.partition_index, done.error_code, done.HasField("current_leader")) == (1, 0, False)
+@pytest.mark.parametrize("own_assignment", [False, True])
+async def test_a_stream_ends_when_its_permission_is_revoked(
+    harness: Harness,
+    table: TableAuthorizer,
+    kind: AclResourceType,
+    name: str,
+    code: ErrorCode,
+    own_assignment: bool,
+) -> None:
+    if own_assignment:
+        part = delivery.TopicPartition(topic_id=TOPIC.topic_id, partition=0)
+        assignment = pb.ConsumeRequest(assignment=pb.ConsumeRequest.Assignment(partitions=[part]))
+        call = await consuming(harness, subscription(member_id="m"), assignment)
+    else:
+        call = await consuming(harness, subscription(topics=["flights"]))
+    harness.gateway.rechecks.repeat()
+    table.deny(AclOperation.READ, kind, "another")
+    harness.gateway.rechecks.repeat()
+    assert not harness.leader.streams[0].closed
+    table.deny(AclOperation.READ, kind, name)
+    harness.gateway.rechecks.repeat()
+    assert await code_of(call) is code
+    await eventually(lambda: harness.leader.streams[0].closed)
 
 
-def test_fetched_partitions_are_grouped_by_topic() -> None:
-    acquired = AcquiredRange(5, 7, 1, 9, 0.0)
-    response = share_messages.fetch_response(
-        [
-            FetchedPartition(T0, records=b"batch", acquired=[acquired]),
-            FetchedPartition(U0, ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"),
-            FetchedPartition(T1, acknowledge_error=KafkaError(ErrorCode.INVALID_RECORD_STATE, "late")),
-        ],
-        30,
-    )
-    assert [topic.topic_id for topic in response.responses] == ["t", "u"]
-    fetched, late = response.responses[0].partitions
-    assert (fetched.partition_index, fetched.records, fetched.error_code) == (0, b"batch", 0)
-    assert [(run.first_offset, run.last_offset) for run in fetched.acquired_records] == [(5, 7)]
-    assert (late.acknowledge_error_code, late.acknowledge_error_message) == (121, "late")
-    assert not late.HasField("current_leader")
-    (moved,) = response.responses[1].partitions
-    assert moved.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER.value
-    assert moved.error_message == "moved"
-    assert (moved.current_leader.leader_id, moved.current_leader.leader_epoch) == (-1, -1)
+async def test_an_assignment_of_a_denied_topic_ends_the_stream(
+    harness: Harness, table: TableAuthorizer
+) -> None:
+    table.deny(AclOperation.READ, AclResourceType.TOPIC)
+    call = harness.share.Consume(timeout=SECONDS)
+    part = delivery.TopicPartition(topic_id=TOPIC.topic_id, partition=0)
+    await call.write(subscription(member_id="m"))
+    await call.write(pb.ConsumeRequest(assignment=pb.ConsumeRequest.Assignment(partitions=[part])))
+    assert await code_of(call) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not harness.leader.streams
 
 
-def test_entries_of_one_partition_are_merged() -> None:
-    request = pb.ShareAcknowledgeRequest(group_id="g", member_id="m")
-    for topic_id, partition, offsets in (("t", 0, [0]), ("t", 1, []), ("t", 0, [2])):
-        batches = [pb.AcknowledgementBatch(first_offset=at, last_offset=at + 1) for at in offsets]
-        request.topics.add(topic_id=topic_id).partitions.add(
-            partition_index=partition, acknowledgement_batches=batches
-        )
-    acks = share_messages.acknowledge_of(request, "peer").acks
-    assert acks == {T0: [AckBatch(0, 1, ()), AckBatch(2, 3, ())], T1: []}
+async def test_a_long_poll_ends_when_its_permission_is_revoked(
+    harness: Harness, table: TableAuthorizer
+) -> None:
+    async def wait(_: Any, context: Any) -> Any:
+        harness.leader.comes.set()
+        await asyncio.Event().wait()
+
+    harness.leader.AcquireRecords = wait  # type: ignore[method-assign,assignment]
+    request = pb.AcquireRequest(group_id="g", topics=["flights"], max_wait_ms=5_000)
+    call = harness.share.Acquire(request, timeout=SECONDS)
+    waiting = asyncio.ensure_future(call)
+    await asyncio.wait_for(harness.leader.comes.wait(), SECONDS)
+    table.deny(AclOperation.READ, AclResourceType.TOPIC, "flights")
+    harness.gateway.rechecks.repeat()
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await waiting
+    assert from_rpc_error(failure.value).code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_a_produce_stream_ends_when_a_topic_it_wrote_is_revoked(
+    harness: Harness, table: TableAuthorizer
+) -> None:
+    call = harness.produce.ProduceStream(timeout=SECONDS)
+    await call.write(produce_pb2.ProduceStreamRequest(id=1, produce=produced(0, name="flights")))
+    assert (await call.read()).id == 1
+    table.deny(AclOperation.WRITE, AclResourceType.TOPIC, "another")
+    harness.gateway.rechecks.repeat()
+    await call.write(produce_pb2.ProduceStreamRequest(id=2, produce=produced(0, name="flights")))
+    assert (await call.read()).id == 2
+    table.deny(AclOperation.WRITE, AclResourceType.TOPIC, "flights")
+    harness.gateway.rechecks.repeat()
+    assert await code_of(call) is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_acknowledgements_of_denied_topics_are_refused_one_by_one(
+    harness: Harness, table: TableAuthorizer
+) -> None:
+    table.deny(AclOperation.READ, AclResourceType.TOPIC, "secret")
+    decision = pb.AcknowledgeRequest.Decision
+    some = [decision(topic=name, offset=5, type=1) for name in ("secret", "flights")]  # type: ignore[arg-type]
+    request = pb.AcknowledgeRequest(group_id="g", member_id="m", acknowledgements=some)
+    denied, done = (await harness.share.Acknowledge(request)).results
+    assert (denied.topic, denied.offset) == ("secret", 5)
+    assert denied.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert done.error_code == 0
+    assert len(harness.leader.of(leader.AcknowledgeRecordsRequest)) == 1

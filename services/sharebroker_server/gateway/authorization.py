@@ -1,0 +1,88 @@
+"""What the caller of a public RPC may do; `security.permissions` lists what each RPC requires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType, Requester, Resource
+from sharebroker_server.security.authorizer import ALLOW_ALL, denial
+from sharebroker_server.security.user_access import requester
+
+T = TypeVar("T")
+
+TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
+
+
+class Access:
+    """The rights of one caller. Without access control everything is allowed to everyone."""
+
+    __slots__ = ("_context", "_requester", "gateway", "unrestricted")
+
+    def __init__(self, gateway: Gateway, context: Any) -> None:
+        self.unrestricted = gateway.authorizer is ALLOW_ALL
+        self.gateway = gateway
+        self._context = context
+        self._requester: Requester | None = None if self.unrestricted else requester(context)
+
+    def denial(self, operation: AclOperation, kind: AclResourceType, name: str) -> KafkaError | None:
+        """Returns why the caller may not do the operation; None if it may."""
+        if self._requester is None:
+            return None
+        return denial(self.gateway.authorizer, self._requester, operation, Resource(kind, name))
+
+    def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
+        """Returns whether the caller may do the operation."""
+        return self.denial(operation, kind, name) is None
+
+    def allows_any(self, operation: AclOperation, kind: AclResourceType) -> bool:
+        """Returns whether the caller may do the operation to some resource of the type."""
+        if self._requester is None:
+            return True
+        return self.gateway.authorizer.allows_any(self._requester, operation, kind)
+
+    def allows_on_cluster(self, operation: AclOperation) -> bool:
+        """Returns whether the caller may do the operation to the cluster."""
+        return self.allows(operation, *CLUSTER)
+
+    def require(self, operation: AclOperation, kind: AclResourceType, *names: str) -> None:
+        """Raises the resource type's AUTHORIZATION_FAILED error for the first resource that is denied."""
+        for name in names:
+            error = self.denial(operation, kind, name)
+            if error is not None:
+                raise error
+
+    def require_read(self, group_id: str, topics: Iterable[str] = ()) -> None:
+        """Raises GROUP_ or TOPIC_AUTHORIZATION_FAILED unless the caller may consume with the group."""
+        self.require(AclOperation.READ, GROUP, group_id)
+        self.require(AclOperation.READ, TOPIC, *topics)
+
+    async def run(self, check: Callable[[], None], work: Coroutine[Any, Any, T]) -> T:
+        """Returns the result of work that may wait; ends it if `check` raises because permissions changed."""
+        return await (work if self.unrestricted else self.gateway.rechecks.run(check, work))
+
+    def id_denial(self, operation: AclOperation, topic_id: str) -> KafkaError | None:
+        """Returns why the caller may not do the operation to a topic.
+
+        An unknown id is not denied: its error is UNKNOWN_TOPIC_ID.
+        """
+        topic = self.gateway.catalog.topic_by_id(topic_id)
+        return None if topic is None else self.denial(operation, TOPIC, topic.name)
+
+    def creation_denial(self, name: str) -> KafkaError | None:
+        """Returns why the caller may not use a topic that its use would create; None if it exists.
+
+        As in Kafka: CREATE on the cluster or on the topic.
+        """
+        catalog = self.gateway.catalog
+        if self.unrestricted or not catalog.broker.auto_create_topics_enable or catalog.topic(name):
+            return None
+        return self.create_denial(name)
+
+    def create_denial(self, name: str) -> KafkaError | None:
+        """Returns why the caller may not create a topic (Kafka: CREATE on the cluster or on the topic)."""
+        if self.allows_on_cluster(AclOperation.CREATE):
+            return None
+        return self.denial(AclOperation.CREATE, TOPIC, name)

@@ -1,0 +1,53 @@
+"""The servicer of AdminService, made from the functions of `gateway.admin`."""
+
+from __future__ import annotations
+
+from sharebroker_protocol.clock import Deadline
+from sharebroker_protocol.gateway.v1 import admin_pb2
+from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
+from sharebroker_server.gateway.admin import cluster, groups, partitions, topics, users
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.grpc import admin_rights as rights
+from sharebroker_server.gateway.grpc.servicers import Servicer, checked, rpc
+
+
+async def _find_coordinator(
+    gateway: Gateway, request: admin_pb2.FindCoordinatorRequest, _: Deadline
+) -> admin_pb2.FindCoordinatorResponse:
+    return await cluster.find_coordinator(gateway, request)
+
+
+async def _describe_configs(
+    gateway: Gateway, request: admin_pb2.DescribeConfigsRequest, _: Deadline
+) -> admin_pb2.DescribeConfigsResponse:
+    return topics.describe_configs(gateway, request)
+
+
+async def _describe_users(
+    gateway: Gateway, request: admin_pb2.DescribeUserScramCredentialsRequest, _: Deadline
+) -> admin_pb2.DescribeUserScramCredentialsResponse:
+    return users.describe_users(gateway, request)
+
+
+class AdminServicer(Servicer, AdminServiceServicer):
+    """Translates requests to the functions of `gateway.admin`."""
+
+    Metadata = rpc(cluster.metadata, rights.metadata)
+    FindCoordinator = rpc(_find_coordinator, rights.find_coordinator)
+    DescribeConfigs = rpc(_describe_configs, rights.DESCRIBE_CONFIGS)
+    CreateTopics = rpc(topics.create_topics, rights.CREATE_TOPICS)
+    DeleteTopics = rpc(topics.delete_topics, rights.DELETE_TOPICS)
+    CreatePartitions = rpc(topics.create_partitions, rights.CREATE_PARTITIONS)
+    IncrementalAlterConfigs = rpc(topics.alter_configs, rights.ALTER_CONFIGS)
+    ListOffsets = rpc(partitions.list_offsets, rights.LIST_OFFSETS)
+    DeleteRecords = rpc(partitions.delete_records, rights.DELETE_RECORDS)
+    ListGroups = rpc(groups.list_groups, rights.list_groups)
+    ShareGroupDescribe = rpc(groups.describe_groups, rights.describe_groups)
+    DeleteGroups = rpc(groups.delete_groups, rights.DELETE_GROUPS)
+    DescribeShareGroupOffsets = rpc(groups.describe_offsets, rights.describe_offsets)
+    AlterShareGroupOffsets = rpc(groups.alter_offsets, rights.ALTER_OFFSETS)
+    DeleteShareGroupOffsets = rpc(groups.delete_offsets, rights.DELETE_OFFSETS)
+    InspectRecords = rpc(partitions.inspect_records, rights.INSPECT_RECORDS)
+    InspectShareGroupState = rpc(partitions.inspect_state, checked(rights.check_inspect_state))
+    DescribeUserScramCredentials = rpc(_describe_users, checked(rights.check_describe_cluster))
+    AlterUserScramCredentials = rpc(users.alter_users, checked(rights.check_alter_cluster))
