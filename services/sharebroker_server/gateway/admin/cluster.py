@@ -10,8 +10,8 @@ from typing import Final
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
-from sharebroker_server.catalog.topics import Topic, check_topic_name
-from sharebroker_server.gateway.admin.topics import create_on_demand
+from sharebroker_server.catalog.topics import Topic, check_not_internal, check_topic_name
+from sharebroker_server.gateway.admin.topics import create_missing
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember
@@ -50,15 +50,20 @@ async def metadata_of(
 ) -> pb.MetadataResponse:
     """Returns nodes and the named topics; `create` creates missing ones if the configuration allows it."""
     # Before the nodes: looking up leaders may add members to the cached list.
-    topics = []
+    topics: dict[str, pb.MetadataResponse.Topic] = {}
     for number, name in enumerate(dict.fromkeys(names)):
         if number % _NAMES_AT_ONCE == _NAMES_AT_ONCE - 1:
             await gateway.turns.next()
-        topics.append(await _topic(gateway, name, deadline, create=create))
+        topics[name] = await _topic(gateway, name, create=create)
+    if create:
+        unknown = wire(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        missing = [name for name, topic in topics.items() if topic.error_code == unknown]
+        for name, failure in (await create_missing(gateway, missing, deadline)).items():
+            topics[name] = _failed(name, failure) if failure else await _topic(gateway, name, create=create)
     return pb.MetadataResponse(
         cluster_id=await cluster_id(gateway, deadline),
         nodes=[_node(member) for member in gateway.router.members],
-        topics=topics,
+        topics=topics.values(),
     )
 
 
@@ -79,20 +84,25 @@ def _node(member: ClusterMember) -> pb.MetadataResponse.Node:
     )
 
 
-async def _topic(
-    gateway: Gateway, name: str, deadline: Deadline, *, create: bool
-) -> pb.MetadataResponse.Topic:
+async def _topic(gateway: Gateway, name: str, *, create: bool) -> pb.MetadataResponse.Topic:
+    """Returns a topic, or an entry with its error. With `create` an internal topic is an error."""
     try:
         check_topic_name(name)
-        topic = await create_on_demand(gateway, name, deadline) if create else gateway.topic(name)
+        if create:
+            check_not_internal(name)
+        topic = gateway.topic(name)
     except KafkaError as error:
-        return pb.MetadataResponse.Topic(error_code=wire(error.code), name=name)
+        return _failed(name, error)
     return pb.MetadataResponse.Topic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=await _partitions(gateway, topic),
         configs=topic.configs,
     )
+
+
+def _failed(name: str, error: KafkaError) -> pb.MetadataResponse.Topic:
+    return pb.MetadataResponse.Topic(error_code=wire(error.code), name=name)
 
 
 async def _partitions(gateway: Gateway, topic: Topic) -> list[pb.MetadataResponse.Partition]:

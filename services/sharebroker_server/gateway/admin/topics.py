@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -13,6 +13,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError, invalid_field
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.config_views import describe
+from sharebroker_server.catalog.machine import MAX_PARTITIONS
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, check_not_internal
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.rpc.errors import wire
@@ -24,7 +25,10 @@ OTHERS_SEE_WITHIN: Final = 0.1
 """Time within which the metadata caches of other processes have a change."""
 
 
-_CREATED = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
+MAX_CREATED_ON_DEMAND: Final = 100
+"""The number of topics that one request creates on demand; the catalog makes as many changes together."""
+
+_CREATED: Final = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
 
 async def create_on_demand(gateway: Gateway, name: str, deadline: Deadline) -> Topic:
@@ -33,13 +37,39 @@ async def create_on_demand(gateway: Gateway, name: str, deadline: Deadline) -> T
     Raises UNKNOWN_TOPIC_OR_PARTITION, and INVALID_TOPIC_EXCEPTION for an internal topic, which is read-only.
     """
     check_not_internal(name)
-    if gateway.catalog.topic(name) is None and gateway.catalog.broker.auto_create_topics_enable:
-        request = pb.CreateTopicsRequest(topics=[pb.CreateTopicsRequest.Topic(name=name)])
-        (result,) = (await create_topics(gateway, request, deadline)).topics
-        if ErrorCode(result.error_code) not in _CREATED:
-            raise KafkaError(ErrorCode(result.error_code), result.error_message)
-        await await_visible(gateway, lambda catalog: catalog.topic(name) is not None, deadline)
+    if gateway.catalog.topic(name) is None:
+        error = (await create_missing(gateway, [name], deadline)).get(name)
+        if error is not None:
+            raise error
     return gateway.topic(name)
+
+
+async def create_missing(
+    gateway: Gateway, names: Sequence[str], deadline: Deadline
+) -> dict[str, KafkaError | None]:
+    """Creates the first topics of `names` if `auto.create.topics.enable` is set; none exists or is internal.
+
+    Returns the outcome of each topic that it tried to create, None for success. There are at most
+    MAX_CREATED_ON_DEMAND, and fewer if they had too many partitions for one request.
+    """
+    config = gateway.catalog.broker
+    if not names or not config.auto_create_topics_enable:
+        return {}
+    tried = names[: max(1, min(MAX_CREATED_ON_DEMAND, MAX_PARTITIONS // config.num_partitions))]
+    request = pb.CreateTopicsRequest(topics=[pb.CreateTopicsRequest.Topic(name=name) for name in tried])
+    try:
+        results = (await create_topics(gateway, request, deadline)).topics
+    except KafkaError as error:
+        return dict.fromkeys(tried, error)
+    outcomes = dict(zip(tried, map(_failure, results), strict=True))
+    made = [name for name, failure in outcomes.items() if failure is None]
+    await await_visible(gateway, lambda catalog: all(map(catalog.topic, made)), deadline)
+    return outcomes
+
+
+def _failure(result: pb.CreateTopicsResponse.Topic) -> KafkaError | None:
+    code = ErrorCode(result.error_code)
+    return None if code in _CREATED else KafkaError(code, result.error_message)
 
 
 async def create_topics(

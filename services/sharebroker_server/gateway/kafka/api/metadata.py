@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, Topic, check_topic_name
+from sharebroker_server.catalog.topics import Topic, check_topic_name
 from sharebroker_server.gateway.admin.cluster import cluster_id
-from sharebroker_server.gateway.admin.topics import create_on_demand
+from sharebroker_server.gateway.admin.topics import create_missing
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.cluster_view import Broker
 from sharebroker_server.gateway.kafka.convert import to_kafka
@@ -39,12 +40,13 @@ _broker = to_kafka(Broker, MetadataResponse.MetadataResponseBroker)
 async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
     """Returns one entry per topic; an unknown topic has its error in its own entry."""
     _check_names(call)
+    deadline = call.deadline()
     call = replace(call, view=await call.listener.brokers.checked())
     return MetadataResponse(
         brokers=list(map(_broker, call.view.listed.values())),
-        cluster_id=await cluster_id(call.gateway, call.deadline()) or None,
+        cluster_id=await cluster_id(call.gateway, deadline) or None,
         controller_id=min(call.view.brokers),
-        topics=cast("Sequence[_Topic]", await _topics(call)),
+        topics=cast("Sequence[_Topic]", await _topics(call, deadline)),
         cluster_authorized_operations=authorized_operations(
             ON_CLUSTER, requested=call.request.include_cluster_authorized_operations
         ),
@@ -58,10 +60,10 @@ def _check_names(call: Call[MetadataRequest]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Version {call.version} requires topic names.")
 
 
-async def _topics(call: Call[MetadataRequest]) -> EncodedArray:
+async def _topics(call: Call[MetadataRequest], deadline: Deadline) -> EncodedArray:
     """Returns the topics as bytes; other requests are served between portions."""
     encode, encoded, cost = _Encoder(call), EncodedArray(), 0
-    for topic in await _found(call):
+    for topic in await _found(call, deadline):
         cost += encode.cost(topic)
         if cost > _PORTION:
             await call.gateway.turns.next()
@@ -70,30 +72,39 @@ async def _topics(call: Call[MetadataRequest]) -> EncodedArray:
     return encoded
 
 
-async def _found(call: Call[MetadataRequest]) -> Sequence[Topic | _Topic]:
+async def _found(call: Call[MetadataRequest], deadline: Deadline) -> Iterable[Topic | _Topic]:
     """Returns the topics of the request, each once, as in Kafka; an unknown one as its error entry."""
     requested = call.request.topics
     # Before version 1 an empty list means all topics, from then on null does.
     if requested is None or (call.version == 0 and not requested):
         return topics(call)
-    found: list[Topic | _Topic] = []
-    for number, (name, topic_id) in enumerate(dict.fromkeys((one.name, one.topic_id) for one in requested)):
+    found: dict[tuple[str | None, str], Topic | _Topic] = {}
+    missing: list[str] = []
+    for number, key in enumerate(dict.fromkeys((one.name, one.topic_id) for one in requested)):
         if number % _PORTION == _PORTION - 1:
             await call.gateway.turns.next()
-        found.append(await _find(call, name, topic_id))
-    return found
+        entry = found[key] = _find(call, *key)
+        if isinstance(entry, _Topic) and entry.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            missing.append(entry.name or "")
+    if call.request.allow_auto_topic_creation:
+        # Those beyond the limit keep the error, upon which clients repeat the request.
+        for name, failure in (await create_missing(call.gateway, missing, deadline)).items():
+            found[name, ""] = _find(call, name, "") if failure is None else _entry(failure, name)
+    return found.values()
 
 
-async def _find(call: Call[MetadataRequest], name: str | None, topic_id: str) -> Topic | _Topic:
+def _find(call: Call[MetadataRequest], name: str | None, topic_id: str) -> Topic | _Topic:
     """Returns the topic, or an entry with its error."""
     try:
         if not topic_id:
             check_topic_name(name or "")
-            if name not in INTERNAL_TOPIC_IDS and call.request.allow_auto_topic_creation:
-                await create_on_demand(call.gateway, name or "", call.deadline())
         return topic_of(call, name or "", topic_id)
     except KafkaError as error:
-        return _Topic(error_code=error.code, name=None if topic_id else name, topic_id=topic_id)
+        return _entry(error, None if topic_id else name, topic_id)
+
+
+def _entry(error: KafkaError, name: str | None, topic_id: str = "") -> _Topic:
+    return _Topic(error_code=error.code, name=name, topic_id=topic_id)
 
 
 class _Encoder:

@@ -7,9 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.topics import STATE_TOPIC
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.kafka_wire.messages import MetadataRequest, MetadataResponse
+from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -99,3 +103,73 @@ async def test_other_calls_are_served_between_portions(harness: Harness) -> None
     await harness.call(9, request, MetadataResponse)
     assert not everything.done()
     assert len((await everything).topics) == 23
+
+
+def create_on_demand(harness: Harness, partitions: str = "1") -> None:
+    """Enables creation on demand; the catalog creates topics, except "refused"."""
+    config = {"auto.create.topics.enable": "true", "num.partitions": partitions}
+    harness.gateway.catalog.broker = BrokerConfig.of(config)
+
+    def create(request: cluster.CreateTopicsRequest) -> cluster.CreateTopicsResponse:
+        response = cluster.CreateTopicsResponse()
+        for position, topic in enumerate(request.topics, 10):
+            if topic.name == "refused":
+                response.topics.add(name=topic.name, error_code=wire(ErrorCode.POLICY_VIOLATION))
+                continue
+            made = replace(TOPIC, topic_id=f"{hash(topic.name) % 10**20:021}A", name=topic.name)
+            harness.gateway.catalog.catalog.apply(TopicRecord(made), position)
+            response.topics.add(name=topic.name, topic_id=made.topic_id)
+        return response
+
+    harness.services.reply("CreateTopics", create)
+
+
+async def named(harness: Harness, *names: str) -> dict[str, ErrorCode]:
+    """Returns the error codes of topics that Metadata may create."""
+    response = await harness.call(9, MetadataRequest(topics=[Topic(name=n) for n in names]), MetadataResponse)
+    return {topic.name or "": ErrorCode(topic.error_code) for topic in response.topics}
+
+
+async def test_missing_topics_are_created_by_one_request(harness: Harness) -> None:
+    create_on_demand(harness)
+    assert await named(harness, "a", TOPIC.name, "refused", "in valid", STATE_TOPIC, "b") == {
+        "a": ErrorCode.NONE,
+        TOPIC.name: ErrorCode.NONE,
+        "refused": ErrorCode.POLICY_VIOLATION,
+        "in valid": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        STATE_TOPIC: ErrorCode.NONE,
+        "b": ErrorCode.NONE,
+    }
+    assert [one.name for one in harness.services.only("CreateTopics").topics] == ["a", "refused", "b"]
+
+
+@pytest.mark.parametrize(("partitions", "created"), [("1", 100), ("1000", 10), ("10000", 1)])
+async def test_a_request_creates_a_limited_number_of_topics(
+    harness: Harness, partitions: str, created: int
+) -> None:
+    create_on_demand(harness, partitions)
+    names = [f"t{number}" for number in range(250)]
+    first = await named(harness, *names)
+    assert [*first.values()] == [ErrorCode.NONE] * created + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * (
+        250 - created
+    )
+    assert [*(await named(harness, *names)).values()].count(ErrorCode.NONE) == 2 * created
+
+
+async def test_failed_creation_is_the_error_of_each_topic(harness: Harness) -> None:
+    create_on_demand(harness)
+    harness.services.fail("CreateTopics", ErrorCode.POLICY_VIOLATION)
+    assert await named(harness, "a", TOPIC.name, "b") == {
+        "a": ErrorCode.POLICY_VIOLATION,
+        TOPIC.name: ErrorCode.NONE,
+        "b": ErrorCode.POLICY_VIOLATION,
+    }
+
+
+async def test_topics_are_created_only_if_both_sides_allow_it(harness: Harness) -> None:
+    assert await named(harness, "a") == {"a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    create_on_demand(harness)
+    request = MetadataRequest(topics=[Topic(name="a")], allow_auto_topic_creation=False)
+    (topic,) = (await harness.call(9, request, MetadataResponse)).topics
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not harness.services.requests["CreateTopics"]
