@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart measure bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart measure bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -25,14 +25,19 @@ $(READY): requirements.lock pyproject.toml libs/protocol/pyproject.toml libs/pyt
 run: $(READY) ## serve, and process 336,776 flights with eight workers (ONCE=1: exit after the verdict)
 	@$(BIN)/python -m sharebroker_server.flights $(if $(ONCE),--once)
 
-test: $(READY) ## run all tests
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+# Python caches compiled modules: without, every test worker and every server started by a test compiles them again.
+test test-fast properties: export PYTHONDONTWRITEBYTECODE :=
 
-# Python caches the rewritten test modules, which halves the time of the next run.
-test-fast: export PYTHONDONTWRITEBYTECODE :=
+test: $(READY) ## run all tests; repeat failed ones once and list those that pass then
+	$(BIN)/python -m pytest -p tests.testkit.retry_failed -n 3 --dist loadgroup
+
 test-fast: $(READY) ## run the tests without servers (under a minute on two cores)
 	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios \
-	  -m "not slow and not servers" --hypothesis-profile=fast -n 3 -q
+	  -m "not slow and not servers" --hypothesis-profile=fast -n 2 -q
+
+properties: $(READY) ## run the property tests with new random examples (SEED=7: those of an earlier run)
+	$(BIN)/python -m pytest tests/property tests/unit -m hypothesis \
+	  --hypothesis-profile=random --hypothesis-seed=$(or $(SEED),$(shell date +%s)) -n 2 -q
 
 simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000; SEED=7: one run with its log)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --without "$(WITHOUT)",--seeds $(or $(SEEDS),200)) --jobs $(or $(JOBS),2)

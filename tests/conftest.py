@@ -7,8 +7,12 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ("tests.testkit.plugin",)
 
 # On a busy machine examples are slow: no test may fail because of its duration.
-settings.register_profile("sharebroker", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fuzz", parent=settings.get_profile("sharebroker"), max_examples=20_000)
-# For `make test-fast`: a quarter of the examples. `make test` runs all of them.
-settings.register_profile("fast", parent=settings.get_profile("sharebroker"), max_examples=25)
+_base = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Every run has the same examples: a test that fails once in many runs depends on the machine (decision 0076).
+settings.register_profile("sharebroker", parent=_base, derandomize=True, max_examples=50)
+# For `make test-fast`: a quarter of the examples.
+settings.register_profile("fast", parent=_base, derandomize=True, max_examples=12)
+# For `make properties` and `make fuzz`: new examples in every run.
+settings.register_profile("random", parent=_base, print_blob=True)
+settings.register_profile("fuzz", parent=_base, max_examples=20_000)
 settings.load_profile("sharebroker")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,9 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = (".ci", "deploy", "docs", "libs", "protos", "services", "tests")
 CLIENT = "libs/python_client/sharebroker/"
 PROTOCOL = "libs/protocol/sharebroker_protocol/"
+
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""The fields of a node that hold statements, or nodes that hold statements."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -55,13 +59,30 @@ def is_core(path: Path) -> bool:
 @cache
 def tree(path: Path) -> ast.Module:
     """Returns the parsed file."""
-    return ast.parse(content(path), str(path))
+    parsed = ast.parse(content(path), str(path))
+    gc.freeze()  # the trees live as long as the run, and visiting them for garbage takes most of its time
+    return parsed
 
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """Returns every node of the file's syntax tree; all rules share one walk."""
     return tuple(ast.walk(tree(path)))
+
+
+@cache
+def statements(path: Path) -> tuple[ast.stmt, ...]:
+    """Returns every statement of the file, nested ones included: a tenth of its nodes."""
+    found: list[ast.stmt] = []
+    pending: list[ast.AST] = [tree(path)]
+    while pending:
+        node = pending.pop()
+        for block in _BLOCKS:
+            inner = getattr(node, block, ())
+            if isinstance(inner, list):  # a lambda's body is an expression
+                pending += inner
+                found += [statement for statement in inner if isinstance(statement, ast.stmt)]
+    return tuple(found)
 
 
 def functions(path: Path) -> Iterator[Function]:

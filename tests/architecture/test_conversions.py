@@ -64,7 +64,9 @@ def left_out() -> dict[tuple[str, str], set[str]]:
         if "proto_values import" in path.read_text():
             import_module(name(path).split("/", 1)[1].removesuffix(".py").replace("/", "."))
     found: dict[tuple[str, str], set[str]] = {}
+    gc.unfreeze()  # frozen objects, such as those of collected modules, are not listed
     conversions: list[Conversion[Any, Any]] = [item for item in gc.get_objects() if type(item) is Conversion]
+    gc.freeze()
     for conversion in conversions:
         missing = conversion.left_out()
         if missing and conversion.value_type.__module__.startswith("sharebroker"):

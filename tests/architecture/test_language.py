@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture.sources import Function, content, files, name, python, tree
+from tests.architecture.sources import Function, content, files, name, python, statements, tree
 
 REPLACED = re.compile(
     r"\b(tell|tells|telling|told|whoever|anew|nobody|hear|hears|heard|hearsay|tidings|for ever|of itself|"
@@ -62,7 +62,7 @@ def test_first_paragraph_of_a_docstring_is_whole_sentences() -> None:
     found = [
         f"{name(path)}: {getattr(node, 'name', 'the module')}"
         for path in python(*FOLDERS)
-        for node in ast.walk(tree(path))
+        for node in (tree(path), *statements(path))
         if isinstance(node, ast.Module | ast.ClassDef | Function)
         if (text := ast.get_docstring(node))
         if text.split("\n\n")[0].rstrip()[-1] not in ".:?!…"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import Final
 
-from tests.architecture.sources import ROOT, Function, functions, name, nodes, python
+from tests.architecture.sources import ROOT, Function, functions, name, python, statements
 
 ROOTS: Final = {
     "services/sharebroker_server/": "",
@@ -80,15 +81,16 @@ def imports_of_test(home: Path) -> set[str]:
     return found
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Returns the modules that a file imports, and the names that it imports from them."""
     found = set[str]()
-    for node in nodes(path):
+    for node in statements(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+    return frozenset(found)
 
 
 def homes(module: str) -> list[Path]:

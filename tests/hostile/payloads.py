@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any, Final
 
 import cramjam
@@ -31,10 +32,14 @@ def produce(topic: str, partitions: Iterable[int], records: bytes) -> bytes:
     return frame(PRODUCE, 9, acks=-1, timeout_ms=30_000, topic_data=topics)
 
 
+_LEVEL: Final = 3
+"""Of zstd; for these records the highest level takes seconds and does not make batches smaller."""
+
+
 def packed(count: int, plain: bytes) -> bytes:
     """Returns a zstd batch whose header counts `count` records and which unpacks to `plain`."""
     header = header_of(batch(1))._replace(attributes=ZSTD, record_count=count, last_offset_delta=count - 1)
-    return seal(header, bytes(cramjam.zstd.compress(plain, 19)))
+    return seal(header, bytes(cramjam.zstd.compress(plain, _LEVEL)))
 
 
 def repeated(count: int = RECORDS, headers: int = 0) -> bytes:
@@ -45,6 +50,7 @@ def repeated(count: int = RECORDS, headers: int = 0) -> bytes:
     return packed(count, _record(0, headers) * count)
 
 
+@cache
 def consecutive(count: int = RECORDS, headers: int = 0) -> bytes:
     """Returns a valid batch of the smallest records, each with `headers` empty headers."""
     return packed(count, b"".join(_record(offset, headers) for offset in range(count)))

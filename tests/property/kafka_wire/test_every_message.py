@@ -19,13 +19,14 @@ from kio.serial import entity_writer
 from sharebroker_server.kafka_wire.decoder import read_message
 from sharebroker_server.kafka_wire.frames import codec_of
 from sharebroker_server.kafka_wire.schema import api_schema, id_bytes
+from tests.support.examples import scaled
 from tests.support.kafka_frames import response_reader
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 @given(data=st.data())
-@settings(max_examples=6)
+@settings(max_examples=scaled(12))
 def test_requests_and_responses_equal_kios(key: int, version: int, data: st.DataObject) -> None:
     how = codec_of(key, version)
     for messages, write, read, load in (

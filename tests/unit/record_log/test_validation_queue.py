@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -21,8 +22,8 @@ from tests.unit.record_log.batches import batch
 SETTINGS = LogSettings()
 NOW = 1_000
 SMALL = batch(3)
-LARGE = consecutive(6_000)
-LARGEST = consecutive(MAX_RECORDS)
+MANY_RECORDS = 6_000
+"""So many records are not validated at once."""
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ async def test_a_small_batch_is_validated_at_once(queue: ValidationQueue) -> Non
 
 async def test_other_tasks_run_between_the_slices_of_a_large_batch(queue: ValidationQueue) -> None:
     turns = Turns()
-    assert await outcome(queue, LARGEST) == SETTINGS.headers(LARGEST, NOW)
+    assert await outcome(queue, consecutive(MAX_RECORDS)) == SETTINGS.headers(consecutive(MAX_RECORDS), NOW)
     assert turns.count >= MAX_RECORDS // SLICE_RECORDS
     turns.stop()
 
@@ -84,21 +85,22 @@ async def test_a_batch_that_unpacks_too_large_to_read_at_once_is_queued(queue: V
 
 
 @pytest.mark.parametrize(
-    ("data", "code"),
+    ("payload", "code"),
     [
-        (b"garbage", ErrorCode.CORRUPT_MESSAGE),
-        (repeated(6_000), ErrorCode.INVALID_RECORD),
-        (LARGE[:-1] + b"\0", ErrorCode.CORRUPT_MESSAGE),
-        (consecutive(MAX_RECORDS) + SMALL, ErrorCode.MESSAGE_TOO_LARGE),
-        (batch(1) * (MAX_BATCHES + 1), ErrorCode.MESSAGE_TOO_LARGE),
-        (one_record(1_000_000), ErrorCode.MESSAGE_TOO_LARGE),
-        (batch(6_000, time=10**12), ErrorCode.INVALID_TIMESTAMP),
+        (lambda: b"garbage", ErrorCode.CORRUPT_MESSAGE),
+        (lambda: repeated(MANY_RECORDS), ErrorCode.INVALID_RECORD),
+        (lambda: consecutive(MANY_RECORDS)[:-1] + b"\0", ErrorCode.CORRUPT_MESSAGE),
+        (lambda: consecutive(MAX_RECORDS) + SMALL, ErrorCode.MESSAGE_TOO_LARGE),
+        (lambda: batch(1) * (MAX_BATCHES + 1), ErrorCode.MESSAGE_TOO_LARGE),
+        (lambda: one_record(1_000_000), ErrorCode.MESSAGE_TOO_LARGE),
+        (lambda: batch(MANY_RECORDS, time=10**12), ErrorCode.INVALID_TIMESTAMP),
     ],
     ids=["bytes", "offsets", "crc", "records", "batches", "headers", "timestamps"],
 )
 async def test_a_queued_batch_has_the_same_errors(
-    queue: ValidationQueue, data: bytes, code: ErrorCode
+    queue: ValidationQueue, payload: Callable[[], bytes], code: ErrorCode
 ) -> None:
+    data = payload()
     assert await outcome(queue, data) is code
     with pytest.raises(KafkaError) as caught:
         SETTINGS.headers(data, NOW)
@@ -113,9 +115,9 @@ async def test_batches_with_fewer_records_overtake_larger_ones(queue: Validation
         done.append(header.record_count)
 
     async with asyncio.TaskGroup() as group:
-        for count in (100_000, 90_000, 80_000, 6_000):
+        for count in (40_000, 30_000, 20_000, MANY_RECORDS):
             group.create_task(validate(consecutive(count)))
-    assert done[0] == 6_000
+    assert done[0] == MANY_RECORDS
 
 
 async def test_a_call_with_many_batches_does_not_delay_another_call(queue: ValidationQueue) -> None:
@@ -125,7 +127,7 @@ async def test_a_call_with_many_batches_does_not_delay_another_call(queue: Valid
         validation = CallValidation(queue)
         async with asyncio.TaskGroup() as group:
             for _ in range(batches):
-                group.create_task(validation.headers(SETTINGS, LARGE, NOW))
+                group.create_task(validation.headers(SETTINGS, consecutive(MANY_RECORDS), NOW))
         finished.append(name)
 
     async with asyncio.TaskGroup() as group:
@@ -143,7 +145,7 @@ async def test_the_batches_of_a_call_keep_their_order(queue: ValidationQueue) ->
         order.append(number)
 
     async with asyncio.TaskGroup() as group:
-        for number, data in enumerate((LARGEST, SMALL, LARGE, SMALL)):
+        for number, data in enumerate((consecutive(MAX_RECORDS), SMALL, consecutive(MANY_RECORDS), SMALL)):
             group.create_task(validate(number, data))
         await asyncio.sleep(0.001)
         group.create_task(validate(4, SMALL))
@@ -151,13 +153,13 @@ async def test_the_batches_of_a_call_keep_their_order(queue: ValidationQueue) ->
 
 
 async def test_a_cancelled_batch_passes_its_turn_on(queue: ValidationQueue) -> None:
-    running = asyncio.create_task(outcome(queue, LARGEST))
+    running = asyncio.create_task(outcome(queue, consecutive(MAX_RECORDS)))
     await asyncio.sleep(0)
-    waiting = [asyncio.create_task(outcome(queue, LARGE)) for _ in range(3)]
+    waiting = [asyncio.create_task(outcome(queue, consecutive(MANY_RECORDS))) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     running.cancel()
     await asyncio.sleep(0)  # the turn was passed on, its task has not run
     waiting[1].cancel()
-    assert await waiting[2] == SETTINGS.headers(LARGE, NOW)
-    assert await outcome(queue, LARGE) == SETTINGS.headers(LARGE, NOW)
+    assert await waiting[2] == SETTINGS.headers(consecutive(MANY_RECORDS), NOW)
+    assert await outcome(queue, consecutive(MANY_RECORDS)) == SETTINGS.headers(consecutive(MANY_RECORDS), NOW)
