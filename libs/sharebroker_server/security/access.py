@@ -12,12 +12,13 @@ from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import abort
+from sharebroker_server.security import audit
 from sharebroker_server.security.cluster_token import TokenVerdict
 from sharebroker_server.security.credentials import TOKEN_KEY, ClusterCredentials
 from sharebroker_server.security.interception import certificate_subjects, checked, rejecting
 from sharebroker_server.security.permissions import required
+from sharebroker_server.security.user_access import host_of
 from sharebroker_server.telemetry.metrics import Family, counter
-from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
 if TYPE_CHECKING:
     from sharebroker_server.security.interception import Handler
@@ -35,7 +36,6 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
         self._credentials = credentials
         self._principals = frozenset(principals)
         self._denied: Counter[str] = Counter()
-        self._log = RateLimitedLog("denied call log lines dropped")
 
     @override
     async def intercept_service(
@@ -77,10 +77,7 @@ class ClusterAccess(grpc.aio.ServerInterceptor):
     ) -> None:
         short = method.rpartition(".")[2]
         self._denied[short] += 1
-        self._log.log_dropped()
-        self._log.log(
-            "call of an internal RPC denied", method=short, peer=context.peer(), reason=verdict.value
-        )
+        audit.internal_call_denied(short, context.peer(), host_of(context.peer()), verdict.value)
         await abort(context, denied(short))
 
 

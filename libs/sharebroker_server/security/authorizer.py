@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.security import audit
 from sharebroker_server.security.acl import AclOperation, AclResourceType, Requester, Resource
 
 T = TypeVar("T")
@@ -65,9 +66,13 @@ def denied(kind: AclResourceType, metadata: Mapping[str, str] | None = None) -> 
 def denial(
     authorizer: Authorizer, requester: Requester, operation: AclOperation, resource: Resource
 ) -> KafkaError | None:
-    """Returns the resource type's AUTHORIZATION_FAILED error; None if the operation is allowed."""
+    """Returns the resource type's AUTHORIZATION_FAILED error; None if the operation is allowed.
+
+    The audit log records the denial. A filter that leaves items out calls `allows` instead.
+    """
     if authorizer.allows(requester, operation, resource):
         return None
+    audit.denied(requester, operation, resource)
     return denied(resource.type, {"resource_type": resource.type.name, "resource": resource.name})
 
 

@@ -87,14 +87,15 @@ def illegal_state(message: str) -> KafkaError:
 class SaslExchange:
     """One exchange with one client. `enabled` are the mechanisms that the client may choose."""
 
-    __slots__ = ("_enabled", "_lookup", "_name", "_scram", "_state", "mechanism")
+    __slots__ = ("_enabled", "_lookup", "_scram", "_state", "mechanism", "name")
 
     def __init__(self, enabled: Sequence[str], lookup: Lookup) -> None:
         self.mechanism = ""
         self._enabled = enabled
         self._lookup = lookup
         self._state = _State.MECHANISM
-        self._name = ""
+        self.name = ""
+        """The user that the client names."""
         self._scram: Any = None
 
     @property
@@ -142,18 +143,18 @@ class SaslExchange:
         self._state = _State.ENDED
         if not correct:
             raise failed()
-        return Success(Principal(self._name))
+        return Success(Principal(self.name))
 
     def _plain(self, text: str) -> PasswordCheck:
         """Returns the password of a token `authorization id NUL name NUL password` (RFC 4616)."""
         parts = text.split("\0")
         if len(parts) != 3:
             raise failed()
-        authorization, self._name, password = parts
-        if not self._name or not password or authorization not in ("", self._name):
+        authorization, self.name, password = parts
+        if not self.name or not password or authorization not in ("", self.name):
             raise failed()
         self._state = _State.PASSWORD
-        return PasswordCheck(self._name, password)
+        return PasswordCheck(self.name, password)
 
     def _scram_step(self, text: str) -> Challenge | Success:
         try:
@@ -164,13 +165,13 @@ class SaslExchange:
                 self._state = _State.TOKEN
                 return Challenge(self._scram.get_server_first().encode())
             self._scram.set_client_final(text)
-            return Success(Principal(self._name), self._scram.get_server_final().encode())
+            return Success(Principal(self.name), self._scram.get_server_final().encode())
         except scramp.ScramException:
             self._state = _State.ENDED
             raise failed() from None
 
     def _credential(self, name: str) -> tuple[bytes, bytes, bytes, int]:
-        self._name = name
+        self.name = name
         found = self._lookup(SCRAM[self.mechanism], name)
         return found.salt, found.stored_key, found.server_key, found.iterations
 

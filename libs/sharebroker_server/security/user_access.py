@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import grpc
-import structlog
 from typing_extensions import override
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.rpc_status import abort
+from sharebroker_server.security import audit
 from sharebroker_server.security.acl import Requester
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.authorization_header import parse_basic
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 _OPEN_SERVICES: Final = frozenset({"grpc.health.v1.Health"})
 _HEADER: Final = "authorization"
-
-_log = structlog.get_logger()
 
 
 class _Identity(NamedTuple):
@@ -86,7 +84,7 @@ class UserAccess(grpc.aio.ServerInterceptor):
 
     async def _authenticated(self, metadata: Any) -> _Identity:
         """Returns who calls. Raises SASL_AUTHENTICATION_FAILED, THROTTLING_QUOTA_EXCEEDED."""
-        header = next((value for key, value in metadata or () if key == _HEADER), None)
+        header = _header(metadata)
         authenticator = self._authenticator
         if self._certificates is not None and (header is None or authenticator is None):
             return _Identity(certificates=self._certificates)
@@ -129,6 +127,10 @@ def host_of(peer: str) -> str:
     return address.rpartition(":")[0].strip("[]")
 
 
+def _header(metadata: Any) -> object:
+    return next((value for key, value in metadata or () if key == _HEADER), None)
+
+
 async def _require_principal(context: grpc.aio.ServicerContext[Any, Any]) -> None:
     try:
         caller(context)
@@ -141,5 +143,7 @@ def _rejection(error: KafkaError) -> Handler:
 
 
 async def _reject(error: KafkaError, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    _log.debug("grpc call rejected", peer=context.peer(), error=error.code.name)
+    basic = parse_basic(_header(context.invocation_metadata()))
+    mechanism, user = ("Basic", basic.name) if basic else ("", "")
+    audit.unauthenticated("grpc", host_of(context.peer()), mechanism, user)
     await abort(context, error)

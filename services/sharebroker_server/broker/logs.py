@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from typing import Final, Literal
 
 import orjson
@@ -12,8 +14,10 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from sharebroker_protocol import tracing
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import CatalogRecord, ConfigRecord
+from sharebroker_server.security.audit import AUDIT
 
 Format = Literal["auto", "json", "text"]
 """`auto` is text on a terminal, else JSON."""
@@ -30,17 +34,58 @@ _ALWAYS: Final = logging.CRITICAL
 
 
 class _Threshold:
-    """Drops events below the level, which may change while the broker runs."""
+    """Drops events below the level, which may change while the broker runs; never those of the audit log."""
 
     level = logging.INFO
 
     def __call__(self, logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
-        if LEVELS.get(name, _ALWAYS) < self.level:
+        if LEVELS.get(name, _ALWAYS) < self.level and event.get("logger") != AUDIT:
             raise structlog.DropEvent
         return event
 
 
 _threshold: Final = _Threshold()
+
+
+class _AuditFile:
+    """Writes the events of the audit log to a file instead of the log, once it is open.
+
+    A file that was renamed is opened again, so that logrotate needs no signal.
+    """
+
+    def __init__(self) -> None:
+        self._file: WatchedFileHandler | None = None
+
+    def open(self, path: Path) -> None:
+        """Opens the file, which only this user can read if it is new. Raises OSError."""
+        path.touch(mode=0o600)
+        self.close()
+        self._file = WatchedFileHandler(path, encoding="utf-8")
+
+    def close(self) -> None:
+        """Closes the file: events go to the log again."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+    def __call__(self, _logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+        if self._file is None or event.get("logger") != AUDIT:
+            return event
+        self._file.handle(logging.LogRecord(AUDIT, logging.INFO, "", 0, _json(event), None, None))
+        raise structlog.DropEvent
+
+
+_audit_file: Final = _AuditFile()
+
+
+def open_audit_file(path: Path) -> None:
+    """Writes the audit log to a file from now on. Raises KafkaError INVALID_CONFIG."""
+    try:
+        _audit_file.open(path)
+    except OSError as failure:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"The audit log {path} cannot be written: {failure.strerror}."
+        ) from failure
 
 
 def configure_logging(how: Format = "auto") -> None:
@@ -53,7 +98,7 @@ def configure_logging(how: Format = "auto") -> None:
     ]
     last = _renderers(how)
     structlog.configure(
-        processors=[_threshold, *shared, *last],
+        processors=[_threshold, *shared, _audit_file, *last],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,

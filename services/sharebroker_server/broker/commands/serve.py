@@ -12,7 +12,7 @@ import uvloop
 from sharebroker.cli.options import examples
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.tracing.settings import read as read_telemetry
-from sharebroker_server.broker.logs import configure_logging
+from sharebroker_server.broker.logs import configure_logging, open_audit_file
 from sharebroker_server.broker.observability import log_unknown_variables
 from sharebroker_server.broker.process import run
 from sharebroker_server.broker.settings import (
@@ -153,6 +153,13 @@ def serve(
         Literal["auto", "json", "text"],
         typer.Option(help="Format of log lines on standard error; auto: text on a terminal, else JSON."),
     ] = "auto",
+    audit_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for the audit log, as JSON lines; opened again when it is renamed. By default audit "
+            "lines are written to standard error."
+        ),
+    ] = None,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Print the settings as JSON without secrets, and exit.")
     ] = False,
@@ -191,6 +198,8 @@ def serve(
             first_user=parse_first_user(admin_user, admin_password_file),
             config=config,
         )
+        if audit_file is not None and not print_config:
+            open_audit_file(audit_file)
         log_unknown_variables()
         if print_config:
             typer.echo(describe(settings))

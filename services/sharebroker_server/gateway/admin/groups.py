@@ -16,6 +16,7 @@ from sharebroker_server.gateway.clients import raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.routing.router import GROUP_COORDINATOR
 from sharebroker_server.rpc.errors import refusal
+from sharebroker_server.security import audit
 
 if TYPE_CHECKING:
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
@@ -81,7 +82,10 @@ async def delete_groups(
         one = pb.DeleteGroupsRequest(group_ids=[group_id], group_epochs={group_id: epoch} if epoch else {})
         return (await stub.DeleteGroups(one, timeout=left)).results
 
-    results = await _each(gateway, request.group_ids, send, Deleted, deadline)
+    with audit.changing("DeleteGroups", "GROUP", request.group_ids):
+        results = await _each(gateway, request.group_ids, send, Deleted, deadline)
+    for result in results:
+        audit.change("DeleteGroups", "GROUP", result.group_id, result.error_code)
     return pb.DeleteGroupsResponse(results=results)
 
 
@@ -103,14 +107,35 @@ async def alter_offsets(
     gateway: Gateway, request: pb.AlterShareGroupOffsetsRequest, deadline: Deadline
 ) -> pb.AlterShareGroupOffsetsResponse:
     """Moves start offsets of a group. Raises KafkaError."""
-    return await _change(gateway, lambda stub: stub.AlterShareGroupOffsets, request, deadline)
+    with audit.changing("AlterShareGroupOffsets", "GROUP", [request.group_id]):
+        response = await _change(gateway, lambda stub: stub.AlterShareGroupOffsets, request, deadline)
+    if response.error_code:
+        audit.change("AlterShareGroupOffsets", "GROUP", request.group_id, response.error_code)
+    offsets = {
+        (topic.topic_name, part.partition): part.start_offset
+        for topic in request.topics
+        for part in topic.partitions
+    }
+    for topic in response.responses:
+        for part in topic.partitions:
+            name, index = topic.topic_name, part.partition
+            details = {"topic": name, "partition": index, "start_offset": offsets.get((name, index))}
+            audit.change("AlterShareGroupOffsets", "GROUP", request.group_id, part.error_code, **details)
+    return response
 
 
 async def delete_offsets(
     gateway: Gateway, request: pb.DeleteShareGroupOffsetsRequest, deadline: Deadline
 ) -> pb.DeleteShareGroupOffsetsResponse:
     """Deletes the state of topics of a group. Raises KafkaError."""
-    return await _change(gateway, lambda stub: stub.DeleteShareGroupOffsets, request, deadline)
+    with audit.changing("DeleteShareGroupOffsets", "GROUP", [request.group_id]):
+        response = await _change(gateway, lambda stub: stub.DeleteShareGroupOffsets, request, deadline)
+    if response.error_code:
+        audit.change("DeleteShareGroupOffsets", "GROUP", request.group_id, response.error_code)
+    for topic in response.responses:
+        details = {"topic": topic.topic_name}
+        audit.change("DeleteShareGroupOffsets", "GROUP", request.group_id, topic.error_code, **details)
+    return response
 
 
 async def _change(

@@ -9,6 +9,7 @@ from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.security import audit
 
 Producers = leader.DescribeProducersResponse.Partition
 
@@ -26,9 +27,22 @@ async def delete_records(
     gateway: Gateway, request: leader.DeleteRecordsRequest, deadline: Deadline
 ) -> leader.DeleteRecordsResponse:
     """Moves log start offsets, at each partition's leader."""
-    return await gateway.leaders.forward(
-        lambda stub: stub.DeleteRecords, request, leader.DeleteRecordsResponse, deadline
-    )
+    before = {(part.topic_id, part.partition): part.offset for part in request.partitions}
+    with audit.changing("DeleteRecords", "TOPIC", (_named(gateway, *key) for key in before)):
+        response = await gateway.leaders.forward(
+            lambda stub: stub.DeleteRecords, request, leader.DeleteRecordsResponse, deadline
+        )
+    for part in response.partitions:
+        key = part.topic_id, part.partition
+        details = {"before_offset": before.get(key)}
+        audit.change("DeleteRecords", "TOPIC", _named(gateway, *key), part.error_code, **details)
+    return response
+
+
+def _named(gateway: Gateway, topic_id: str, partition: int) -> str:
+    """Returns a partition as `orders-0`."""
+    topic = gateway.catalog.topic_by_id(topic_id)
+    return f"{topic.name if topic else topic_id}-{partition}"
 
 
 async def describe_logs(

@@ -17,6 +17,7 @@ from sharebroker_server.catalog.machine import MAX_PARTITIONS
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, check_not_internal
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.rpc.errors import wire
+from sharebroker_server.security import audit
 
 VISIBLE_WITHIN: Final = 5.0
 """Limit of the wait until this process's metadata cache has a change."""
@@ -76,9 +77,13 @@ async def create_topics(
     gateway: Gateway, request: pb.CreateTopicsRequest, deadline: Deadline
 ) -> pb.CreateTopicsResponse:
     """Creates topics; returns when the metadata cache has them. Raises KafkaError."""
-    response = await gateway.coordinators.of_catalog(
-        lambda stub, left: stub.CreateTopics(request, timeout=left), deadline
-    )
+    with audit.changing("CreateTopics", "TOPIC", (topic.name for topic in request.topics)):
+        response = await gateway.coordinators.of_catalog(
+            lambda stub, left: stub.CreateTopics(request, timeout=left), deadline
+        )
+    for topic in () if request.validate_only else response.topics:
+        details = {"id": topic.topic_id, "partitions": topic.num_partitions}
+        audit.change("CreateTopics", "TOPIC", topic.name, topic.error_code, **details)
     created = [topic.topic_id for topic in response.topics if not topic.error_code]
     if created and not request.validate_only:
         await await_visible(gateway, lambda catalog: all(map(catalog.topic_by_id, created)), deadline)
@@ -89,9 +94,13 @@ async def delete_topics(
     gateway: Gateway, request: pb.DeleteTopicsRequest, deadline: Deadline
 ) -> pb.DeleteTopicsResponse:
     """Deletes topics; returns when the metadata cache no longer has them. Raises KafkaError."""
-    response = await gateway.coordinators.of_catalog(
-        lambda stub, left: stub.DeleteTopics(request, timeout=left), deadline
-    )
+    with audit.changing("DeleteTopics", "TOPIC", (topic.name or topic.topic_id for topic in request.topics)):
+        response = await gateway.coordinators.of_catalog(
+            lambda stub, left: stub.DeleteTopics(request, timeout=left), deadline
+        )
+    for topic in response.topics:
+        name = topic.name or topic.topic_id
+        audit.change("DeleteTopics", "TOPIC", name, topic.error_code, id=topic.topic_id)
     deleted = [topic.topic_id for topic in response.topics if not topic.error_code]
     await await_visible(gateway, lambda catalog: not any(map(catalog.topic_by_id, deleted)), deadline)
     return response
@@ -101,12 +110,16 @@ async def create_partitions(
     gateway: Gateway, request: pb.CreatePartitionsRequest, deadline: Deadline
 ) -> pb.CreatePartitionsResponse:
     """Adds partitions; returns when the metadata cache has them. Raises KafkaError."""
-    response = await gateway.coordinators.of_catalog(
-        lambda stub, left: stub.CreatePartitions(request, timeout=left), deadline
-    )
+    with audit.changing("CreatePartitions", "TOPIC", (topic.name for topic in request.topics)):
+        response = await gateway.coordinators.of_catalog(
+            lambda stub, left: stub.CreatePartitions(request, timeout=left), deadline
+        )
     succeeded = {topic.name for topic in response.results if not topic.error_code}
     counts = {topic.name: topic.count for topic in request.topics if topic.name in succeeded}
     if not request.validate_only:
+        for topic in response.results:
+            partitions = counts.get(topic.name)
+            audit.change("CreatePartitions", "TOPIC", topic.name, topic.error_code, partitions=partitions)
         await await_visible(
             gateway,
             lambda catalog: all(
@@ -122,10 +135,15 @@ async def alter_configs(
     gateway: Gateway, request: pb.IncrementalAlterConfigsRequest, deadline: Deadline
 ) -> pb.IncrementalAlterConfigsResponse:
     """Changes configs; returns when the metadata cache has them. Raises KafkaError."""
-    response = await gateway.coordinators.of_catalog(
-        lambda stub, left: stub.IncrementalAlterConfigs(request, timeout=left), deadline
-    )
+    with audit.changing("AlterConfigs", "CONFIG", map(_config_resource, request.resources)):
+        response = await gateway.coordinators.of_catalog(
+            lambda stub, left: stub.IncrementalAlterConfigs(request, timeout=left), deadline
+        )
     if not request.validate_only:
+        for resource in response.responses:
+            configs_set = {config.name: _value(config) for config in resource.configs}
+            name = _config_resource(resource)
+            audit.change("AlterConfigs", "CONFIG", name, resource.error_code, configs=configs_set)
         configs = [
             (ConfigResource(ResourceType(each.resource_type), each.resource_name), config)
             for each in response.responses
@@ -135,6 +153,19 @@ async def alter_configs(
             gateway, lambda catalog: all(_is_set(catalog, *each) for each in configs), deadline
         )
     return response
+
+
+def _config_resource(
+    resource: pb.IncrementalAlterConfigsRequest.Resource | pb.IncrementalAlterConfigsResponse.Resource,
+) -> str:
+    """Returns type and name of a resource: `topic orders`."""
+    known = {int(kind): kind.name.lower() for kind in ResourceType}
+    return f"{known.get(resource.resource_type, resource.resource_type)} {resource.resource_name}"
+
+
+def _value(config: pb.IncrementalAlterConfigsResponse.Config) -> str | None:
+    """Returns the new value, None for the default. No config that the catalog stores is a secret."""
+    return config.value if config.HasField("value") else None
 
 
 def describe_configs(

@@ -13,6 +13,7 @@ from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.gateway.admin.topics import await_visible
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.rpc.errors import refusal
+from sharebroker_server.security import audit
 from sharebroker_server.security.scram import ScramCredential, ScramMechanism, credential_of
 
 _Result = admin.DescribeUserScramCredentialsResponse.Result
@@ -32,9 +33,17 @@ async def alter_users(
     gateway: Gateway, request: pb.AlterUserScramCredentialsRequest, deadline: Deadline
 ) -> pb.AlterUserScramCredentialsResponse:
     """Changes credentials; returns when the metadata cache has the changes. Raises KafkaError."""
-    response = await gateway.coordinators.of_catalog(
-        lambda stub, left: stub.AlterUserScramCredentials(request, timeout=left), deadline
-    )
+    changes = {one.name: f"set {_mechanism(one.mechanism)}" for one in request.upsertions}
+    changes |= {one.name: f"deleted {_mechanism(one.mechanism)}" for one in request.deletions}
+    with audit.changing("AlterUserScramCredentials", "USER", changes):
+        response = await gateway.coordinators.of_catalog(
+            lambda stub, left: stub.AlterUserScramCredentials(request, timeout=left), deadline
+        )
+    for result in response.results:
+        user = result.user
+        audit.change(
+            "AlterUserScramCredentials", "USER", user, result.error_code, change=changes.get(user, "")
+        )
     changed = {result.user for result in response.results if not result.error_code}
     expected: dict[tuple[str, int], ScramCredential | None] = {
         (one.name, one.mechanism): None for one in request.deletions if one.name in changed
@@ -53,6 +62,10 @@ async def alter_users(
 
     await await_visible(gateway, visible, deadline)
     return response
+
+
+def _mechanism(number: int) -> str:
+    return ScramMechanism(number).label if number in set(ScramMechanism) else str(number)
 
 
 def _described(gateway: Gateway, name: str, count: int) -> _Result:

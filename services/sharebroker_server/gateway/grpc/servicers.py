@@ -14,7 +14,9 @@ from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.authorization import Access
 from sharebroker_server.gateway.context import Gateway, deadline_of
+from sharebroker_server.security import audit
 from sharebroker_server.security.authorizer import ALLOW_ALL
+from sharebroker_server.security.user_access import requester
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -54,11 +56,17 @@ def rpc(function: Function[Q, R], authorized: Authorized[Q, R]) -> Rpc[Q, R]:
 
     async def serve(self: Servicer, request: Q, context: Any) -> R:
         gateway, deadline = self._gateway, deadline_of(context)
+        audited(context)
         if gateway.authorizer is ALLOW_ALL:
             return await function(gateway, request, deadline)
         return await authorized(function, Access(gateway, context), request, deadline)
 
     return cast("Rpc[Q, R]", serve)  # as the class binds it
+
+
+def audited(context: Any) -> None:
+    """Sets the caller of this call as the origin of the changes that it makes."""
+    audit.serving(lambda: audit.RequestOrigin(requester(context), "grpc"))
 
 
 def checked(check: Check) -> Authorized[Any, Any]:

@@ -84,6 +84,16 @@ class SaslSession:
         self._ends_at: float | None = None
 
     @property
+    def mechanism(self) -> str:
+        """The mechanism of the present exchange; empty without one."""
+        return "" if self._exchange is None else self._exchange.mechanism
+
+    @property
+    def claimed(self) -> str:
+        """The user that the client claims to be in the present exchange; empty if it names none."""
+        return "" if self._exchange is None else self._exchange.name
+
+    @property
     def over(self) -> bool:
         """Whether the session has ended: the client must authenticate again."""
         return self._ends_at is not None and self._now() > self._ends_at

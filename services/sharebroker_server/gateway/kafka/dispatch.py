@@ -23,6 +23,7 @@ from sharebroker_server.kafka_wire.frames import (
 )
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from sharebroker_server.kafka_wire.schema import Message, api_schema
+from sharebroker_server.security import audit
 from sharebroker_server.security.sasl import illegal_state
 
 
@@ -39,6 +40,10 @@ class DecodedRequest(NamedTuple):
         """Returns whether this request may be served in one step with an earlier one."""
         coalescing = self.api.coalescing
         return coalescing is not None and self.api is earlier.api and coalescing.fits(self.call, earlier.call)
+
+    def origin(self) -> audit.RequestOrigin:
+        """Returns where the request came from."""
+        return audit.RequestOrigin(self.call.requester, "kafka", api_schema(self.api.key).name)
 
 
 class EncodedResponse(NamedTuple):
@@ -89,6 +94,7 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
     listener.fetches_in_flight += api.waits
     listener.metrics.requests[api.key] += len(requests)
     begun = perf_counter()
+    audit.serving(requests[0].origin)
     messages: Sequence[Message | None]
     try:
         try:

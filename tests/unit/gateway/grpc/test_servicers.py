@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.gateway.grpc.servicers import Servicer, checked, rpc
+from sharebroker_server.security import audit
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.grpc.calls import Context
 
@@ -33,6 +35,20 @@ async def test_the_function_gets_the_gateway_the_request_and_the_deadline(harnes
     ]
     assert 4.0 < calls[0][2] < 5.0, "the function ends slightly before its caller's deadline"
     assert 5.0 < calls[1][2] <= REQUEST_TIMEOUT
+
+
+async def test_a_change_names_the_caller_of_the_call(harness: Harness) -> None:
+    async def delete(_: Gateway, name: str, __: Deadline) -> str:
+        audit.change("DeleteTopics", "TOPIC", name)
+        return name
+
+    class Deleting(Servicer):
+        Delete: Any = rpc(delete, checked(lambda *_: None))
+
+    with capture_logs() as lines:
+        await Deleting(harness.gateway).Delete("a", Context(None))
+    (line,) = lines
+    assert (line["principal"], line["listener"]) == ("User:ANONYMOUS", "grpc")
 
 
 @pytest.mark.parametrize(

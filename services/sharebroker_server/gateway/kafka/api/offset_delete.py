@@ -7,6 +7,7 @@ from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.groups import call_coordinator, known_partitions
 from sharebroker_server.gateway.kafka.topics import by_topic
 from sharebroker_server.kafka_wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
+from sharebroker_server.security import audit
 
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
@@ -20,7 +21,11 @@ async def handle(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
         results.append(_Partition(partition_index=partition.partition_index, error_code=error))
         if not error:
             request.partitions.add(topic_id=topic_id, partition=partition.partition_index)
-    await call_coordinator(call, lambda stub: stub.OffsetDelete, request)
+    with audit.changing("OffsetDelete", "GROUP", [request.group_id]):
+        await call_coordinator(call, lambda stub: stub.OffsetDelete, request)
+    for partition in request.partitions:
+        topic_id, index = partition.topic_id, partition.partition
+        audit.change("OffsetDelete", "GROUP", request.group_id, topic_id=topic_id, partition=index)
     return OffsetDeleteResponse(topics=by_topic(call.request.topics, results, _Topic))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.kafka.authentication import SASL_AUTHENTICATE
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from sharebroker_server.security import audit
 from sharebroker_server.security.sasl import illegal_state
 
 
@@ -12,7 +14,12 @@ async def handle(call: Call[SaslAuthenticateRequest]) -> SaslAuthenticateRespons
     """Returns the server's token. Raises SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE."""
     if call.client.sasl is None:
         raise illegal_state("This listener does not authenticate clients.")
-    token, lifetime_ms = await call.client.sasl.authenticate(call.request.auth_bytes)
+    sasl = call.client.sasl
+    try:
+        token, lifetime_ms = await sasl.authenticate(call.request.auth_bytes)
+    except KafkaError:
+        audit.unauthenticated("kafka", call.client.host, sasl.mechanism, sasl.claimed)
+        raise
     return SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=lifetime_ms)
 
 
