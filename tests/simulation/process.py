@@ -13,6 +13,7 @@ from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.broker import roles
+from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import MetadataCache
@@ -256,7 +257,14 @@ class Process:
         patience = replace(_PERSISTER, call_timeout=around.plan.patience)
         persister = WatchedPersister(router, patience, around.history)
         return BrokerContext(
-            settings, Storage(Keys(), log, records, leases), holder, catalog, router, persister, kafka=None
+            settings,
+            Storage(Keys(), log, records, leases),
+            holder,
+            catalog,
+            router,
+            persister,
+            kafka=None,
+            access=AccessControl(settings, stack),
         )
 
 

@@ -86,6 +86,7 @@ class ErrorCode(IntEnum):
     CONCURRENT_TRANSACTIONS = 51, "UNAVAILABLE", True, "The previous transaction is still completing."
     TRANSACTION_COORDINATOR_FENCED = 52, "FAILED_PRECONDITION", False, "The coordinator's epoch is older than the current one."
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53, "PERMISSION_DENIED", False, "Access to the transactional id is denied."
+    SECURITY_DISABLED = 54, "FAILED_PRECONDITION", False, "Access control is disabled."
     OPERATION_NOT_ATTEMPTED = 55, "FAILED_PRECONDITION", False, "The operation was skipped because another part of the request failed."
     KAFKA_STORAGE_ERROR = 56, "UNAVAILABLE", True, "The store rejects writes; nothing was written."
     SASL_AUTHENTICATION_FAILED = 58, "UNAUTHENTICATED", False, "Authentication failed."

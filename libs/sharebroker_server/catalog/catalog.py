@@ -1,4 +1,4 @@
-"""The state of the catalog: topics, configs, users and the cluster id. Only `apply` changes it."""
+"""The state of the catalog: topics, configs, users, ACLs and the cluster id. Only `apply` changes it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Final
 
+from sharebroker_server.catalog.acls import AclDeletedRecord, AclRecord, apply_acl
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
@@ -17,6 +18,7 @@ from sharebroker_server.catalog.records import (
 )
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord, UserCatalog
+from sharebroker_server.security.acl_rules import AclRules
 
 MAX_DELETED: Final = 10_000
 """The number of deleted topic ids that are stored; the oldest are dropped."""
@@ -33,6 +35,8 @@ class TopicCatalog:
         "_ids",
         "_metric_names",
         "_topics",
+        "access_changes",
+        "acls",
         "cluster_id",
         "partitions",
         "position",
@@ -44,6 +48,9 @@ class TopicCatalog:
         self.cluster_id = ""
         self.position = 0
         self.users = UserCatalog()
+        self.acls = AclRules()
+        self.access_changes = 0
+        """The number of records about users and ACLs that were applied."""
         self.partitions = 0
         """The number of partitions of all topics."""
         self._topics: dict[str, Topic] = {}
@@ -156,6 +163,13 @@ class TopicCatalog:
     @_apply.register(ScramCredentialDeletedRecord)
     def _(self, record: ScramCredentialRecord | ScramCredentialDeletedRecord) -> None:
         self.users.apply(record)
+        self.access_changes += 1
+
+    @_apply.register(AclRecord)
+    @_apply.register(AclDeletedRecord)
+    def _(self, record: AclRecord | AclDeletedRecord) -> None:
+        apply_acl(self.acls, record)
+        self.access_changes += 1
 
     def _put(self, topic: Topic) -> None:
         before = self._topics.get(topic.topic_id)

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.acls import AclCommand, AclReply, decide_acl
 from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.live_records import LiveRecords
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
@@ -29,22 +31,12 @@ from sharebroker_server.catalog.topics import (
     check_not_internal,
     check_topic_name,
 )
-from sharebroker_server.catalog.users import (
-    CreateUser,
-    DeleteScramCredential,
-    ScramCredentialDeletedRecord,
-    ScramCredentialRecord,
-    UpsertScramCredential,
-    UserCommand,
-    decide_user,
-)
+from sharebroker_server.catalog.users import UserCommand, decide_user
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS, check_group
 from sharebroker_server.config.keys import Key, appended, render, subtracted, unknown
 from sharebroker_server.config.topic import TOPIC_KEYS, check_topic
 from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
-from sharebroker_server.live_keys import LiveKeys
-from sharebroker_server.security.scram import ScramMechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,50 +98,32 @@ class NameCluster:
     cluster_id: str
 
 
-CatalogCommand = CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | NameCluster | UserCommand
+CatalogCommand = (
+    CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | NameCluster | UserCommand | AclCommand
+)
 
 
 SHARD: Final = "catalog"
 """The name of the catalog's lease and log."""
 
-_Key = tuple[str, str] | tuple[ConfigResource, str] | tuple[ScramMechanism, str]
-_CLUSTER: Final = ("cluster", "")
-
 
 class CatalogMachine(WithoutSoftState):
-    """Decides on topics, configs and users. `static` is the broker's own configuration."""
+    """Decides on topics, configs, users and ACLs. `static` is the broker's own configuration."""
 
     def __init__(self, static: BrokerConfig) -> None:
         self.catalog = TopicCatalog()
         self._static = static
-        self._live: LiveKeys[_Key] = LiveKeys()
+        self._live = LiveRecords(self.catalog)
 
     def decide(self, command: CatalogCommand, now: float) -> Decision[CatalogRecord, CatalogReply]:
         """Returns the records and the reply of a command; see `sharebroker_server.catalog.machine`."""
         decision = decide(self.catalog, self._static, command, now)
         # Rewritten records first: the records of this command must come last.
-        return decision._replace(records=(*self._rewritten(len(decision.records)), *decision.records))
+        return decision._replace(records=(*self._live.rewritten(len(decision.records)), *decision.records))
 
     def apply(self, record: CatalogRecord, position: int) -> None:
         """Applies the record at `position`."""
-        self._live.skip(position)
-        if isinstance(record, TopicRecord):
-            self._live.put(("topic", record.topic.topic_id), position)
-        elif isinstance(record, TopicDeletedRecord):
-            self._live.drop(("topic", record.topic_id), position)
-            self._live.drop(("deleted", self.catalog.dropped_by(record.topic_id)), position)
-            self._live.put(("deleted", record.topic_id), position)
-        elif isinstance(record, ClusterRecord):
-            self._live.put(_CLUSTER, position)
-        elif isinstance(record, ConfigRecord) and record.resource.type is not ResourceType.TOPIC:
-            keep = self._live.drop if record.value is None else self._live.put
-            keep((record.resource, record.key), position)
-        elif isinstance(record, ScramCredentialRecord):
-            self._live.put((record.mechanism, record.user), position)
-        elif isinstance(record, ScramCredentialDeletedRecord):
-            self._live.drop((record.mechanism, record.user), position)
-        # Changes of a topic need no key: they follow its TopicRecord, and a rewritten TopicRecord contains
-        # them.
+        self._live.register(record, position)
         self.catalog.apply(record, position)
 
     def next_deadline(self) -> float | None:
@@ -164,25 +138,9 @@ class CatalogMachine(WithoutSoftState):
         """Returns the position before which no record is current."""
         return self._live.trim_before()
 
-    def _rewritten(self, written: int) -> list[CatalogRecord]:
-        return [self._record(key) for key in self._live.stale(written)]
 
-    def _record(self, key: _Key) -> CatalogRecord:
-        kind, name = key
-        if isinstance(kind, ConfigResource):
-            return ConfigRecord(kind, name, self.catalog.configs(kind)[name])
-        if isinstance(kind, ScramMechanism):
-            return ScramCredentialRecord(name, kind, self.catalog.users.credentials(name)[kind])
-        if kind == "deleted":
-            # Without partitions: its logs were removed with the topic, or leaders remove them as unknown
-            # logs.
-            return TopicDeletedRecord(name)
-        topic = self.catalog.topic_by_id(name)
-        return ClusterRecord(self.catalog.cluster_id) if topic is None else TopicRecord(topic)
-
-
-CatalogReply = Topic | ClusterRecord | Mapping[str, str | None]
-"""The topic after the change (before it, for a deletion), the cluster id, or the changed configs.
+CatalogReply = Topic | ClusterRecord | Mapping[str, str | None] | AclReply
+"""The topic after the change (before it, for a deletion), the cluster id, the changed configs or ACLs.
 
 It is empty after a change of users.
 """
@@ -214,8 +172,11 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
         return _alter_configs(state, static, command)
     if isinstance(command, NameCluster):
         return _name_cluster(state, command)
-    if isinstance(command, UpsertScramCredential | DeleteScramCredential | CreateUser):
+    if isinstance(command, UserCommand):
         return Decision(decide_user(state.users, command), {})
+    if isinstance(command, AclCommand):
+        changes = decide_acl(state.acls, command)
+        return Decision(changes, tuple(change.acl for change in changes))
     broker = effective_broker(state, static)
     if isinstance(command, CreateTopic):
         return _create_topic(state, broker, command, now)

@@ -13,7 +13,7 @@ reset, since no record of the new log mentions them."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -27,7 +27,6 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topi
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.group import GroupConfig, resolve_group
 from sharebroker_server.config.topic import TopicConfig, resolve_topic
-from sharebroker_server.security.scram import ScramCredential, ScramMechanism
 from sharebroker_server.stream_log.port import LogUnavailable, StreamLog
 
 _log = structlog.get_logger()
@@ -55,7 +54,9 @@ class MetadataCache:
         self._groups: dict[str, GroupConfig] = {}
         self._topics: dict[str, tuple[Topic, TopicConfig]] = {}
         self._observers: list[Observer] = []
+        self._access_observers: list[Callable[[], None]] = []
         self._needs_reload = False
+        self._access = (self.catalog, 0)
         self.revision = 0
         """A number that increases with every change of topics and configs."""
         self._poll_requested = asyncio.Event()
@@ -65,6 +66,10 @@ class MetadataCache:
     def add_observer(self, observer: Observer) -> None:
         """Registers `observer`, which is called with each record applied after `start`."""
         self._observers.append(observer)
+
+    def add_access_observer(self, observer: Callable[[], None]) -> None:
+        """Registers `observer`, which is called after each change of users or ACLs."""
+        self._access_observers.append(observer)
 
     async def start(self) -> None:
         """Reads the log to its end, then starts polling. Raises LogUnavailable."""
@@ -121,14 +126,6 @@ class MetadataCache:
     def is_deleted(self, topic_id: str) -> bool:
         """Returns whether the topic was deleted."""
         return self.catalog.is_deleted(topic_id)
-
-    def credentials(self, name: str) -> Mapping[ScramMechanism, ScramCredential]:
-        """Returns the credentials of a user; empty for a user that does not exist."""
-        return self.catalog.users.credentials(name)
-
-    def any_credential(self, mechanism: ScramMechanism) -> ScramCredential | None:
-        """Returns the credential of the oldest user that has one for the mechanism."""
-        return self.catalog.users.any_credential(mechanism)
 
     def group_config(self, group_id: str) -> GroupConfig:
         """Returns the effective config of a share group, whether or not it exists."""
@@ -205,3 +202,11 @@ class MetadataCache:
         for record in records if self._task else ():
             for observer in self._observers:
                 observer(record)
+        self._publish_access()
+
+    def _publish_access(self) -> None:
+        access = (self.catalog, self.catalog.access_changes)
+        if access != self._access:
+            self._access = access
+            for changed in self._access_observers:
+                changed()

@@ -9,9 +9,11 @@ from typing import Any, Final, cast
 from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.storage.v1 import catalog_pb2 as pb
+from sharebroker_server.catalog.acls import AclChange, AclDeletedRecord, AclRecord
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord, UserRecord
 from sharebroker_server.proto_values import Conversion, Mapped
+from sharebroker_server.security.acl import AclBinding, binding
 from sharebroker_server.security.scram import ScramCredential, ScramMechanism
 
 
@@ -54,9 +56,8 @@ class ClusterRecord:
     cluster_id: str
 
 
-CatalogRecord = (
-    TopicRecord | PartitionsRecord | TopicDeletedRecord | ConfigRecord | ClusterRecord | UserRecord
-)
+TopicChange = TopicRecord | PartitionsRecord | TopicDeletedRecord
+CatalogRecord = TopicChange | ConfigRecord | ClusterRecord | UserRecord | AclChange
 
 
 class CatalogCodec:
@@ -109,11 +110,16 @@ def _message(record: CatalogRecord) -> pb.CatalogRecord:
                 stored_key=credential.stored_key,
                 server_key=credential.server_key,
                 iterations=credential.iterations,
+                super_user=record.super_user,
             )
         )
     if isinstance(record, ScramCredentialDeletedRecord):
         deleted = pb.ScramCredentialDeletedRecord(user=record.user, mechanism=record.mechanism)
         return pb.CatalogRecord(scram_credential_deleted=deleted)
+    if isinstance(record, AclRecord):
+        return pb.CatalogRecord(acl=pb.AclRecord(**record.acl._asdict()))
+    if isinstance(record, AclDeletedRecord):
+        return pb.CatalogRecord(acl_deleted=pb.AclDeletedRecord(**record.acl._asdict()))
     field = next(field for field, (kind, _) in _EQUAL.items() if isinstance(record, kind))
     return pb.CatalogRecord(**{field: _EQUAL[field][1].message(record)})
 
@@ -131,9 +137,26 @@ def _record(message: pb.CatalogRecord) -> CatalogRecord:
     if field == "scram_credential":
         stored = message.scram_credential
         credential = ScramCredential(stored.salt, stored.stored_key, stored.server_key, stored.iterations)
-        return ScramCredentialRecord(stored.user, ScramMechanism(stored.mechanism), credential)
+        mechanism = ScramMechanism(stored.mechanism)
+        return ScramCredentialRecord(stored.user, mechanism, credential, stored.super_user)
     if field == "scram_credential_deleted":
         deleted = message.scram_credential_deleted
         return ScramCredentialDeletedRecord(deleted.user, ScramMechanism(deleted.mechanism))
+    if field == "acl":
+        return AclRecord(_acl(message.acl))
+    if field == "acl_deleted":
+        return AclDeletedRecord(_acl(message.acl_deleted))
     record: CatalogRecord = _EQUAL[field][1].value(getattr(message, field))
     return record
+
+
+def _acl(message: pb.AclRecord | pb.AclDeletedRecord) -> AclBinding:
+    return binding(
+        message.resource_type,
+        message.resource_name,
+        message.pattern_type,
+        message.principal,
+        message.host,
+        message.operation,
+        message.permission_type,
+    )

@@ -29,11 +29,15 @@ _NONE: Final[Mapping[ScramMechanism, ScramCredential]] = {}
 
 @dataclass(frozen=True, slots=True)
 class ScramCredentialRecord:
-    """A user's credential for one mechanism; replaces an earlier one."""
+    """A user's credential for one mechanism; replaces an earlier one.
+
+    `super_user` states whether the user may do everything; it is the same in all credentials of a user.
+    """
 
     user: str
     mechanism: ScramMechanism
     credential: ScramCredential
+    super_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,7 @@ class DeleteScramCredential:
 
 @dataclass(frozen=True, slots=True)
 class CreateUser:
-    """Creates a user with credentials, unless the user exists."""
+    """Creates a super user with credentials. A user that exists becomes a super user."""
 
     user: str
     credentials: Mapping[ScramMechanism, ScramCredential]
@@ -80,9 +84,10 @@ UserCommand = UpsertScramCredential | DeleteScramCredential | CreateUser
 class UserCatalog:
     """The credentials by user. Only `apply` changes them."""
 
-    __slots__ = ("_by_mechanism", "_by_user")
+    __slots__ = ("_by_mechanism", "_by_user", "_super_users")
 
     def __init__(self) -> None:
+        self._super_users: set[tuple[str, ScramMechanism]] = set()
         self._by_user: dict[str, dict[ScramMechanism, ScramCredential]] = {}
         self._by_mechanism: dict[ScramMechanism, dict[str, ScramCredential]] = {
             mechanism: {} for mechanism in ScramMechanism
@@ -100,6 +105,14 @@ class UserCatalog:
         """Returns the credentials of a user; empty for a user that does not exist."""
         return self._by_user.get(name, _NONE)
 
+    def is_super_user(self, name: str) -> bool:
+        """Returns whether a user may do everything."""
+        return any((name, mechanism) in self._super_users for mechanism in self.credentials(name))
+
+    def has_super_user(self) -> bool:
+        """Returns whether any user may do everything."""
+        return bool(self._super_users)
+
     def any_credential(self, mechanism: ScramMechanism) -> ScramCredential | None:
         """Returns the credential of the oldest user that has one for the mechanism."""
         return next(iter(self._by_mechanism[mechanism].values()), None)
@@ -107,9 +120,12 @@ class UserCatalog:
     def apply(self, record: UserRecord) -> None:
         """Applies a record."""
         present = self._by_user.setdefault(record.user, {})
+        self._super_users.discard((record.user, record.mechanism))
         if isinstance(record, ScramCredentialRecord):
             present[record.mechanism] = record.credential
             self._by_mechanism[record.mechanism][record.user] = record.credential
+            if record.super_user:
+                self._super_users.add((record.user, record.mechanism))
         else:
             present.pop(record.mechanism, None)
             self._by_mechanism[record.mechanism].pop(record.user, None)
@@ -124,26 +140,29 @@ def decide_user(users: UserCatalog, command: UserCommand) -> tuple[UserRecord, .
     would be too many credentials.
     """
     if isinstance(command, CreateUser):
-        if users.credentials(command.user):
+        if users.is_super_user(command.user):
             return ()
-        _check_capacity(users)
+        present = users.credentials(command.user)
+        if not present:
+            _check_capacity(users)
         return tuple(
-            ScramCredentialRecord(command.user, mechanism, credential)
-            for mechanism, credential in command.credentials.items()
+            ScramCredentialRecord(command.user, mechanism, credential, super_user=True)
+            for mechanism, credential in (present or command.credentials).items()
         )
     mechanism = _checked(command.user, command.mechanism)
-    present = mechanism in users.credentials(command.user)
+    exists = mechanism in users.credentials(command.user)
     if isinstance(command, DeleteScramCredential):
-        if not present:
+        if not exists:
             raise KafkaError(
                 ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
             )
         return (ScramCredentialDeletedRecord(command.user, mechanism),)
     _check_upsertion(command, mechanism)
-    if not present:
+    if not exists:
         _check_capacity(users)
     credential = credential_of(mechanism, command.salted_password, command.salt, command.iterations)
-    return (ScramCredentialRecord(command.user, mechanism, credential),)
+    super_user = users.is_super_user(command.user)
+    return (ScramCredentialRecord(command.user, mechanism, credential, super_user),)
 
 
 def check_user_name(name: str) -> None:

@@ -34,6 +34,9 @@ from sharebroker_server.config.keys import (
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 _COMPRESSION: Final = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 _PERSISTERS: Final = "org.apache.kafka.server.share.persister."
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The only value of `authorizer.class.name` that turns on access control; it is Kafka's."""
+
 _MINUTE: Final = 60_000
 _HOUR: Final = 60 * _MINUTE
 
@@ -115,6 +118,21 @@ class BrokerConfig:
     )
     connection_failed_authentication_delay_ms: int = int_from(
         100, 0, "Delay of the response to a failed authentication, after which the connection is closed."
+    )
+
+    # Authorization.
+    authorizer_class_name: str = choice(
+        "",
+        ("", STANDARD_AUTHORIZER),
+        "Authorizer that decides by ACLs what clients may do. Empty: every client may do everything.",
+    )
+    super_users: str = text(
+        "",
+        "Principals, such as User:admin, that may do everything; separated by ;. The user of --admin-user "
+        "need not be listed.",
+    )
+    allow_everyone_if_no_acl_found: bool = boolean(
+        False, "Whether every client may do everything to a resource that no ACL is about."
     )
 
     # Redis.

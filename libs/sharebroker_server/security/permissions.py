@@ -136,6 +136,9 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "ListOffsets": _needs(_DESCRIBE_TOPIC),
         "DescribeUserScramCredentials": _needs(_DESCRIBE_CLUSTER),
         "AlterUserScramCredentials": _needs(_ALTER_CLUSTER),
+        "DescribeAcls": _needs(_DESCRIBE_CLUSTER),
+        "CreateAcls": _needs(_ALTER_CLUSTER),
+        "DeleteAcls": _needs(_ALTER_CLUSTER),
         "DeleteRecords": _needs(_DELETE_TOPIC),
         "ListGroups": _needs(Need((_DESCRIBE_CLUSTER, _DESCRIBE_GROUP))),
         "ShareGroupDescribe": _needs(_DESCRIBE_GROUP, Need((_DESCRIBE_TOPIC,), "for each assigned topic")),
@@ -188,6 +191,8 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "CreatePartitions": CLUSTER_ACTION,
         "IncrementalAlterConfigs": CLUSTER_ACTION,
         "AlterUserScramCredentials": CLUSTER_ACTION,
+        "CreateAcls": CLUSTER_ACTION,
+        "DeleteAcls": CLUSTER_ACTION,
     },
     "sharebroker.share_partition_leader.v1.SharePartitionLeaderService": {
         "Deliver": CLUSTER_ACTION,

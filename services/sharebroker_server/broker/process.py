@@ -18,7 +18,7 @@ import structlog
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.broker import roles
-from sharebroker_server.broker.authentication import Authentication
+from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
 from sharebroker_server.broker.redis import RedisConnections, StateVerifier, VerifyState, open_redis
@@ -114,20 +114,17 @@ class Process:
         host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
         tls = None if self._settings.tls is None else Tls(self._settings.tls)
-        authentication = Authentication.start(self._settings, self._stack)
+        access = AccessControl(self._settings, self._stack)
         credentials = ClusterCredentials()
         cluster_access = ClusterAccess(credentials, parse_principals(config))
         limits = CallLimits(config.grpc_max_calls, config.queued_max_request_bytes)
-        server = GrpcServer(limits, tls, (cluster_access, *authentication.access))
+        server = GrpcServer(limits, tls, (cluster_access, *access.authentication.access))
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         start_tracing(self._settings, self.address, self._stack)
         observability.export(self._settings, self.address, self._stack)
-        kafka = self._bind_kafka(tls, authentication.certificates)
-        context = await self._build_context(observability, kafka, tls, credentials)
-        if authentication.authenticator is not None:
-            authentication.authenticator.users = context.catalog
-            context = replace(context, authenticator=authentication.authenticator)
+        kafka = self._bind_kafka(tls, access.authentication.certificates)
+        context = await self._build_context(observability, kafka, tls, credentials, access)
         follow_level(context.catalog)
         membership_log = MembershipLogger(context.holder)
         self._stack.push_async_callback(membership_log.stop)
@@ -175,6 +172,7 @@ class Process:
         kafka: KafkaServer | None,
         tls: Tls | None,
         credentials: ClusterCredentials,
+        access: AccessControl,
     ) -> BrokerContext:
         """Connects to Redis, and reads the secret and the catalog. Raises KafkaError INVALID_CONFIG."""
         settings, stack = self._settings, self._stack
@@ -201,6 +199,7 @@ class Process:
         except LogUnavailable as error:
             raise invalid(f"The catalog cannot be read: {error}") from error
         stack.push_async_callback(catalog.stop)
+        access.open(catalog)
         rechecks: list[VerifyState] = [catalog.recheck]
         stack.push_async_callback(StateVerifier({redis.reads, redis.writes}, rechecks).stop)
         connector = PeerConnector(in_the_clear if tls is None else tls.channel, credentials.metadata)
@@ -214,6 +213,7 @@ class Process:
             router,
             NoOpPersister() if stores_nothing else DefaultPersister(router),
             kafka,
+            access,
             rechecks=rechecks,
             observability=observability,
         )

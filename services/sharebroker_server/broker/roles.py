@@ -17,6 +17,7 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2_grpc
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2_grpc
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2_grpc
+from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.cleanup import Cleanup
 from sharebroker_server.broker.observability import Observability
 from sharebroker_server.broker.redis import VerifyState
@@ -52,7 +53,6 @@ from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.routing.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR, Router
 from sharebroker_server.routing.transaction_check import CoordinatorCheck
 from sharebroker_server.rpc.server import Service
-from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
@@ -80,8 +80,8 @@ class BrokerContext:
     """Shared by the roles of one process.
 
     The callables in `drains` end streams before the server stops. Those in `rechecks` compare the memory with
-    a Redis that may have lost writes. `hosts` are the hosts of the coordinators' shards. With `authenticator`
-    clients must authenticate.
+    a Redis that may have lost writes. `hosts` are the hosts of the coordinators' shards. `access`
+    authenticates and authorizes clients.
     """
 
     settings: ServeSettings
@@ -91,11 +91,11 @@ class BrokerContext:
     router: Router
     persister: DefaultPersister | NoOpPersister
     kafka: KafkaServer | None
+    access: AccessControl
     drains: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     rechecks: list[VerifyState] = field(default_factory=list)
     observability: Observability = field(default_factory=Observability)
     hosts: list[AnyHost] = field(default_factory=list)
-    authenticator: Authenticator | None = None
 
     def most_series(self) -> int:
         """Returns the number of share-partitions with metrics of their own."""
@@ -222,7 +222,8 @@ async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> 
 
 async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
     """Starts the gateway with its gRPC services and, if configured, the Kafka listener."""
-    context = Gateway(base.router, base.catalog, base.settings.config)
+    context = Gateway(base.router, base.catalog, base.settings.config, base.access.authorizer)
+    base.catalog.add_access_observer(context.rechecks.repeat)
     base.drains.append(context.stop)
     base.observability.metrics.add(partial(gateway_families, context))
     if base.kafka is not None:
@@ -241,7 +242,8 @@ def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> N
     brokers = Brokers(
         live_members, base.holder.member, base.storage.leases, base.router.group_shard, partitions
     )
-    sasl = None if base.authenticator is None else SaslSettings.of(base.authenticator, base.settings.config)
+    authenticator = base.access.authentication.authenticator
+    sasl = None if authenticator is None else SaslSettings.of(authenticator, base.settings.config)
     listener = KafkaListener(context, brokers, base.settings.features, APIS, sasl=sasl)
     server.open(listener, base.settings.config)
     base.observability.metrics.add(listener.families)

@@ -193,6 +193,18 @@ def parse_principals(config: BrokerConfig) -> frozenset[str]:
     return principals
 
 
+def parse_super_users(config: BrokerConfig) -> frozenset[str]:
+    """Parses `super.users`: principals as text, such as `User:admin`. Raises INVALID_CONFIG."""
+    texts = (text.strip() for text in _SEPARATOR.split(config.super_users))
+    principals = frozenset(filter(None, texts))
+    for principal in sorted(principals):
+        if not all(principal.partition(":")):
+            raise invalid(
+                f"super.users takes principals such as User:admin, separated by ;, not {principal!r}."
+            )
+    return principals
+
+
 def describe(settings: ServeSettings) -> str:
     """Returns all settings as JSON without secrets, properties by Kafka's names. Raises INVALID_CONFIG."""
     try:

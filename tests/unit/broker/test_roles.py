@@ -16,6 +16,7 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
     SharePartitionLeaderServiceStub,
 )
 from sharebroker_server.broker import roles
+from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.roles import ORDER, BrokerContext, Storage
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import MetadataCache
@@ -62,14 +63,16 @@ class Harness:
         router = Router(holder, "1/1", group_shards=50, share_shards=50, transaction_shards=50)
         stack.push_async_callback(router.close)
         self.stack = stack
+        settings = ServeSettings(config=CONFIG)
         self.context = BrokerContext(
-            ServeSettings(config=CONFIG),
+            settings,
             Storage(Keys(), log, records, leases),
             holder,
             MetadataCache(log, CONFIG),
             router,
             NoOpPersister(),
             kafka=None,
+            access=AccessControl(settings, stack),
         )
 
     async def services(self, role: str) -> list[str]:

@@ -17,6 +17,7 @@ from sharebroker_server.broker.settings import (
     parse_max_memory,
     parse_principals,
     parse_roles,
+    parse_super_users,
     parse_tls,
     unauthenticated,
 )
@@ -163,3 +164,14 @@ def test_principals_need_client_certificates() -> None:
     with pytest.raises(KafkaError, match=r"needs ssl\.client\.auth=required"):
         parse_principals(BrokerConfig.parse(["broker.principals=CN=a"]))
     assert parse_principals(BrokerConfig.parse(())) == frozenset()
+
+
+def test_super_users_are_principals_separated_by_semicolons() -> None:
+    def parsed(text: str) -> frozenset[str]:
+        return parse_super_users(BrokerConfig.parse([f"super.users={text}"]))
+
+    assert parsed("") == parsed(" ; ") == frozenset()
+    assert parsed("User:admin; User:CN=a,O=b ;") == {"User:admin", "User:CN=a,O=b"}
+    for invalid in ("admin", "User:", ":admin", "User:a;b"):
+        with pytest.raises(KafkaError, match=r"super\.users takes principals"):
+            parsed(invalid)

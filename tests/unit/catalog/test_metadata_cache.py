@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.acls import AclRecord
 from sharebroker_server.catalog.machine import SHARD
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
@@ -19,7 +20,10 @@ from sharebroker_server.catalog.records import (
     TopicRecord,
 )
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
+from sharebroker_server.catalog.users import ScramCredentialDeletedRecord
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.security.acl import binding
+from sharebroker_server.security.scram import ScramMechanism
 from sharebroker_server.stream_log.port import Entry
 from tests.testkit.memory.stream_log import MemoryStreamLog
 
@@ -220,3 +224,32 @@ async def test_truncated_and_continued_log_is_reloaded(cache: MetadataCache, wri
     assert cache.group_config("g").share_auto_offset_reset == "latest"
     await writer.write(TopicRecord(Topic("T4", "d", 1)))
     await cache.wait_for(lambda catalog: catalog.topic("d") is not None, 5)
+
+
+async def test_changes_of_users_and_acls_are_observed(writer: Writer, cache: MetadataCache) -> None:
+    acl = binding(2, "orders", 3, "User:alice", "*", 3, 3)
+    changes: list[bool] = []
+    cache.add_access_observer(lambda: changes.append(acl in cache.catalog.acls))
+    await writer.write(TopicRecord(Topic("T2", "b", 1)))
+    await cache.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
+    assert changes == []
+    await writer.write(AclRecord(acl))
+    await cache.wait_for(lambda catalog: acl in catalog.acls, 5)
+    assert changes == [True]
+    await writer.write(ScramCredentialDeletedRecord("alice", ScramMechanism.SCRAM_SHA_256))
+    await cache.wait_for(lambda catalog: catalog.access_changes == 2, 5)
+    assert changes == [True, True]
+
+
+async def test_a_reload_is_a_change_of_users_and_acls(writer: Writer, cache: MetadataCache) -> None:
+    acl = binding(2, "orders", 3, "User:alice", "*", 3, 3)
+    await writer.write(AclRecord(acl))
+    await cache.wait_for(lambda catalog: acl in catalog.acls, 5)
+    changes: list[bool] = []
+    cache.add_access_observer(lambda: changes.append(acl in cache.catalog.acls))
+    await writer.log.delete(SHARD)
+    writer.position = 0
+    await writer.write(TopicRecord(Topic("T3", "c", 1)))
+    await cache.recheck()
+    await cache.wait_for(lambda catalog: catalog.topic("c") is not None, 5)
+    assert changes == [False]

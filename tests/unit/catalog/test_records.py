@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sharebroker_protocol.storage.v1 import catalog_pb2 as pb
+from sharebroker_server.catalog.acls import AclDeletedRecord, AclRecord
 from sharebroker_server.catalog.records import (
     CatalogCodec,
     CatalogRecord,
@@ -17,6 +19,7 @@ from sharebroker_server.catalog.records import (
 )
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord
+from sharebroker_server.security.acl import binding
 from sharebroker_server.security.scram import ScramCredential, ScramMechanism
 
 TOPIC = Topic("T1", "flights", 3)
@@ -41,7 +44,12 @@ RECORDS: list[CatalogRecord] = [
     ConfigRecord(ConfigResource(ResourceType.BROKER, ""), "num.partitions", ""),
     ClusterRecord("c"),
     ScramCredentialRecord("alice", ScramMechanism.SCRAM_SHA_512, ScramCredential(b"s", b"k", b"v", 4096)),
+    ScramCredentialRecord(
+        "admin", ScramMechanism.SCRAM_SHA_256, ScramCredential(b"s", b"k", b"v", 4096), super_user=True
+    ),
     ScramCredentialDeletedRecord("alice", ScramMechanism.SCRAM_SHA_256),
+    AclRecord(binding(2, "orders", 3, "User:alice", "*", 3, 3)),
+    AclDeletedRecord(binding(7, "x", 4, "User:*", "10.0.0.0/8", 15, 2)),
 ]
 
 
@@ -54,4 +62,10 @@ def test_record_round_trip(record: CatalogRecord) -> None:
 @pytest.mark.parametrize("payload", [b"", b"\xff\xff\xff"])
 def test_invalid_bytes_are_rejected(payload: bytes) -> None:
     with pytest.raises(ValueError, match="catalog record"):
+        CatalogCodec().decode(payload)
+
+
+def test_an_acl_with_an_unknown_number_is_rejected() -> None:
+    payload = pb.CatalogRecord(acl=pb.AclRecord(resource_type=99)).SerializeToString()
+    with pytest.raises(ValueError, match="99"):
         CatalogCodec().decode(payload)

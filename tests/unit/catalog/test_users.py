@@ -94,10 +94,30 @@ def test_credentials_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert caught.value.code is ErrorCode.POLICY_VIOLATION
 
 
-def test_an_existing_user_is_not_created_again() -> None:
-    users = changed(UPSERT)
-    assert decide_user(users, CreateUser("alice", credentials_of("other"))) == ()
-    assert len(decide_user(users, CreateUser("bob", credentials_of("pen")))) == 2
+def test_the_first_user_is_created_once_as_a_super_user() -> None:
+    create = CreateUser("bob", credentials_of("pen"))
+    users = changed(UPSERT, create)
+    assert (users.is_super_user("bob"), users.is_super_user("alice")) == (True, False)
+    assert len(users.credentials("bob")) == 2
+    assert decide_user(users, CreateUser("bob", credentials_of("other"))) == ()
+
+
+def test_an_existing_user_becomes_a_super_user_and_keeps_its_password() -> None:
+    users = changed(UPSERT, CreateUser("alice", credentials_of("other")))
+    assert users.is_super_user("alice")
+    assert list(users.credentials("alice")) == [SHA_256]
+    assert matches(SHA_256, users.credentials("alice")[SHA_256], "pencil")
+
+
+def test_a_super_user_stays_one_until_the_user_is_deleted() -> None:
+    users = changed(CreateUser("alice", credentials_of("pen")), UPSERT, DeleteScramCredential("alice", 2))
+    assert (users.is_super_user("alice"), users.has_super_user()) == (True, True)
+    for record in decide_user(users, DeleteScramCredential("alice", 1)):
+        users.apply(record)
+    assert (users.is_super_user("alice"), users.has_super_user()) == (False, False)
+    for record in decide_user(users, UPSERT):
+        users.apply(record)
+    assert not users.is_super_user("alice")
 
 
 def test_texts_of_commands_and_records_contain_no_secret() -> None:
@@ -124,9 +144,13 @@ def test_credentials_survive_the_trimming_of_the_log() -> None:
             machine.apply(record, position)
 
     run(UPSERT)
+    run(CreateUser("carol", credentials_of("pen")))
     run(CreateTopic("t", "T1"))
     for number in range(SLACK + 10):
         run(replace(UPSERT, user="bob", iterations=4096 + number))
     assert machine.trim_before() > 1
-    assert machine.catalog.users.names() == ["alice", "bob"]
-    assert len(machine.catalog.users) == 2
+    assert machine.catalog.users.names() == ["alice", "bob", "carol"]
+    assert len(machine.catalog.users) == 4
+    assert [name for name in ("alice", "bob", "carol") if machine.catalog.users.is_super_user(name)] == [
+        "carol"
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.gateway.v1 import admin_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
-from sharebroker_server.gateway.admin import cluster, groups, partitions, topics, users
+from sharebroker_server.gateway.admin import acls, cluster, groups, partitions, topics, users
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc import admin_rights as rights
 from sharebroker_server.gateway.grpc.servicers import Servicer, checked, rpc
@@ -27,6 +27,12 @@ async def _describe_users(
     gateway: Gateway, request: admin_pb2.DescribeUserScramCredentialsRequest, _: Deadline
 ) -> admin_pb2.DescribeUserScramCredentialsResponse:
     return users.describe_users(gateway, request)
+
+
+async def _describe_acls(
+    gateway: Gateway, request: admin_pb2.DescribeAclsRequest, _: Deadline
+) -> admin_pb2.DescribeAclsResponse:
+    return acls.describe_acls(gateway, request)
 
 
 class AdminServicer(Servicer, AdminServiceServicer):
@@ -51,3 +57,6 @@ class AdminServicer(Servicer, AdminServiceServicer):
     InspectShareGroupState = rpc(partitions.inspect_state, checked(rights.check_inspect_state))
     DescribeUserScramCredentials = rpc(_describe_users, checked(rights.check_describe_cluster))
     AlterUserScramCredentials = rpc(users.alter_users, checked(rights.check_alter_cluster))
+    DescribeAcls = rpc(_describe_acls, checked(rights.check_describe_cluster))
+    CreateAcls = rpc(acls.create_acls, checked(rights.check_alter_cluster))
+    DeleteAcls = rpc(acls.delete_acls, checked(rights.check_alter_cluster))

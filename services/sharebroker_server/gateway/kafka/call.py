@@ -122,7 +122,7 @@ class Call(Generic[Q]):
     @property
     def requester(self) -> Requester:
         """The caller, as the authorizer sees it."""
-        return Requester(self.client.principal, self.client.host)
+        return Requester(self.client.principal, self.client.host.removeprefix("/"))
 
     def limit_bytes(self, requested: int) -> int:
         """Returns the bytes of records that a fetch may return, given the other fetches in flight."""

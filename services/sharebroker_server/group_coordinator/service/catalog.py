@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
@@ -25,22 +24,18 @@ from sharebroker_server.catalog.machine import (
 )
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic, new_topic_id
-from sharebroker_server.catalog.users import (
-    CreateUser,
-    DeleteScramCredential,
-    UpsertScramCredential,
-    UserCommand,
-)
+from sharebroker_server.catalog.users import CreateUser
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
+from sharebroker_server.group_coordinator.service.access_changes import (
+    alter_users,
+    create_acls,
+    delete_acls,
+    in_band,
+)
 from sharebroker_server.group_coordinator.service.shards import CatalogHost
-from sharebroker_server.rpc.errors import refusal
-from sharebroker_server.security.scram import ScramMechanism
 
 _log = structlog.get_logger()
 _NAMING_PAUSE: Final = 0.1
-
-MAX_ALTERATIONS: Final = 1_000
-"""The largest number of credentials that one request changes."""
 
 _PORTION: Final = 100
 """The number of changes of one request that are made together; other commands are served in between."""
@@ -64,7 +59,7 @@ _CALL_ERRORS: Final = frozenset(
 
 
 class CatalogServicer(ClusterServiceServicer):
-    """Kafka's RPCs that change topics, configs and users; each of them has its own result."""
+    """Kafka's RPCs that change topics, configs, users and ACLs; each of them has its own result."""
 
     def __init__(self, host: CatalogHost, config: GroupCoordinatorConfig, follower: MetadataCache) -> None:
         self._host = host
@@ -81,17 +76,19 @@ class CatalogServicer(ClusterServiceServicer):
             await asyncio.sleep(_NAMING_PAUSE)
 
     async def create_user(self, command: CreateUser) -> None:
-        """Returns once the user exists; creates it if this process owns the catalog."""
-        while not self._follower.catalog.users.credentials(command.user):
+        """Returns once the user exists and is a super user; sees to it if this process owns the catalog."""
+        users = self._follower.catalog.users
+        event = "first user made a super user" if users.credentials(command.user) else "first user created"
+        while not self._follower.catalog.users.is_super_user(command.user):
             try:
                 created = await self._write(command)
             except KafkaError as error:
-                _log.debug("user does not exist yet", user=command.user, error=str(error))
+                _log.debug("user is not a super user yet", user=command.user, error=str(error))
             else:
                 if isinstance(created, KafkaError):
                     _log.error("first user not created", user=command.user, reason=created.message)
                     return
-                _log.info("first user created", user=command.user)
+                _log.info(event, user=command.user)
             await asyncio.sleep(_NAMING_PAUSE)
 
     async def CreateTopics(self, request: pb.CreateTopicsRequest, _context: Any) -> pb.CreateTopicsResponse:
@@ -129,9 +126,15 @@ class CatalogServicer(ClusterServiceServicer):
         self, request: pb.AlterUserScramCredentialsRequest, _context: Any
     ) -> pb.AlterUserScramCredentialsResponse:
         """Kafka: AlterUserScramCredentials (51)."""
-        commands = _user_commands(request)
-        results = await asyncio.gather(*(self._alter_user(user, commands[user]) for user in commands))
-        return pb.AlterUserScramCredentialsResponse(results=results)
+        return await alter_users(request, self._write)
+
+    async def CreateAcls(self, request: pb.CreateAclsRequest, _context: Any) -> pb.CreateAclsResponse:
+        """Kafka: CreateAcls (30)."""
+        return await create_acls(request, self._write)
+
+    async def DeleteAcls(self, request: pb.DeleteAclsRequest, _context: Any) -> pb.DeleteAclsResponse:
+        """Kafka: DeleteAcls (31)."""
+        return await delete_acls(request, self._write)
 
     async def _create(
         self, requested: pb.CreateTopicsRequest.Topic, validate_only: bool
@@ -146,7 +149,7 @@ class CatalogServicer(ClusterServiceServicer):
             )
         )
         if not isinstance(topic, Topic):
-            return pb.CreateTopicsResponse.Topic(name=requested.name, **_in_band(topic))
+            return pb.CreateTopicsResponse.Topic(name=requested.name, **in_band(topic))
         if not validate_only:
             _log.info("topic created", topic=topic.name, id=topic.topic_id, partitions=topic.partitions)
         return pb.CreateTopicsResponse.Topic(
@@ -160,7 +163,7 @@ class CatalogServicer(ClusterServiceServicer):
         topic = await self._write(DeleteTopic(requested.name, requested.topic_id))
         if not isinstance(topic, Topic):
             return pb.DeleteTopicsResponse.Topic(
-                name=requested.name, topic_id=requested.topic_id, **_in_band(topic)
+                name=requested.name, topic_id=requested.topic_id, **in_band(topic)
             )
         _log.info("topic deleted", topic=topic.name, id=topic.topic_id)
         return pb.DeleteTopicsResponse.Topic(name=topic.name, topic_id=topic.topic_id)
@@ -171,7 +174,7 @@ class CatalogServicer(ClusterServiceServicer):
         outcome = await self._write(CreatePartitions(requested.name, requested.count, validate_only))
         if not isinstance(outcome, KafkaError) and not validate_only:
             _log.info("topic partitions added", topic=requested.name, partitions=requested.count)
-        return pb.CreatePartitionsResponse.Topic(name=requested.name, **_in_band(outcome))
+        return pb.CreatePartitionsResponse.Topic(name=requested.name, **in_band(outcome))
 
     async def _alter(
         self, requested: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool
@@ -186,19 +189,6 @@ class CatalogServicer(ClusterServiceServicer):
             _log.info("configs changed", resource=kind, name=name, configs=dict(outcome))
         return _altered(requested, outcome)
 
-    async def _alter_user(
-        self, user: str, commands: Sequence[UserCommand]
-    ) -> pb.AlterUserScramCredentialsResponse.Result:
-        outcome: CatalogReply | KafkaError
-        if len(commands) > 1:
-            text = "A user credential cannot be altered twice in the same request"
-            outcome = KafkaError(ErrorCode.DUPLICATE_RESOURCE, text)
-        else:
-            outcome = await self._write(commands[0])
-        if not isinstance(outcome, KafkaError):
-            _log.info("user credential changed", user=user, change=_change_of(commands[0]))
-        return pb.AlterUserScramCredentialsResponse.Result(user=user, **_in_band(outcome))
-
     async def _write(self, command: CatalogCommand) -> CatalogReply | KafkaError:
         try:
             reply = await self._host.shard(0).submit(command)
@@ -208,32 +198,6 @@ class CatalogServicer(ClusterServiceServicer):
             return error
         self._follower.poll_now()
         return reply
-
-
-def _user_commands(request: pb.AlterUserScramCredentialsRequest) -> dict[str, list[UserCommand]]:
-    """Returns the commands of each user. Raises INVALID_REQUEST."""
-    if len(request.deletions) + len(request.upsertions) > MAX_ALTERATIONS:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"A request may change at most {MAX_ALTERATIONS} credentials."
-        )
-    commands: defaultdict[str, list[UserCommand]] = defaultdict(list)
-    for deletion in request.deletions:
-        commands[deletion.name].append(DeleteScramCredential(deletion.name, deletion.mechanism))
-    for one in request.upsertions:
-        upsertion = UpsertScramCredential(
-            one.name, one.mechanism, one.iterations, one.salt, one.salted_password
-        )
-        commands[one.name].append(upsertion)
-    return commands
-
-
-def _change_of(command: UserCommand) -> str:
-    """Returns the change as text, without secrets."""
-    if isinstance(command, UpsertScramCredential):
-        return f"set {ScramMechanism(command.mechanism).label}"
-    if isinstance(command, DeleteScramCredential):
-        return f"deleted {ScramMechanism(command.mechanism).label}"
-    return "created"
 
 
 async def _in_portions(items: Sequence[I], change: Callable[[I], Awaitable[R]]) -> list[R]:
@@ -277,9 +241,5 @@ def _altered(
             pb.IncrementalAlterConfigsResponse.Config(name=name, value=value)
             for name, value in changed.items()
         ],
-        **_in_band(outcome),
+        **in_band(outcome),
     )
-
-
-def _in_band(outcome: CatalogReply | KafkaError) -> dict[str, Any]:
-    return refusal(outcome if isinstance(outcome, KafkaError) else None)

@@ -152,6 +152,9 @@ REQUESTS: Mapping[str, Mapping[str, Message]] = {
     },
     "DescribeUserScramCredentials": {"": admin_pb2.DescribeUserScramCredentialsRequest()},
     "AlterUserScramCredentials": {"": cluster_pb2.AlterUserScramCredentialsRequest()},
+    "DescribeAcls": {"": admin_pb2.DescribeAclsRequest()},
+    "CreateAcls": {"": cluster_pb2.CreateAclsRequest()},
+    "DeleteAcls": {"": cluster_pb2.DeleteAclsRequest()},
     "ListGroups": {"": group.ListGroupsRequest()},
     "ShareGroupDescribe": {
         "": group.ShareGroupDescribeRequest(group_ids=["g"]),

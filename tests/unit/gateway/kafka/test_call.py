@@ -29,6 +29,8 @@ from sharebroker_server.kafka_wire.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
 )
+from sharebroker_server.security.acl import Requester
+from sharebroker_server.security.principal import ANONYMOUS
 from tests.unit.gateway.kafka.api.harness import Harness
 
 
@@ -72,6 +74,10 @@ def test_the_deadline_is_bounded(harness: Harness, timeout_ms: int | None, secon
 )
 def test_wrappers_of_librdkafka_are_recognised(software: str, expected: bool) -> None:
     assert ClientConnection("kafka-1", "/host", software).is_librdkafka is expected
+
+
+def test_the_host_of_a_requester_is_an_address(harness: Harness) -> None:
+    assert harness.call_of(ApiVersionsRequest()).requester == Requester(ANONYMOUS, "10.0.0.1")
 
 
 @pytest.mark.parametrize("harness", [{"share.version": 0}], indirect=True)

@@ -82,6 +82,136 @@ SCRAM_MECHANISM_SCRAM_SHA_256: ScramMechanism.ValueType  # 1
 SCRAM_MECHANISM_SCRAM_SHA_512: ScramMechanism.ValueType  # 2
 Global___ScramMechanism: _TypeAlias = ScramMechanism  # noqa: Y015
 
+class _AclResourceType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AclResourceTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AclResourceType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACL_RESOURCE_TYPE_UNSPECIFIED: _AclResourceType.ValueType  # 0
+    ACL_RESOURCE_TYPE_ANY: _AclResourceType.ValueType  # 1
+    """In filters: every type."""
+    ACL_RESOURCE_TYPE_TOPIC: _AclResourceType.ValueType  # 2
+    ACL_RESOURCE_TYPE_GROUP: _AclResourceType.ValueType  # 3
+    ACL_RESOURCE_TYPE_CLUSTER: _AclResourceType.ValueType  # 4
+    ACL_RESOURCE_TYPE_TRANSACTIONAL_ID: _AclResourceType.ValueType  # 5
+    ACL_RESOURCE_TYPE_DELEGATION_TOKEN: _AclResourceType.ValueType  # 6
+    ACL_RESOURCE_TYPE_USER: _AclResourceType.ValueType  # 7
+
+class AclResourceType(_AclResourceType, metaclass=_AclResourceTypeEnumTypeWrapper):
+    """Kafka's ResourceType, as ACLs use it."""
+
+ACL_RESOURCE_TYPE_UNSPECIFIED: AclResourceType.ValueType  # 0
+ACL_RESOURCE_TYPE_ANY: AclResourceType.ValueType  # 1
+"""In filters: every type."""
+ACL_RESOURCE_TYPE_TOPIC: AclResourceType.ValueType  # 2
+ACL_RESOURCE_TYPE_GROUP: AclResourceType.ValueType  # 3
+ACL_RESOURCE_TYPE_CLUSTER: AclResourceType.ValueType  # 4
+ACL_RESOURCE_TYPE_TRANSACTIONAL_ID: AclResourceType.ValueType  # 5
+ACL_RESOURCE_TYPE_DELEGATION_TOKEN: AclResourceType.ValueType  # 6
+ACL_RESOURCE_TYPE_USER: AclResourceType.ValueType  # 7
+Global___AclResourceType: _TypeAlias = AclResourceType  # noqa: Y015
+
+class _PatternType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PatternTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PatternType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PATTERN_TYPE_UNSPECIFIED: _PatternType.ValueType  # 0
+    PATTERN_TYPE_ANY: _PatternType.ValueType  # 1
+    """In filters: both types, with exactly the name."""
+    PATTERN_TYPE_MATCH: _PatternType.ValueType  # 2
+    """In filters: every pattern that matches the resource of the name."""
+    PATTERN_TYPE_LITERAL: _PatternType.ValueType  # 3
+    """The resource of this name; `*` stands for all resources of the type."""
+    PATTERN_TYPE_PREFIXED: _PatternType.ValueType  # 4
+    """All resources whose names begin with this name."""
+
+class PatternType(_PatternType, metaclass=_PatternTypeEnumTypeWrapper):
+    """Kafka's PatternType."""
+
+PATTERN_TYPE_UNSPECIFIED: PatternType.ValueType  # 0
+PATTERN_TYPE_ANY: PatternType.ValueType  # 1
+"""In filters: both types, with exactly the name."""
+PATTERN_TYPE_MATCH: PatternType.ValueType  # 2
+"""In filters: every pattern that matches the resource of the name."""
+PATTERN_TYPE_LITERAL: PatternType.ValueType  # 3
+"""The resource of this name; `*` stands for all resources of the type."""
+PATTERN_TYPE_PREFIXED: PatternType.ValueType  # 4
+"""All resources whose names begin with this name."""
+Global___PatternType: _TypeAlias = PatternType  # noqa: Y015
+
+class _AclOperation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AclOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AclOperation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACL_OPERATION_UNSPECIFIED: _AclOperation.ValueType  # 0
+    ACL_OPERATION_ANY: _AclOperation.ValueType  # 1
+    """In filters: every operation."""
+    ACL_OPERATION_ALL: _AclOperation.ValueType  # 2
+    """In ACLs: all operations."""
+    ACL_OPERATION_READ: _AclOperation.ValueType  # 3
+    ACL_OPERATION_WRITE: _AclOperation.ValueType  # 4
+    ACL_OPERATION_CREATE: _AclOperation.ValueType  # 5
+    ACL_OPERATION_DELETE: _AclOperation.ValueType  # 6
+    ACL_OPERATION_ALTER: _AclOperation.ValueType  # 7
+    ACL_OPERATION_DESCRIBE: _AclOperation.ValueType  # 8
+    ACL_OPERATION_CLUSTER_ACTION: _AclOperation.ValueType  # 9
+    ACL_OPERATION_DESCRIBE_CONFIGS: _AclOperation.ValueType  # 10
+    ACL_OPERATION_ALTER_CONFIGS: _AclOperation.ValueType  # 11
+    ACL_OPERATION_IDEMPOTENT_WRITE: _AclOperation.ValueType  # 12
+    ACL_OPERATION_CREATE_TOKENS: _AclOperation.ValueType  # 13
+    ACL_OPERATION_DESCRIBE_TOKENS: _AclOperation.ValueType  # 14
+    ACL_OPERATION_TWO_PHASE_COMMIT: _AclOperation.ValueType  # 15
+
+class AclOperation(_AclOperation, metaclass=_AclOperationEnumTypeWrapper):
+    """Kafka's AclOperation."""
+
+ACL_OPERATION_UNSPECIFIED: AclOperation.ValueType  # 0
+ACL_OPERATION_ANY: AclOperation.ValueType  # 1
+"""In filters: every operation."""
+ACL_OPERATION_ALL: AclOperation.ValueType  # 2
+"""In ACLs: all operations."""
+ACL_OPERATION_READ: AclOperation.ValueType  # 3
+ACL_OPERATION_WRITE: AclOperation.ValueType  # 4
+ACL_OPERATION_CREATE: AclOperation.ValueType  # 5
+ACL_OPERATION_DELETE: AclOperation.ValueType  # 6
+ACL_OPERATION_ALTER: AclOperation.ValueType  # 7
+ACL_OPERATION_DESCRIBE: AclOperation.ValueType  # 8
+ACL_OPERATION_CLUSTER_ACTION: AclOperation.ValueType  # 9
+ACL_OPERATION_DESCRIBE_CONFIGS: AclOperation.ValueType  # 10
+ACL_OPERATION_ALTER_CONFIGS: AclOperation.ValueType  # 11
+ACL_OPERATION_IDEMPOTENT_WRITE: AclOperation.ValueType  # 12
+ACL_OPERATION_CREATE_TOKENS: AclOperation.ValueType  # 13
+ACL_OPERATION_DESCRIBE_TOKENS: AclOperation.ValueType  # 14
+ACL_OPERATION_TWO_PHASE_COMMIT: AclOperation.ValueType  # 15
+Global___AclOperation: _TypeAlias = AclOperation  # noqa: Y015
+
+class _AclPermissionType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AclPermissionTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AclPermissionType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACL_PERMISSION_TYPE_UNSPECIFIED: _AclPermissionType.ValueType  # 0
+    ACL_PERMISSION_TYPE_ANY: _AclPermissionType.ValueType  # 1
+    """In filters: both."""
+    ACL_PERMISSION_TYPE_DENY: _AclPermissionType.ValueType  # 2
+    ACL_PERMISSION_TYPE_ALLOW: _AclPermissionType.ValueType  # 3
+
+class AclPermissionType(_AclPermissionType, metaclass=_AclPermissionTypeEnumTypeWrapper):
+    """Kafka's AclPermissionType."""
+
+ACL_PERMISSION_TYPE_UNSPECIFIED: AclPermissionType.ValueType  # 0
+ACL_PERMISSION_TYPE_ANY: AclPermissionType.ValueType  # 1
+"""In filters: both."""
+ACL_PERMISSION_TYPE_DENY: AclPermissionType.ValueType  # 2
+ACL_PERMISSION_TYPE_ALLOW: AclPermissionType.ValueType  # 3
+Global___AclPermissionType: _TypeAlias = AclPermissionType  # noqa: Y015
+
 @_typing.final
 class CreateTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -673,3 +803,259 @@ class AlterUserScramCredentialsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlterUserScramCredentialsResponse: _TypeAlias = AlterUserScramCredentialsResponse  # noqa: Y015
+
+@_typing.final
+class CreateAclsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Creation(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+        RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+        RESOURCE_PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+        PRINCIPAL_FIELD_NUMBER: _builtins.int
+        HOST_FIELD_NUMBER: _builtins.int
+        OPERATION_FIELD_NUMBER: _builtins.int
+        PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+        resource_type: Global___AclResourceType.ValueType
+        resource_name: _builtins.str
+        """1 to 1024 characters. The cluster's name is `kafka-cluster`."""
+        resource_pattern_type: Global___PatternType.ValueType
+        principal: _builtins.str
+        """`User:name`; `User:*` for everyone."""
+        host: _builtins.str
+        """`*`, an address or a range of addresses such as 10.0.0.0/8."""
+        operation: Global___AclOperation.ValueType
+        permission_type: Global___AclPermissionType.ValueType
+        def __init__(
+            self,
+            *,
+            resource_type: Global___AclResourceType.ValueType = ...,
+            resource_name: _builtins.str = ...,
+            resource_pattern_type: Global___PatternType.ValueType = ...,
+            principal: _builtins.str = ...,
+            host: _builtins.str = ...,
+            operation: Global___AclOperation.ValueType = ...,
+            permission_type: Global___AclPermissionType.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "operation", b"operation", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_pattern_type", b"resource_pattern_type", "resource_type", b"resource_type"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CREATIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def creations(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreateAclsRequest.Creation]:
+        """At most 10000."""
+
+    def __init__(
+        self,
+        *,
+        creations: _abc.Iterable[Global___CreateAclsRequest.Creation] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["creations", b"creations"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateAclsRequest: _TypeAlias = CreateAclsRequest  # noqa: Y015
+
+@_typing.final
+class CreateAclsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Result(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        def __init__(
+            self,
+            *,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___CreateAclsResponse.Result]:
+        """In the order of the creations."""
+
+    def __init__(
+        self,
+        *,
+        results: _abc.Iterable[Global___CreateAclsResponse.Result] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateAclsResponse: _TypeAlias = CreateAclsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteAclsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Filter(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        RESOURCE_TYPE_FILTER_FIELD_NUMBER: _builtins.int
+        RESOURCE_NAME_FILTER_FIELD_NUMBER: _builtins.int
+        PATTERN_TYPE_FILTER_FIELD_NUMBER: _builtins.int
+        PRINCIPAL_FILTER_FIELD_NUMBER: _builtins.int
+        HOST_FILTER_FIELD_NUMBER: _builtins.int
+        OPERATION_FIELD_NUMBER: _builtins.int
+        PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+        resource_type_filter: Global___AclResourceType.ValueType
+        resource_name_filter: _builtins.str
+        """Absent: every name."""
+        pattern_type_filter: Global___PatternType.ValueType
+        principal_filter: _builtins.str
+        """Absent: every principal."""
+        host_filter: _builtins.str
+        """Absent: every host."""
+        operation: Global___AclOperation.ValueType
+        permission_type: Global___AclPermissionType.ValueType
+        def __init__(
+            self,
+            *,
+            resource_type_filter: Global___AclResourceType.ValueType = ...,
+            resource_name_filter: _builtins.str | None = ...,
+            pattern_type_filter: Global___PatternType.ValueType = ...,
+            principal_filter: _builtins.str | None = ...,
+            host_filter: _builtins.str | None = ...,
+            operation: Global___AclOperation.ValueType = ...,
+            permission_type: Global___AclPermissionType.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_host_filter", b"_host_filter", "_principal_filter", b"_principal_filter", "_resource_name_filter", b"_resource_name_filter", "host_filter", b"host_filter", "principal_filter", b"principal_filter", "resource_name_filter", b"resource_name_filter"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_host_filter", b"_host_filter", "_principal_filter", b"_principal_filter", "_resource_name_filter", b"_resource_name_filter", "host_filter", b"host_filter", "operation", b"operation", "pattern_type_filter", b"pattern_type_filter", "permission_type", b"permission_type", "principal_filter", b"principal_filter", "resource_name_filter", b"resource_name_filter", "resource_type_filter", b"resource_type_filter"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__host_filter: _TypeAlias = _typing.Literal["host_filter"]  # noqa: Y015
+        _WhichOneofArgType__host_filter: _TypeAlias = _typing.Literal["_host_filter", b"_host_filter"]  # noqa: Y015
+        _WhichOneofReturnType__principal_filter: _TypeAlias = _typing.Literal["principal_filter"]  # noqa: Y015
+        _WhichOneofArgType__principal_filter: _TypeAlias = _typing.Literal["_principal_filter", b"_principal_filter"]  # noqa: Y015
+        _WhichOneofReturnType__resource_name_filter: _TypeAlias = _typing.Literal["resource_name_filter"]  # noqa: Y015
+        _WhichOneofArgType__resource_name_filter: _TypeAlias = _typing.Literal["_resource_name_filter", b"_resource_name_filter"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__host_filter) -> _WhichOneofReturnType__host_filter | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__principal_filter) -> _WhichOneofReturnType__principal_filter | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__resource_name_filter) -> _WhichOneofReturnType__resource_name_filter | None: ...
+
+    FILTERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def filters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteAclsRequest.Filter]:
+        """At most 1000."""
+
+    def __init__(
+        self,
+        *,
+        filters: _abc.Iterable[Global___DeleteAclsRequest.Filter] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filters", b"filters"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteAclsRequest: _TypeAlias = DeleteAclsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteAclsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MatchingAcl(_message.Message):
+        """A deleted ACL."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+        RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+        PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+        PRINCIPAL_FIELD_NUMBER: _builtins.int
+        HOST_FIELD_NUMBER: _builtins.int
+        OPERATION_FIELD_NUMBER: _builtins.int
+        PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+        resource_type: Global___AclResourceType.ValueType
+        resource_name: _builtins.str
+        pattern_type: Global___PatternType.ValueType
+        principal: _builtins.str
+        host: _builtins.str
+        operation: Global___AclOperation.ValueType
+        permission_type: Global___AclPermissionType.ValueType
+        def __init__(
+            self,
+            *,
+            resource_type: Global___AclResourceType.ValueType = ...,
+            resource_name: _builtins.str = ...,
+            pattern_type: Global___PatternType.ValueType = ...,
+            principal: _builtins.str = ...,
+            host: _builtins.str = ...,
+            operation: Global___AclOperation.ValueType = ...,
+            permission_type: Global___AclPermissionType.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class FilterResult(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        MATCHING_ACLS_FIELD_NUMBER: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        @_builtins.property
+        def matching_acls(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteAclsResponse.MatchingAcl]: ...
+        def __init__(
+            self,
+            *,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            matching_acls: _abc.Iterable[Global___DeleteAclsResponse.MatchingAcl] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "matching_acls", b"matching_acls"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FILTER_RESULTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def filter_results(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteAclsResponse.FilterResult]:
+        """In the order of the filters."""
+
+    def __init__(
+        self,
+        *,
+        filter_results: _abc.Iterable[Global___DeleteAclsResponse.FilterResult] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["filter_results", b"filter_results"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteAclsResponse: _TypeAlias = DeleteAclsResponse  # noqa: Y015

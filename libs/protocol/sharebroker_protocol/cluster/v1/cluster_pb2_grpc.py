@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ClusterServiceStub:
-    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs, credentials of users and ACLs. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -61,10 +61,20 @@ class ClusterServiceStub:
                 request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsResponse.FromString,
                 _registered_method=True)
+        self.CreateAcls = channel.unary_unary(
+                '/sharebroker.cluster.v1.ClusterService/CreateAcls',
+                request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.CreateAclsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.CreateAclsResponse.FromString,
+                _registered_method=True)
+        self.DeleteAcls = channel.unary_unary(
+                '/sharebroker.cluster.v1.ClusterService/DeleteAcls',
+                request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
-    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs, credentials of users and ACLs. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -103,6 +113,20 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateAcls(self, request, context):
+        """Kafka: CreateAcls (30).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteAcls(self, request, context):
+        """Kafka: DeleteAcls (31).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -131,6 +155,16 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsRequest.FromString,
                     response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsResponse.SerializeToString,
             ),
+            'CreateAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateAcls,
+                    request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.CreateAclsRequest.FromString,
+                    response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.CreateAclsResponse.SerializeToString,
+            ),
+            'DeleteAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAcls,
+                    request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsRequest.FromString,
+                    response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'sharebroker.cluster.v1.ClusterService', rpc_method_handlers)
@@ -140,7 +174,7 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterService:
-    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs, credentials of users and ACLs. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -269,6 +303,60 @@ class ClusterService:
             '/sharebroker.cluster.v1.ClusterService/AlterUserScramCredentials',
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsRequest.SerializeToString,
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterUserScramCredentialsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.cluster.v1.ClusterService/CreateAcls',
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.CreateAclsRequest.SerializeToString,
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.CreateAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.cluster.v1.ClusterService/DeleteAcls',
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsRequest.SerializeToString,
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClusterServiceStub:
-    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs, credentials of users and ACLs. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -45,10 +45,14 @@ class ClusterServiceStub:
     """Kafka: IncrementalAlterConfigs (44)."""
     AlterUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]
     """Kafka: AlterUserScramCredentials (51)."""
+    CreateAcls: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.CreateAclsRequest, _cluster_pb2.CreateAclsResponse]
+    """Kafka: CreateAcls (30)."""
+    DeleteAcls: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.DeleteAclsRequest, _cluster_pb2.DeleteAclsResponse]
+    """Kafka: DeleteAcls (31)."""
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
-    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs, credentials of users and ACLs. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -63,9 +67,13 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Kafka: IncrementalAlterConfigs (44)."""
     AlterUserScramCredentials: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]  # type: ignore[assignment]
     """Kafka: AlterUserScramCredentials (51)."""
+    CreateAcls: _aio.UnaryUnaryMultiCallable[_cluster_pb2.CreateAclsRequest, _cluster_pb2.CreateAclsResponse]  # type: ignore[assignment]
+    """Kafka: CreateAcls (30)."""
+    DeleteAcls: _aio.UnaryUnaryMultiCallable[_cluster_pb2.DeleteAclsRequest, _cluster_pb2.DeleteAclsResponse]  # type: ignore[assignment]
+    """Kafka: DeleteAcls (31)."""
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The cluster's metadata: topics, configs and credentials of users. Served by the owner of the catalog, which is a group coordinator; the
+    """The cluster's metadata: topics, configs, credentials of users and ACLs. Served by the owner of the catalog, which is a group coordinator; the
     gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
@@ -108,5 +116,21 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.AlterUserScramCredentialsResponse, _abc.Awaitable[_cluster_pb2.AlterUserScramCredentialsResponse]]:
         """Kafka: AlterUserScramCredentials (51)."""
+
+    @_abc_1.abstractmethod
+    def CreateAcls(
+        self,
+        request: _cluster_pb2.CreateAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.CreateAclsResponse, _abc.Awaitable[_cluster_pb2.CreateAclsResponse]]:
+        """Kafka: CreateAcls (30)."""
+
+    @_abc_1.abstractmethod
+    def DeleteAcls(
+        self,
+        request: _cluster_pb2.DeleteAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.DeleteAclsResponse, _abc.Awaitable[_cluster_pb2.DeleteAclsResponse]]:
+        """Kafka: DeleteAcls (31)."""
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

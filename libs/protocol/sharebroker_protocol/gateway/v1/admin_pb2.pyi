@@ -480,3 +480,127 @@ class DescribeUserScramCredentialsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeUserScramCredentialsResponse: _TypeAlias = DescribeUserScramCredentialsResponse  # noqa: Y015
+
+@_typing.final
+class DescribeAclsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FILTER_FIELD_NUMBER: _builtins.int
+    RESOURCE_NAME_FILTER_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FILTER_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FILTER_FIELD_NUMBER: _builtins.int
+    HOST_FILTER_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+    resource_type_filter: _cluster_pb2.AclResourceType.ValueType
+    resource_name_filter: _builtins.str
+    """Absent: every name."""
+    pattern_type_filter: _cluster_pb2.PatternType.ValueType
+    principal_filter: _builtins.str
+    """Absent: every principal."""
+    host_filter: _builtins.str
+    """Absent: every host."""
+    operation: _cluster_pb2.AclOperation.ValueType
+    permission_type: _cluster_pb2.AclPermissionType.ValueType
+    def __init__(
+        self,
+        *,
+        resource_type_filter: _cluster_pb2.AclResourceType.ValueType = ...,
+        resource_name_filter: _builtins.str | None = ...,
+        pattern_type_filter: _cluster_pb2.PatternType.ValueType = ...,
+        principal_filter: _builtins.str | None = ...,
+        host_filter: _builtins.str | None = ...,
+        operation: _cluster_pb2.AclOperation.ValueType = ...,
+        permission_type: _cluster_pb2.AclPermissionType.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_host_filter", b"_host_filter", "_principal_filter", b"_principal_filter", "_resource_name_filter", b"_resource_name_filter", "host_filter", b"host_filter", "principal_filter", b"principal_filter", "resource_name_filter", b"resource_name_filter"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_host_filter", b"_host_filter", "_principal_filter", b"_principal_filter", "_resource_name_filter", b"_resource_name_filter", "host_filter", b"host_filter", "operation", b"operation", "pattern_type_filter", b"pattern_type_filter", "permission_type", b"permission_type", "principal_filter", b"principal_filter", "resource_name_filter", b"resource_name_filter", "resource_type_filter", b"resource_type_filter"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__host_filter: _TypeAlias = _typing.Literal["host_filter"]  # noqa: Y015
+    _WhichOneofArgType__host_filter: _TypeAlias = _typing.Literal["_host_filter", b"_host_filter"]  # noqa: Y015
+    _WhichOneofReturnType__principal_filter: _TypeAlias = _typing.Literal["principal_filter"]  # noqa: Y015
+    _WhichOneofArgType__principal_filter: _TypeAlias = _typing.Literal["_principal_filter", b"_principal_filter"]  # noqa: Y015
+    _WhichOneofReturnType__resource_name_filter: _TypeAlias = _typing.Literal["resource_name_filter"]  # noqa: Y015
+    _WhichOneofArgType__resource_name_filter: _TypeAlias = _typing.Literal["_resource_name_filter", b"_resource_name_filter"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__host_filter) -> _WhichOneofReturnType__host_filter | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__principal_filter) -> _WhichOneofReturnType__principal_filter | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__resource_name_filter) -> _WhichOneofReturnType__resource_name_filter | None: ...
+
+Global___DescribeAclsRequest: _TypeAlias = DescribeAclsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeAclsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class AclDescription(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PRINCIPAL_FIELD_NUMBER: _builtins.int
+        HOST_FIELD_NUMBER: _builtins.int
+        OPERATION_FIELD_NUMBER: _builtins.int
+        PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+        principal: _builtins.str
+        host: _builtins.str
+        operation: _cluster_pb2.AclOperation.ValueType
+        permission_type: _cluster_pb2.AclPermissionType.ValueType
+        def __init__(
+            self,
+            *,
+            principal: _builtins.str = ...,
+            host: _builtins.str = ...,
+            operation: _cluster_pb2.AclOperation.ValueType = ...,
+            permission_type: _cluster_pb2.AclPermissionType.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "operation", b"operation", "permission_type", b"permission_type", "principal", b"principal"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Resource(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+        RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+        PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+        ACLS_FIELD_NUMBER: _builtins.int
+        resource_type: _cluster_pb2.AclResourceType.ValueType
+        resource_name: _builtins.str
+        pattern_type: _cluster_pb2.PatternType.ValueType
+        @_builtins.property
+        def acls(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeAclsResponse.AclDescription]: ...
+        def __init__(
+            self,
+            *,
+            resource_type: _cluster_pb2.AclResourceType.ValueType = ...,
+            resource_name: _builtins.str = ...,
+            pattern_type: _cluster_pb2.PatternType.ValueType = ...,
+            acls: _abc.Iterable[Global___DescribeAclsResponse.AclDescription] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "pattern_type", b"pattern_type", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    RESOURCES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def resources(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeAclsResponse.Resource]: ...
+    def __init__(
+        self,
+        *,
+        resources: _abc.Iterable[Global___DescribeAclsResponse.Resource] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["resources", b"resources"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeAclsResponse: _TypeAlias = DescribeAclsResponse  # noqa: Y015

@@ -61,6 +61,10 @@ class AdminServiceStub:
     DescribeUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeUserScramCredentialsRequest, _admin_pb2.DescribeUserScramCredentialsResponse]
     """Kafka: DescribeUserScramCredentials (50)."""
     AlterUserScramCredentials: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]
+    DescribeAcls: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeAclsRequest, _admin_pb2.DescribeAclsResponse]
+    """Kafka: DescribeAcls (29)."""
+    CreateAcls: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.CreateAclsRequest, _cluster_pb2.CreateAclsResponse]
+    DeleteAcls: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.DeleteAclsRequest, _cluster_pb2.DeleteAclsResponse]
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -91,6 +95,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     DescribeUserScramCredentials: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeUserScramCredentialsRequest, _admin_pb2.DescribeUserScramCredentialsResponse]  # type: ignore[assignment]
     """Kafka: DescribeUserScramCredentials (50)."""
     AlterUserScramCredentials: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterUserScramCredentialsRequest, _cluster_pb2.AlterUserScramCredentialsResponse]  # type: ignore[assignment]
+    DescribeAcls: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeAclsRequest, _admin_pb2.DescribeAclsResponse]  # type: ignore[assignment]
+    """Kafka: DescribeAcls (29)."""
+    CreateAcls: _aio.UnaryUnaryMultiCallable[_cluster_pb2.CreateAclsRequest, _cluster_pb2.CreateAclsResponse]  # type: ignore[assignment]
+    DeleteAcls: _aio.UnaryUnaryMultiCallable[_cluster_pb2.DeleteAclsRequest, _cluster_pb2.DeleteAclsResponse]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it."""
@@ -232,5 +240,27 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.AlterUserScramCredentialsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.AlterUserScramCredentialsResponse, _abc.Awaitable[_cluster_pb2.AlterUserScramCredentialsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeAcls(
+        self,
+        request: _admin_pb2.DescribeAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeAclsResponse, _abc.Awaitable[_admin_pb2.DescribeAclsResponse]]:
+        """Kafka: DescribeAcls (29)."""
+
+    @_abc_1.abstractmethod
+    def CreateAcls(
+        self,
+        request: _cluster_pb2.CreateAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.CreateAclsResponse, _abc.Awaitable[_cluster_pb2.CreateAclsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteAcls(
+        self,
+        request: _cluster_pb2.DeleteAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.DeleteAclsResponse, _abc.Awaitable[_cluster_pb2.DeleteAclsResponse]]: ...
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

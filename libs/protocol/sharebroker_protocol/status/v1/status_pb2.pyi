@@ -120,8 +120,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The coordinator's epoch is older than the current one."""
     ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 53
     """Access to the transactional id is denied."""
-    ERROR_CODE_OPERATION_NOT_ATTEMPTED: _ErrorCode.ValueType  # 55
+    ERROR_CODE_SECURITY_DISABLED: _ErrorCode.ValueType  # 54
     """The operation was skipped because another part of the request failed."""
+    ERROR_CODE_OPERATION_NOT_ATTEMPTED: _ErrorCode.ValueType  # 55
     ERROR_CODE_KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
     """The store rejects writes; nothing was written."""
     ERROR_CODE_SASL_AUTHENTICATION_FAILED: _ErrorCode.ValueType  # 58
@@ -299,8 +300,9 @@ ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: ErrorCode.ValueType  # 52
 """The coordinator's epoch is older than the current one."""
 ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 53
 """Access to the transactional id is denied."""
-ERROR_CODE_OPERATION_NOT_ATTEMPTED: ErrorCode.ValueType  # 55
+ERROR_CODE_SECURITY_DISABLED: ErrorCode.ValueType  # 54
 """The operation was skipped because another part of the request failed."""
+ERROR_CODE_OPERATION_NOT_ATTEMPTED: ErrorCode.ValueType  # 55
 ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
 """The store rejects writes; nothing was written."""
 ERROR_CODE_SASL_AUTHENTICATION_FAILED: ErrorCode.ValueType  # 58

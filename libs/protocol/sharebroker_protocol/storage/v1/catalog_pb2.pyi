@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class TopicRecord(_message.Message):
-    """Durable records of the catalog: topics, configs and credentials of users."""
+    """Durable records of the catalog: topics, configs, credentials of users and ACLs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -201,6 +201,7 @@ class ScramCredentialRecord(_message.Message):
     STORED_KEY_FIELD_NUMBER: _builtins.int
     SERVER_KEY_FIELD_NUMBER: _builtins.int
     ITERATIONS_FIELD_NUMBER: _builtins.int
+    SUPER_USER_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     mechanism: _builtins.int
     """Kafka's ScramMechanism: 1 is SCRAM-SHA-256, 2 is SCRAM-SHA-512."""
@@ -208,6 +209,8 @@ class ScramCredentialRecord(_message.Message):
     stored_key: _builtins.bytes
     server_key: _builtins.bytes
     iterations: _builtins.int
+    super_user: _builtins.bool
+    """Whether the user may do everything, whatever the ACLs are (Kafka: `super.users`)."""
     def __init__(
         self,
         *,
@@ -217,10 +220,11 @@ class ScramCredentialRecord(_message.Message):
         stored_key: _builtins.bytes = ...,
         server_key: _builtins.bytes = ...,
         iterations: _builtins.int = ...,
+        super_user: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["iterations", b"iterations", "mechanism", b"mechanism", "salt", b"salt", "server_key", b"server_key", "stored_key", b"stored_key", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["iterations", b"iterations", "mechanism", b"mechanism", "salt", b"salt", "server_key", b"server_key", "stored_key", b"stored_key", "super_user", b"super_user", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -251,6 +255,90 @@ class ScramCredentialDeletedRecord(_message.Message):
 Global___ScramCredentialDeletedRecord: _TypeAlias = ScramCredentialDeletedRecord  # noqa: Y015
 
 @_typing.final
+class AclRecord(_message.Message):
+    """An ACL: a principal may (or may not) do an operation to the resources that a pattern matches. All fields together are its key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+    resource_type: _builtins.int
+    """Kafka's ResourceType: 2 TOPIC, 3 GROUP, 4 CLUSTER, 5 TRANSACTIONAL_ID, 6 DELEGATION_TOKEN, 7 USER."""
+    resource_name: _builtins.str
+    pattern_type: _builtins.int
+    """Kafka's PatternType: 3 LITERAL, 4 PREFIXED."""
+    principal: _builtins.str
+    """`User:name`; `User:*` for everyone."""
+    host: _builtins.str
+    """`*`, an address or a range of addresses (CIDR)."""
+    operation: _builtins.int
+    """Kafka's AclOperation: 2 ALL to 15 TWO_PHASE_COMMIT."""
+    permission_type: _builtins.int
+    """Kafka's AclPermissionType: 2 DENY, 3 ALLOW."""
+    def __init__(
+        self,
+        *,
+        resource_type: _builtins.int = ...,
+        resource_name: _builtins.str = ...,
+        pattern_type: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        host: _builtins.str = ...,
+        operation: _builtins.int = ...,
+        permission_type: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AclRecord: _TypeAlias = AclRecord  # noqa: Y015
+
+@_typing.final
+class AclDeletedRecord(_message.Message):
+    """The deletion of the ACL with these fields."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    RESOURCE_NAME_FIELD_NUMBER: _builtins.int
+    PATTERN_TYPE_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    PERMISSION_TYPE_FIELD_NUMBER: _builtins.int
+    resource_type: _builtins.int
+    resource_name: _builtins.str
+    pattern_type: _builtins.int
+    principal: _builtins.str
+    host: _builtins.str
+    operation: _builtins.int
+    permission_type: _builtins.int
+    def __init__(
+        self,
+        *,
+        resource_type: _builtins.int = ...,
+        resource_name: _builtins.str = ...,
+        pattern_type: _builtins.int = ...,
+        principal: _builtins.str = ...,
+        host: _builtins.str = ...,
+        operation: _builtins.int = ...,
+        permission_type: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "operation", b"operation", "pattern_type", b"pattern_type", "permission_type", b"permission_type", "principal", b"principal", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AclDeletedRecord: _TypeAlias = AclDeletedRecord  # noqa: Y015
+
+@_typing.final
 class CatalogRecord(_message.Message):
     """One entry of the catalog's stream."""
 
@@ -263,6 +351,8 @@ class CatalogRecord(_message.Message):
     CLUSTER_FIELD_NUMBER: _builtins.int
     SCRAM_CREDENTIAL_FIELD_NUMBER: _builtins.int
     SCRAM_CREDENTIAL_DELETED_FIELD_NUMBER: _builtins.int
+    ACL_FIELD_NUMBER: _builtins.int
+    ACL_DELETED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def topic(self) -> Global___TopicRecord: ...
     @_builtins.property
@@ -277,6 +367,10 @@ class CatalogRecord(_message.Message):
     def scram_credential(self) -> Global___ScramCredentialRecord: ...
     @_builtins.property
     def scram_credential_deleted(self) -> Global___ScramCredentialDeletedRecord: ...
+    @_builtins.property
+    def acl(self) -> Global___AclRecord: ...
+    @_builtins.property
+    def acl_deleted(self) -> Global___AclDeletedRecord: ...
     def __init__(
         self,
         *,
@@ -287,12 +381,14 @@ class CatalogRecord(_message.Message):
         cluster: Global___ClusterRecord | None = ...,
         scram_credential: Global___ScramCredentialRecord | None = ...,
         scram_credential_deleted: Global___ScramCredentialDeletedRecord | None = ...,
+        acl: Global___AclRecord | None = ...,
+        acl_deleted: Global___AclDeletedRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acl", b"acl", "acl_deleted", b"acl_deleted", "cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acl", b"acl", "acl_deleted", b"acl_deleted", "cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["topic", "partitions", "topic_deleted", "config", "cluster", "scram_credential", "scram_credential_deleted"]  # noqa: Y015
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["topic", "partitions", "topic_deleted", "config", "cluster", "scram_credential", "scram_credential_deleted", "acl", "acl_deleted"]  # noqa: Y015
     _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 

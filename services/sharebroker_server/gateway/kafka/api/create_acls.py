@@ -1,0 +1,25 @@
+"""CreateAcls (30): creates ACLs; one that exists is no error."""
+
+from __future__ import annotations
+
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
+from sharebroker_server.gateway.admin.acls import create_acls
+from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
+from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
+from sharebroker_server.kafka_wire.messages import CreateAclsRequest, CreateAclsResponse
+from sharebroker_server.security.acl import CLUSTER, AclOperation
+from sharebroker_server.security.authorizer import require
+
+_creation = to_proto(CreateAclsRequest.AclCreation, pb.CreateAclsRequest.Creation)
+_result = to_kafka(pb.CreateAclsResponse.Result, CreateAclsResponse.AclCreationResult)
+
+
+async def handle(call: Call[CreateAclsRequest]) -> CreateAclsResponse:
+    """Returns one result per ACL."""
+    require(call.gateway.authorizer, call.requester, AclOperation.ALTER, CLUSTER)
+    request = pb.CreateAclsRequest(creations=map(_creation, call.request.creations))
+    response = await create_acls(call.gateway, request, call.deadline())
+    return CreateAclsResponse(results=list(map(_result, response.results)))
+
+
+API = Api(30, (1, 3), handle, Refusal(CreateAclsResponse, {"results": "creations"}))
