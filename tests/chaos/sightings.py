@@ -1,6 +1,10 @@
 """Deliveries by Kafka's protocol, which has no lock tokens: the order of an offset's deliveries is
 inferred.
 
+A client buffers records, and its application may receive them after another member's. A confirmed
+acknowledgement stores the delivery count, and later acquisitions have higher ones. A delivery with a lower
+count that arrives afterwards had therefore been buffered, and precedes it. Equal counts prove nothing.
+
 Where several orders are possible, the one without a violation is chosen; a history that no order explains is
 left to the checker. Tokens are negative, so that the checker never treats two of them as acquisitions of one
 leader.
@@ -9,7 +13,7 @@ leader.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tests.testkit.checker.events import Delivered, Event, Requested, Share, Verdict
@@ -84,15 +88,32 @@ def _in_order(
     """Yields each sighting with the latest time at which it can have been acquired."""
     final = [one for one in sightings if one.verdict.final and one.request_id in applied]
     if not final:
-        yield from ((one, one.at) for one in sorted(sightings, key=lambda one: one.at))
+        yield from ((one, one.at) for one in _by_stored_count(sightings, {*applied}))
         return
     last = min(final, key=lambda one: applied[one.request_id])
     finished = applied[last.request_id]
-    others = sorted((one for one in sightings if one is not last), key=lambda one: one.at)
-    late = [one for one in others if one.at > stalls.latest(finished)]
+    confirmed = {request_id for request_id, at in applied.items() if at <= finished}
+    others = _by_stored_count([one for one in sightings if one is not last], confirmed)
+    latest = stalls.latest(finished)
+    late = [one for one in others if one.at > latest and one.deliveries >= last.deliveries]
     yield from ((one, min(one.at, finished)) for one in others if one not in late)
     yield last, min(last.at, finished)
     yield from ((one, one.at) for one in late)
+
+
+def _by_stored_count(sightings: Sequence[Sighting], confirmed: Collection[int]) -> list[Sighting]:
+    """Returns sightings in the order of arrival, except for buffered ones; `confirmed` holds request ids."""
+    ordered: list[Sighting] = []
+    for one in sorted(sightings, key=lambda one: one.at):
+        after = [
+            place
+            for place, other in enumerate(ordered)
+            if other.request_id in confirmed and other.deliveries > one.deliveries
+        ]
+        # A confirmed acknowledgement proves that its member held the record when it arrived.
+        buffered = after and one.request_id not in confirmed
+        ordered.insert(after[0] if buffered else len(ordered), one)
+    return ordered
 
 
 def _events(one: Sighting, token: int, deadline: float) -> Iterator[Event]:

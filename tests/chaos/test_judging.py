@@ -80,6 +80,33 @@ def test_redelivery_after_accept_is_detected() -> None:
     assert broken(history([ACCEPTED, again])) is Invariant.FINISHED_STAYS
 
 
+@pytest.mark.parametrize(
+    ("count", "found"), [(1, None), (2, Invariant.FINISHED_STAYS), (3, Invariant.FINISHED_STAYS)]
+)
+def test_delivery_that_its_client_buffered_may_arrive_after_the_accept(
+    count: int, found: Invariant | None
+) -> None:
+    """The accept stored count 2: a delivery with count 1 was acquired before, any other after it."""
+    accepted = ACCEPTED._replace(deliveries=2)
+    buffered = replace_time(ACCEPTED, 30.0, request_id=2, member="k1")._replace(deliveries=count)
+    assert broken(history([accepted, buffered])) is found
+    assert broken(history([accepted, buffered], Applied(30.1, 2))) is found
+
+
+@pytest.mark.parametrize(("count", "found"), [(1, None), (2, Invariant.COUNT_RISES), (3, None)])
+def test_delivery_that_its_client_buffered_may_arrive_after_a_release(
+    count: int, found: Invariant | None
+) -> None:
+    released = replace_time(ACCEPTED, 1.9, request_id=2, member="k1")._replace(
+        deliveries=2, verdict=Verdict.RELEASE
+    )
+    buffered = replace_time(ACCEPTED, 2.0, request_id=3, member="k2")._replace(deliveries=count)
+    accepted = ACCEPTED._replace(at=2.05, requested_at=2.05, deliveries=4)
+    happened = history([released, buffered, accepted], Applied(1.92, 2))
+    happened.reads.insert(1, LogRead(1.95, 1.96, []))
+    assert broken(happened) is found
+
+
 def test_record_in_transit_during_a_freeze_may_arrive_late() -> None:
     late = replace_time(ACCEPTED, 30.0, request_id=2, member="k1")
     happened = history([ACCEPTED, late])
