@@ -29,7 +29,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from sharebroker_protocol.clock import now
-from sharebroker_protocol.tracing import setup
+from sharebroker_protocol.tracing import exporters
 from sharebroker_protocol.tracing.settings import TracingSettings, invalid_variables
 from sharebroker_server.aio import run_in_daemon_thread
 from sharebroker_server.telemetry.metrics import YIELD, Exposition, Family, MetricKind, Metrics, Sample
@@ -50,13 +50,13 @@ class MetricsExport:
         exposition: Exposition,
         settings: TracingSettings,
         attributes: Mapping[str, str],
-        warn: setup.Warn,
+        warn: exporters.Warn,
     ) -> None:
-        setup.redirect_log(warn)
+        exporters.redirect_log(warn)
         self._metrics = metrics
         self._exposition = exposition
         self._interval = settings.metrics_interval
-        self._resource = setup.resource(attributes)
+        self._resource = exporters.resource(attributes)
         with invalid_variables():
             self._exporter = _exporter(str(settings.metrics), settings.metrics_over_http)
         self._started = _nanoseconds()
@@ -105,7 +105,7 @@ class MetricsExport:
 
 def _exporter(endpoint: str, http: bool) -> MetricExporter:
     if http:
-        return HttpMetricExporter(endpoint=endpoint, session=setup.ExportSession())
+        return HttpMetricExporter(endpoint=endpoint, session=exporters.ExportSession())
     return GrpcMetricExporter(endpoint=endpoint)
 
 

@@ -8,31 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import structlog
-
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as log_pb
-from sharebroker_server.aio import Tasks
 from sharebroker_server.coordinator_runtime.machine import Effect
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import ListConsumers
 from sharebroker_server.group_coordinator.core.consumer_groups.group import DeferredReply
 from sharebroker_server.group_coordinator.core.share_groups.commands import (
-    DescribeGroup,
     ListGroups,
     MemberFenced,
     Rebalanced,
 )
-from sharebroker_server.group_coordinator.core.share_groups.group import ShareGroup
 from sharebroker_server.group_coordinator.service.consumer_groups import ConsumerGroupRpcs
+from sharebroker_server.group_coordinator.service.fenced_members import FencedMembers
+from sharebroker_server.group_coordinator.service.group_log import GroupLogRpcs
 from sharebroker_server.group_coordinator.service.metrics import GroupMetrics
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.group_coordinator.service.share_groups import Ports, ShareGroupRpcs
-from sharebroker_server.group_coordinator.store.kafka_format import OffsetsTopic
-from sharebroker_server.shard_topic import reading
-
-_log = structlog.get_logger()
 
 SHARE: Final = "share"
 CLASSIC: Final = "classic"
@@ -41,19 +32,19 @@ CLASSIC: Final = "classic"
 _Listed = pb.ListGroupsResponse.ListedGroup
 
 
-class GroupCoordinator(ShareGroupRpcs, ConsumerGroupRpcs):
+class GroupCoordinator(ShareGroupRpcs, ConsumerGroupRpcs, GroupLogRpcs):
     """Kafka's RPCs of share groups and consumer groups. Close it before its host is stopped."""
 
     def __init__(self, host: Host, config: GroupCoordinatorConfig, ports: Ports) -> None:
         ShareGroupRpcs.__init__(self, host, config, ports)
         ConsumerGroupRpcs.__init__(self, host, ports.transactions)
+        GroupLogRpcs.__init__(self, host, ports.view, config.runtime.clock)
         self._rebalances = 0
-        self._tasks = Tasks(_log_failure)
-        self._offsets_topic = OffsetsTopic(ports.view, config.runtime.clock)
+        self._fenced = FencedMembers(host, ports.member_left)
 
     async def close(self) -> None:
         """Cancels what runs in the background."""
-        await self._tasks.stop()
+        await self._fenced.close()
         await self._states.close()
 
     def metrics(self, most: Callable[[], int]) -> GroupMetrics:
@@ -66,8 +57,7 @@ class GroupCoordinator(ShareGroupRpcs, ConsumerGroupRpcs):
             case DeferredReply(reply_id, result):
                 self._deferred.resolve(reply_id, result)
             case MemberFenced(group_id, member_id):
-                _log.info("member session timed out", group=group_id, member=member_id)
-                self._tasks.spawn(self._release_fenced(group_id, member_id))
+                self._fenced.release(group_id, member_id)
             case Rebalanced(count):
                 self._rebalances += count
             case _:
@@ -78,28 +68,6 @@ class GroupCoordinator(ShareGroupRpcs, ConsumerGroupRpcs):
         shared, shards = await self._host.list_all(ListGroups())
         consumers, _ = await self._host.list_all(ListConsumers())
         return pb.ListGroupsResponse(groups=listed(shared, consumers, request), shards=shards)
-
-    async def FetchGroupLog(
-        self, request: log_pb.FetchShareGroupStateRequest, _context: Any
-    ) -> log_pb.FetchShareGroupStateResponse:
-        """Returns commits of a shard in Kafka's format; raises, among others, OFFSET_OUT_OF_RANGE."""
-        return await reading.fetch(self._host, self._offsets_topic.record, request)
-
-    async def FindGroupLogOffset(
-        self, request: log_pb.FindShareGroupStateOffsetRequest, _context: Any
-    ) -> log_pb.FindShareGroupStateOffsetResponse:
-        """Returns an offset of a shard's log by time; raises as FetchGroupLog does."""
-        return await reading.find_offset(self._host, self._offsets_topic.record, request)
-
-    async def _release_fenced(self, group_id: str, member_id: str) -> None:
-        """Releases the records of a fenced member, unless it has joined again."""
-        try:
-            group = await self._host.request(group_id, DescribeGroup(group_id), ShareGroup)
-        except KafkaError as error:
-            _log.info("fenced member not released", group=group_id, member=member_id, error=str(error))
-            return
-        if member_id not in group.members:
-            self._ports.member_left(group_id, member_id)
 
 
 def listed(
@@ -117,7 +85,3 @@ def listed(
         for group_id, protocol, state, kind in sorted(found)
         if (not states or state.lower() in states) and (not types or kind in types)
     ]
-
-
-def _log_failure(error: BaseException) -> None:
-    _log.error("release of a fenced member failed", exc_info=error)

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.group_coordinator.core.consumer_groups.commands import Synced
-from sharebroker_server.group_coordinator.service.consumer_groups import DeferredReplies
+from sharebroker_server.group_coordinator.service.deferred_replies import DeferredReplies
 
 RESULT = Synced("consumer", "range", b"part")
 
