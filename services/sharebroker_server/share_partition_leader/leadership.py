@@ -35,7 +35,7 @@ from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder, LeaseOwnership
 from sharebroker_server.leases.port import LeasesUnavailable
-from sharebroker_server.persister.default import WriteBatcher
+from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.persister.port import Persister
 from sharebroker_server.record_log.core.producers import Verified
 from sharebroker_server.record_log.partition_log import PartitionLog

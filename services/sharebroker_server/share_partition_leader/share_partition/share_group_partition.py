@@ -11,7 +11,7 @@ from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, StateWrite, TopicIdPartition
 from sharebroker_server.leader_calls.values import Unreconciled
-from sharebroker_server.persister.default import WriteBatcher
+from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
