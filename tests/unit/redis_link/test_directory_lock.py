@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_server.redis_link.embedded import DirectoryLock
+from sharebroker_server.redis_link.directory_lock import DirectoryLock
 from sharebroker_server.redis_link.port import DataDirectoryInUse, EmbeddedRedisFailed
 
 
