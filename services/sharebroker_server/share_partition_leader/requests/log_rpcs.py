@@ -1,0 +1,69 @@
+"""RPCs of partitions' logs: reading, offsets, deletion, transaction markers and descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from typing_extensions import override
+
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+    SharePartitionLeaderServiceServicer,
+)
+from sharebroker_server.share_partition_leader.leadership import Leadership
+from sharebroker_server.share_partition_leader.log import requests
+from sharebroker_server.share_partition_leader.log.fetch import LogFetch
+
+R = TypeVar("R")
+
+
+class LogRpcs(SharePartitionLeaderServiceServicer):
+    """The part of the service that is about logs. Errors of single partitions are fields of the response."""
+
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
+
+    @override
+    async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
+        return pb.FetchResponse(partitions=await LogFetch(self._leadership, request).run())
+
+    @override
+    async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
+        look_up = partial(requests.list_offsets, request.isolation_level)
+        return await self._each(request.partitions, pb.ListOffsetsResponse, look_up)
+
+    @override
+    async def DeleteRecords(self, request: pb.DeleteRecordsRequest, context: Any) -> pb.DeleteRecordsResponse:
+        return await self._each(request.partitions, pb.DeleteRecordsResponse, requests.delete_records)
+
+    @override
+    async def WriteTxnMarkers(
+        self, request: pb.WriteTxnMarkersRequest, context: Any
+    ) -> pb.WriteTxnMarkersResponse:
+        return await self._each(request.markers, pb.WriteTxnMarkersResponse, requests.write_txn_marker)
+
+    @override
+    async def DescribeProducers(
+        self, request: pb.DescribeProducersRequest, context: Any
+    ) -> pb.DescribeProducersResponse:
+        return await self._each(request.partitions, pb.DescribeProducersResponse, requests.describe_producers)
+
+    @override
+    async def DescribeLogs(self, request: pb.DescribeLogsRequest, context: Any) -> pb.DescribeLogsResponse:
+        return await self._each(request.partitions, pb.DescribeLogsResponse, requests.describe_log)
+
+    @override
+    async def InspectRecords(
+        self, request: pb.InspectRecordsRequest, context: Any
+    ) -> pb.InspectRecordsResponse:
+        inspect = partial(requests.inspect_records, request.group_id)
+        return await self._each(request.partitions, pb.InspectRecordsResponse, inspect)
+
+    async def _each(
+        self, partitions: Iterable[Any], response: Callable[..., R], act: Callable[..., Any]
+    ) -> R:
+        """The response of an RPC that applies `act` to each partition."""
+        make = response.Partition  # type: ignore[attr-defined]  # every such response has this message
+        return response(partitions=await requests.each(self._leadership, partitions, make, act))
