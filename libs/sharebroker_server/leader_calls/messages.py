@@ -230,3 +230,20 @@ def await_request(
     return pb.AwaitRecordsRequest(
         group_id=group_id, partitions=partition_messages(partitions), max_wait_ms=round(max_wait * 1000)
     )
+
+
+_SPLIT_BYTES: Final = 8 << 20
+"""Bytes of records in one Produce request to a leader; a larger batch is sent alone."""
+
+
+def split_by_size(parts: Sequence[AppendPart], limit: int = _SPLIT_BYTES) -> list[Sequence[AppendPart]]:
+    """Returns the parts in order, in groups of at most `limit` bytes of records; a larger part is alone."""
+    groups: list[list[AppendPart]] = []
+    remaining = 0
+    for part in parts:
+        if len(part.records) > remaining or not groups:
+            groups.append([])
+            remaining = limit
+        groups[-1].append(part)
+        remaining -= len(part.records)
+    return list(groups)

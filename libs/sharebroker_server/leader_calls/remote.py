@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.leader_calls import messages
 from sharebroker_server.leader_calls.values import (
@@ -16,6 +16,7 @@ from sharebroker_server.leader_calls.values import (
     AcquireCall,
     AcquireResult,
     AppendCall,
+    AppendPart,
     AppendResult,
     DeliverInput,
     DeliverOpen,
@@ -70,9 +71,22 @@ class RemoteLeader:
         return messages.reconcile_results(response.partitions)
 
     async def append(self, call: AppendCall, timeout: float | None) -> Sequence[AppendResult]:
-        """Sends Produce."""
-        response = await self._stub.Produce(messages.produce_request(call), timeout=timeout)
-        return messages.append_results(response.partitions)
+        """Sends Produce, several times if the records are larger than one gRPC message should be.
+
+        Raises the error of the first request. The error of a later one is the result of its parts:
+        the caller must not send the earlier parts again.
+        """
+        results: list[AppendResult] = []
+        for parts in messages.split_by_size(call.parts):
+            try:
+                request = messages.produce_request(call._replace(parts=parts))
+                response = await self._stub.Produce(request, timeout=timeout)
+                results += messages.append_results(response.partitions)
+            except KafkaError as error:
+                if not results:
+                    raise
+                results += [_not_appended(part, error) for part in parts]
+        return results
 
     def deliver(self, opening: DeliverOpen) -> RemoteDeliverStream:
         """Opens a Deliver stream with its first message."""
@@ -81,6 +95,14 @@ class RemoteLeader:
     def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RemoteWatch:
         """Starts a watch; if there are records, it ends as soon as the leader replies."""
         return RemoteWatch(self._stub, group_id, partitions)
+
+
+def _not_appended(part: AppendPart, error: KafkaError) -> AppendResult:
+    """Returns the result of a part whose request failed, of unknown outcome without a response."""
+    code = error.code
+    if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        code = ErrorCode.REQUEST_TIMED_OUT
+    return AppendResult(part.topic_id, part.partition, code, error.message)
 
 
 class RemoteDeliverStream:

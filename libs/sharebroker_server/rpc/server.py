@@ -15,7 +15,9 @@ from grpc_reflection.v1alpha import reflection
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.rpc.call_metrics import CallCounts
-from sharebroker_server.rpc.errors import MAX_MESSAGE, MAX_READ, CallLimits, ErrorInterceptor
+from sharebroker_server.rpc.errors import CallLimits
+from sharebroker_server.rpc.interceptor import ErrorInterceptor
+from sharebroker_server.rpc.message_limits import MAX_READ, MAX_RESPONSE
 from sharebroker_server.rpc.tls import Tls
 
 _IDENTITY_ONLY = 1
@@ -23,11 +25,13 @@ _IDENTITY_ONLY = 1
 
 SERVER_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_READ),
-    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_RESPONSE),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 10_000),
+    # Otherwise gRPC buffers megabytes of each stream that is not read. A message in reading has more.
+    ("grpc.http2.bdp_probe", 0),
     # gRPC checks the size of a message before it decompresses it, so a small message could use gigabytes.
     ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ONLY),
 )

@@ -16,7 +16,7 @@ from sharebroker_protocol import tracing
 from sharebroker_protocol.address import CONNECT_TIMEOUT
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import from_rpc_error
-from sharebroker_server.rpc.errors import MAX_MESSAGE
+from sharebroker_server.rpc.message_limits import MAX_MESSAGE, MAX_RESPONSE
 
 
 class LocalContext:
@@ -67,7 +67,7 @@ class LocalStub:
 
 
 CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_receive_message_length", MAX_RESPONSE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
     # A frozen peer is disconnected about when its leases expire; its streams would not end otherwise.
     ("grpc.keepalive_time_ms", 6_000),

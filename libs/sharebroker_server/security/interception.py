@@ -47,8 +47,8 @@ def checked(handler: Handler, check: Check) -> Handler:
             return await unary(read(data), context)
 
         return grpc.unary_unary_rpc_method_handler(call, None, write)
-    if response_stream is None:  # no RPC of ours streams requests only
-        return rejecting(check)
+    if response_stream is None:
+        return _reading(handler, check)
 
     async def stream(requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
         await check(context)
@@ -61,6 +61,18 @@ def checked(handler: Handler, check: Check) -> Handler:
     if handler.request_streaming:
         return grpc.stream_stream_rpc_method_handler(stream, None, write)
     return grpc.unary_stream_rpc_method_handler(stream, None, write)
+
+
+def _reading(handler: Handler, check: Check) -> Handler:
+    """Returns `checked` for a unary method whose handler reads the request itself: one of client streams."""
+    unary: Any = handler.stream_unary
+
+    async def call(requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        await check(context)
+        return await unary(requests, context)
+
+    read, write = handler.request_deserializer, handler.response_serializer
+    return grpc.stream_unary_rpc_method_handler(call, read, write)
 
 
 def certificate_of(context: grpc.aio.ServicerContext[Any, Any]) -> bytes | None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import grpc
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import produce_pb2
+from sharebroker_protocol.gateway.v1 import produce_pb2_grpc as produce_grpc
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
-from sharebroker_server.rpc.errors import MAX_MESSAGE, CallLimits
+from sharebroker_server.rpc.errors import CallLimits
+from sharebroker_server.rpc.message_limits import MAX_MESSAGE
 from sharebroker_server.rpc.server import GrpcServer, Service
 from sharebroker_server.rpc.stubs import RemoteStub
 from tests.integration.rpc.harness import FAILURE, SERVICE, Leader, caught, echo, register
@@ -160,6 +163,67 @@ async def test_undecodable_requests_are_rejected_with_details(address: str, name
         assert "grpc-status-details-bin" in dict(failure.value.trailing_metadata() or ())
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         assert await echo(stub, 1) == [1]  # the connection stays open
+
+
+class Publisher:
+    """A service that clients call."""
+
+    async def Publish(self, request: produce_pb2.PublishRequest, context: Any) -> Any:
+        if request.topic == "none":
+            raise FAILURE
+        return produce_pb2.PublishResponse(
+            positions=[produce_pb2.PublishResponse.Position(offset=len(request.records))]
+        )
+
+
+@pytest.fixture
+async def public_address() -> AsyncIterator[str]:
+    def register_publisher(publisher: Publisher, server: grpc.aio.Server) -> None:
+        publish: Any = grpc.unary_unary_rpc_method_handler(
+            publisher.Publish,
+            produce_pb2.PublishRequest.FromString,
+            lambda message: message.SerializeToString(),
+        )
+        handlers = grpc.method_handlers_generic_handler(PUBLIC, {"Publish": publish})
+        server.add_generic_rpc_handlers((handlers,))
+
+    server = GrpcServer()
+    port = server.bind("127.0.0.1:0")
+    server.add(Service(PUBLIC, Publisher(), register_publisher))
+    await server.start()
+    yield f"127.0.0.1:{port}"
+    await server.stop(0)
+
+
+PUBLIC: Final = "sharebroker.gateway.v1.ProduceService"
+
+
+async def test_requests_of_clients_are_limited_in_size_and_fields(public_address: str) -> None:
+    async with grpc.aio.insecure_channel(public_address) as channel:
+        raw: Any = channel  # the types contain messages only
+        publish = RemoteStub(produce_grpc.ProduceServiceStub(channel)).Publish
+        for data, code in (
+            (bytes(MAX_MESSAGE + 1), ErrorCode.MESSAGE_TOO_LARGE),
+            (b"\x12\0" * 500_000, ErrorCode.INVALID_REQUEST),
+            (b"\xff" * 100_000, ErrorCode.INVALID_REQUEST),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError) as failure:
+                await raw.unary_unary(f"/{PUBLIC}/Publish")(data)
+            assert from_rpc_error(failure.value).code is code
+        assert (
+            await caught(publish(produce_pb2.PublishRequest(topic="none"), timeout=5))
+        ).code is FAILURE.code
+        records = [produce_pb2.PublishRecord(value=bytes(100))] * 10_000
+        response = await publish(produce_pb2.PublishRequest(records=records), timeout=30)
+        assert response.positions[0].offset == len(records)
+
+
+async def test_unary_call_without_a_request_is_rejected(public_address: str) -> None:
+    async with grpc.aio.insecure_channel(public_address) as channel:
+        raw: Any = channel
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await raw.stream_unary(f"/{PUBLIC}/Publish")(iter(()))
+        assert from_rpc_error(failure.value).code is ErrorCode.INVALID_REQUEST
 
 
 async def test_compressed_requests_are_not_supported(address: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 import grpc
 
 from sharebroker_protocol.cancellation import end
-from sharebroker_server.rpc.errors import ErrorInterceptor
+from sharebroker_server.rpc.interceptor import ErrorInterceptor
 from sharebroker_server.rpc.server import Service
 from tests.testkit.simulator.faults import Faults
 from tests.testkit.simulator.loop import SimulatedLoop
@@ -180,7 +180,7 @@ class Network:
 
     async def _serve_stream(self, server: _Server, stream: Stream, method: str) -> None:
         handler = await server.handler(method)
-        requests = receive(stream, handler.request_deserializer)
+        requests = receive(stream, bytes)
         responses = handler.stream_stream(requests, _Context(self._loop, stream.caller, None))
         try:
             await respond_all(stream, responses, handler.response_serializer)
@@ -218,8 +218,8 @@ class Network:
     async def _handle(self, server: _Server, call: _Call) -> None:
         handler = await server.handler(call.method)
         try:
-            request = handler.request_deserializer(call.data)
-            response = await handler.unary_unary(request, _Context(self._loop, call.caller, call.deadline))
+            serve = handler.unary_unary or handler.stream_unary
+            response = await serve(call.data, _Context(self._loop, call.caller, call.deadline, call.data))
             data = handler.response_serializer(response)
         except _Aborted as aborted:
             self._send(call.address, call.caller, call, _break, call.response, aborted.failure)
@@ -281,10 +281,15 @@ class _Streaming(grpc.aio.StreamStreamMultiCallable[Any, Any]):
 class _Context:
     """The part of grpc.aio.ServicerContext that servicers use."""
 
-    def __init__(self, loop: SimulatedLoop, caller: str, deadline: float | None) -> None:
+    def __init__(self, loop: SimulatedLoop, caller: str, deadline: float | None, data: bytes = b"") -> None:
         self._loop = loop
+        self._data = data
         self._caller = caller
         self._deadline = deadline
+
+    async def read(self) -> bytes:
+        """Returns the only request of a call."""
+        return self._data
 
     def time_remaining(self) -> float | None:
         return None if self._deadline is None else self._deadline - self._loop.now

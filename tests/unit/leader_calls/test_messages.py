@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ from sharebroker_server.leader_calls.messages import (
     reconcile_request,
     reconcile_response,
     reconcile_results,
+    split_by_size,
 )
 from sharebroker_server.leader_calls.values import (
     AcknowledgeCall,
@@ -195,3 +197,21 @@ def test_consume_response_has_the_fields_of_deliver_response(output: DeliverOutp
     fill_delivered(message, output)
     fill_delivered(sent, output)
     assert sent.SerializeToString() == message.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "groups"),
+    [
+        ([], []),
+        ([0], [[0]]),
+        ([4, 6], [[4, 6]]),
+        ([4, 7, 3], [[4], [7, 3]]),
+        ([11, 1], [[11], [1]]),
+        ([1, 11, 1], [[1], [11], [1]]),
+    ],
+)
+def test_records_are_split_by_size(sizes: list[int], groups: list[list[int]]) -> None:
+    parts = [AppendPart("t", number, bytes(size)) for number, size in enumerate(sizes)]
+    found = split_by_size(parts, 10)
+    assert [[len(part.records) for part in group] for group in found] == groups
+    assert [part for group in found for part in group] == parts

@@ -54,6 +54,7 @@ class Stub:
 
     def __init__(self) -> None:
         self.requests: list[tuple[Any, float]] = []
+        self.fails = 0
         self.awaits: list[tuple[pb.AwaitRecordsRequest, float]] = []
         self.replies: asyncio.Queue[bool | KafkaError] = asyncio.Queue()
         self.cancelled = 0
@@ -72,6 +73,8 @@ class Stub:
 
     async def Produce(self, request: pb.ProduceRequest, *, timeout: float) -> Any:
         self.requests.append((request, timeout))
+        if len(self.requests) == self.fails:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "gone")
         return pb.ProduceResponse(partitions=produce_response([APPENDED]))
 
     async def AwaitRecords(self, request: pb.AwaitRecordsRequest, timeout: float) -> pb.AwaitRecordsResponse:
@@ -123,6 +126,29 @@ async def test_acknowledge_and_append_use_the_timeout_of_the_caller() -> None:
     append = AppendCall([AppendPart("t", 1, b"batch")])
     assert await leader.append(append, 2.0) == [APPENDED]
     assert stub.requests == [(acknowledge_request(acknowledge), 3.0), (produce_request(append), 2.0)]
+
+
+async def test_records_larger_than_a_message_are_sent_in_several_requests() -> None:
+    stub = Stub()
+    leader = RemoteLeader(cast("Any", stub))
+    parts = [AppendPart("t", number, bytes(5 << 20)) for number in range(3)]
+    assert await leader.append(AppendCall(parts, "tx"), 2.0) == [APPENDED] * 3
+    assert [request for request, _ in stub.requests] == [
+        produce_request(AppendCall([part], "tx")) for part in parts
+    ]
+
+
+async def test_parts_before_a_failed_request_stay_appended() -> None:
+    stub = Stub()
+    leader = RemoteLeader(cast("Any", stub))
+    append = AppendCall([AppendPart("t", number, bytes(8 << 20)) for number in (1, 2)])
+    stub.fails = 2
+    appended, failed = await leader.append(append, 2.0)
+    assert appended == APPENDED
+    assert failed == AppendResult("t", 2, ErrorCode.REQUEST_TIMED_OUT, "gone")
+    stub.requests, stub.fails = [], 1
+    with pytest.raises(KafkaError, match="gone"):
+        await leader.append(append, 2.0)
 
 
 async def test_stream_opens_with_its_first_message() -> None:

@@ -105,7 +105,10 @@ async def test_a_checked_call_with_several_responses() -> None:
     assert [each async for each in handler.unary_stream(b"a", Context())] == ["a"]
 
 
-async def test_a_call_with_several_requests_only_is_rejected() -> None:
-    handler: Any = checked(grpc.stream_unary_rpc_method_handler(unary), deny)
+async def test_a_checked_call_that_reads_its_request_itself() -> None:
+    handler: Any = checked(grpc.stream_unary_rpc_method_handler(unary, read), pass_)
+    assert handler.request_deserializer is read
+    assert await handler.stream_unary("requests", Context()) == "requests"
+    denied: Any = checked(grpc.stream_unary_rpc_method_handler(unary), deny)
     with pytest.raises(Denied):
-        await handler.stream_stream(None, Context())
+        await denied.stream_unary("requests", Context())

@@ -1,0 +1,106 @@
+"""Attacks on the gRPC listener: messages that are unfinished, too large, compressed or full of elements."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final
+
+import grpc
+
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
+from tests.hostile.attacks import Attack, Send
+from tests.hostile.http2 import compressed_calls, unfinished_calls
+from tests.testkit.brokers import Cluster
+
+MIB: Final = 1 << 20
+
+_PAUSE: Final = 0.05
+"""Seconds before a client calls again."""
+
+_PRODUCE: Final = "/sharebroker.gateway.v1.ProduceService/"
+_SHARE: Final = "/sharebroker.gateway.v1.ShareService/"
+_ADMIN: Final = "/sharebroker.gateway.v1.AdminService/"
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
+
+_OPTIONS: Final = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.use_local_subchannel_pool", 1),  # a connection for each channel
+)
+
+
+async def _again(client: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        with contextlib.suppress(OSError, EOFError, grpc.aio.AioRpcError, ExceptionGroup):
+            await client()
+        await asyncio.sleep(_PAUSE)
+
+
+def _attack(name: str, clients: Callable[[str], list[Callable[[], Awaitable[None]]]]) -> Attack:
+    async def prepare(cluster: Cluster) -> Send:
+        async def send(seconds: float) -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await asyncio.gather(*map(_again, clients(cluster.address)))
+
+        return send
+
+    return Attack(name, prepare)
+
+
+def unfinished(name: str, methods: list[str], size: int, connections: int = 1) -> Attack:
+    """Returns an attack with calls on each connection that lack the last byte of their message."""
+    return _attack(name, lambda address: [lambda: unfinished_calls(address, methods, size)] * connections)
+
+
+def repeated(name: str, methods: list[str], message: bytes, calls: int) -> Attack:
+    """Returns an attack of clients, each on a connection of its own, that send a message repeatedly."""
+
+    def client(address: str, method: str) -> Callable[[], Awaitable[None]]:
+        async def call() -> None:
+            async with grpc.aio.insecure_channel(address, options=_OPTIONS) as channel:
+                raw: Any = channel  # the types contain messages only
+                while True:
+                    sent = raw.unary_unary(method)(message, timeout=60)
+                    assert await sent.code() not in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+                    await asyncio.sleep(_PAUSE)
+
+        return call
+
+    return _attack(name, lambda address: [client(address, methods[n % len(methods)]) for n in range(calls)])
+
+
+def heartbeat(size: int) -> bytes:
+    """Returns a heartbeat of a new member with a subscription of about `size` bytes."""
+    names = [f"topic-{n}" for n in range(size // 14)]
+    request = groups.ShareGroupHeartbeatRequest(
+        group_id="hostile", member_epoch=0, subscribed_topic_names=groups.TopicNames(names=names)
+    )
+    return request.SerializeToString()
+
+
+_TWO = b"\x12\0"  # an empty element of field 2
+_THREE = b"\x1a\0"  # an empty element of field 3
+
+
+def grpc_attacks() -> Iterator[Attack]:
+    """Yields the attacks."""
+    publish = _PRODUCE + "Publish"
+    yield unfinished("40 unfinished messages of 16 MiB", [publish] * 40, 16 * MIB)
+    yield unfinished("200 unfinished messages of 16 MiB", [publish, _HEALTH] * 100, 16 * MIB)
+    yield unfinished("unfinished messages on 100 connections", [publish] * 4, 16 * MIB, 100)
+    packed = gzip.compress(bytes(120 * MIB), 1)
+    yield _attack(
+        "60 compressed messages of 120 MiB",
+        lambda address: [lambda: compressed_calls(address, publish, packed, 60)],
+    )
+    yield unfinished("8 messages of 120 MiB", [publish] * 8, 120 * MIB)
+    yield repeated("8 MiB heartbeats of 60 members", [_SHARE + "ShareGroupHeartbeat"], heartbeat(8 * MIB), 60)
+    yield repeated("1 MiB heartbeats of 60 members", [_SHARE + "ShareGroupHeartbeat"], heartbeat(600_000), 60)
+    yield repeated("8 messages of 8,000,000 elements", [publish, _PRODUCE + "Produce"], _TWO * 8_000_000, 8)
+    lists = [_SHARE + "Acknowledge", _ADMIN + "Metadata", _ADMIN + "ListOffsets", _ADMIN + "DeleteRecords"]
+    yield repeated("20 messages of 2,000,000 elements", lists, (_TWO + _THREE) * 1_000_000, 20)
+    yield repeated("20 messages of 40,000 elements", lists, (_TWO + _THREE) * 20_000, 20)
