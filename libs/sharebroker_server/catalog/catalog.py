@@ -1,4 +1,4 @@
-"""The state of the catalog: topics, configs, users, ACLs and the cluster id. Only `apply` changes it."""
+"""The state of the catalog: topics, configs, users, ACLs, quotas, cluster id. Only `apply` changes it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import singledispatchmethod
 from typing import Final
 
 from sharebroker_server.catalog.acls import AclDeletedRecord, AclRecord, apply_acl
+from sharebroker_server.catalog.quotas import QuotaCatalog, QuotaRecord
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
@@ -40,6 +41,7 @@ class TopicCatalog:
         "cluster_id",
         "partitions",
         "position",
+        "quotas",
         "topic_by_id",
         "users",
     )
@@ -49,6 +51,7 @@ class TopicCatalog:
         self.position = 0
         self.users = UserCatalog()
         self.acls = AclRules()
+        self.quotas = QuotaCatalog()
         self.access_changes = 0
         """The number of records about users and ACLs that were applied."""
         self.partitions = 0
@@ -170,6 +173,10 @@ class TopicCatalog:
     def _(self, record: AclRecord | AclDeletedRecord) -> None:
         apply_acl(self.acls, record)
         self.access_changes += 1
+
+    @_apply.register
+    def _(self, record: QuotaRecord) -> None:
+        self.quotas.apply(record)
 
     def _put(self, topic: Topic) -> None:
         before = self._topics.get(topic.topic_id)

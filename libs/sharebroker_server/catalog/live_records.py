@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from sharebroker_server.catalog.acls import AclDeletedRecord, AclRecord
 from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.quotas import QuotaEntity, QuotaKey, QuotaRecord
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
@@ -19,7 +20,15 @@ from sharebroker_server.live_keys import LiveKeys
 from sharebroker_server.security.acl import AclBinding
 from sharebroker_server.security.scram import ScramMechanism
 
-_Key = tuple[str, str] | tuple[ConfigResource, str] | tuple[ScramMechanism, str] | AclBinding
+
+class _QuotaName(NamedTuple):
+    """What identifies a quota."""
+
+    entity: QuotaEntity
+    key: QuotaKey
+
+
+_Key = tuple[str, str] | tuple[ConfigResource, str] | tuple[ScramMechanism, str] | AclBinding | _QuotaName
 _CLUSTER: Final = ("cluster", "")
 
 
@@ -66,10 +75,15 @@ class LiveRecords:
             self._live.put(record.acl, position)
         elif isinstance(record, AclDeletedRecord):
             self._live.drop(record.acl, position)
+        elif isinstance(record, QuotaRecord):
+            keep = self._live.drop if record.value is None else self._live.put
+            keep(_QuotaName(record.entity, record.key), position)
 
     def _record(self, key: _Key) -> CatalogRecord:
         if isinstance(key, AclBinding):
             return AclRecord(key)
+        if isinstance(key, _QuotaName):
+            return QuotaRecord(*key, self._catalog.quotas.of(key.entity)[key.key])
         kind, name = key
         if isinstance(kind, ConfigResource):
             return ConfigRecord(kind, name, self._catalog.configs(kind)[name])

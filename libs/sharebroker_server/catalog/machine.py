@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.acls import AclCommand, AclReply, decide_acl
 from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.client_rules import ClientCommand, ClientReply, decide_client
 from sharebroker_server.catalog.live_records import LiveRecords
 from sharebroker_server.catalog.records import (
     CatalogRecord,
@@ -31,7 +31,6 @@ from sharebroker_server.catalog.topics import (
     check_not_internal,
     check_topic_name,
 )
-from sharebroker_server.catalog.users import UserCommand, decide_user
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.config.group import GROUP_KEYS, check_group
 from sharebroker_server.config.keys import Key, appended, render, subtracted, unknown
@@ -98,9 +97,7 @@ class NameCluster:
     cluster_id: str
 
 
-CatalogCommand = (
-    CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | NameCluster | UserCommand | AclCommand
-)
+CatalogCommand = CreateTopic | DeleteTopic | CreatePartitions | AlterConfigs | NameCluster | ClientCommand
 
 
 SHARD: Final = "catalog"
@@ -108,7 +105,7 @@ SHARD: Final = "catalog"
 
 
 class CatalogMachine(WithoutSoftState):
-    """Decides on topics, configs, users and ACLs. `static` is the broker's own configuration."""
+    """Decides on topics, configs, users, ACLs and quotas. `static` is the broker's own configuration."""
 
     def __init__(self, static: BrokerConfig) -> None:
         self.catalog = TopicCatalog()
@@ -139,10 +136,10 @@ class CatalogMachine(WithoutSoftState):
         return self._live.trim_before()
 
 
-CatalogReply = Topic | ClusterRecord | Mapping[str, str | None] | AclReply
+CatalogReply = Topic | ClusterRecord | Mapping[str, str | None] | ClientReply
 """The topic after the change (before it, for a deletion), the cluster id, the changed configs or ACLs.
 
-It is empty after a change of users.
+It is empty after a change of users and quotas.
 """
 
 CatalogDecision = Decision[CatalogRecord, CatalogReply]
@@ -165,18 +162,15 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
 
     `static` is the broker's own configuration, `now` is in seconds. Raises INVALID_TOPIC_EXCEPTION,
     TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_CONFIG,
-    INVALID_REQUEST, TOPIC_DELETION_DISABLED, those of `decide_user`; POLICY_VIOLATION if the catalog would
+    INVALID_REQUEST, TOPIC_DELETION_DISABLED, those of `decide_client`; POLICY_VIOLATION if the catalog would
     become too large.
     """
     if isinstance(command, AlterConfigs):
         return _alter_configs(state, static, command)
     if isinstance(command, NameCluster):
         return _name_cluster(state, command)
-    if isinstance(command, UserCommand):
-        return Decision(decide_user(state.users, command), {})
-    if isinstance(command, AclCommand):
-        changes = decide_acl(state.acls, command)
-        return Decision(changes, tuple(change.acl for change in changes))
+    if isinstance(command, ClientCommand):
+        return Decision(*decide_client(state, command))
     broker = effective_broker(state, static)
     if isinstance(command, CreateTopic):
         return _create_topic(state, broker, command, now)

@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.storage.v1 import catalog_pb2 as pb
 from sharebroker_server.catalog.acls import AclChange, AclDeletedRecord, AclRecord
+from sharebroker_server.catalog.quotas import QuotaEntity, QuotaKey, QuotaRecord
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topic
 from sharebroker_server.catalog.users import ScramCredentialDeletedRecord, ScramCredentialRecord, UserRecord
 from sharebroker_server.proto_values import Conversion, Mapped
@@ -57,7 +58,7 @@ class ClusterRecord:
 
 
 TopicChange = TopicRecord | PartitionsRecord | TopicDeletedRecord
-CatalogRecord = TopicChange | ConfigRecord | ClusterRecord | UserRecord | AclChange
+CatalogRecord = TopicChange | ConfigRecord | ClusterRecord | UserRecord | AclChange | QuotaRecord
 
 
 class CatalogCodec:
@@ -120,6 +121,10 @@ def _message(record: CatalogRecord) -> pb.CatalogRecord:
         return pb.CatalogRecord(acl=pb.AclRecord(**record.acl._asdict()))
     if isinstance(record, AclDeletedRecord):
         return pb.CatalogRecord(acl_deleted=pb.AclDeletedRecord(**record.acl._asdict()))
+    if isinstance(record, QuotaRecord):
+        parts = record.entity._asdict()
+        quota = pb.ClientQuotaRecord(**parts, key=record.key.value, value=record.value)
+        return pb.CatalogRecord(client_quota=quota)
     field = next(field for field, (kind, _) in _EQUAL.items() if isinstance(record, kind))
     return pb.CatalogRecord(**{field: _EQUAL[field][1].message(record)})
 
@@ -146,8 +151,16 @@ def _record(message: pb.CatalogRecord) -> CatalogRecord:
         return AclRecord(_acl(message.acl))
     if field == "acl_deleted":
         return AclDeletedRecord(_acl(message.acl_deleted))
+    if field == "client_quota":
+        return _quota(message.client_quota)
     record: CatalogRecord = _EQUAL[field][1].value(getattr(message, field))
     return record
+
+
+def _quota(message: pb.ClientQuotaRecord) -> QuotaRecord:
+    parts = {name: getattr(message, name) for name in QuotaEntity._fields if message.HasField(name)}  # type: ignore[arg-type]  # the names of the optional fields
+    value = message.value if message.HasField("value") else None
+    return QuotaRecord(QuotaEntity(**parts), QuotaKey(message.key), value)
 
 
 def _acl(message: pb.AclRecord | pb.AclDeletedRecord) -> AclBinding:

@@ -217,6 +217,18 @@ class BrokerConfig:
         INT_MAX, 0, "Largest number of Kafka connections of a broker; also limited by its open-files limit."
     )
 
+    # Quotas.
+    quota_window_num: int = int_from(
+        11,
+        1,
+        "Windows of quota.window.size.seconds whose unused quota a client may use at once.",
+    )
+    quota_window_size_seconds: int = int_from(1, 1, "Length of such a window, in seconds.")
+    controller_quota_window_num: int = int_from(11, 1, "As quota.window.num, for controller_mutation_rate.")
+    controller_quota_window_size_seconds: int = int_from(
+        1, 1, "As quota.window.size.seconds, for controller_mutation_rate."
+    )
+
     # Group coordinator.
     offsets_topic_num_partitions: int = integer(
         50, 1, 10_000, "Number of group coordinator shards; cannot change once the cluster has data."

@@ -193,6 +193,7 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "AlterUserScramCredentials": CLUSTER_ACTION,
         "CreateAcls": CLUSTER_ACTION,
         "DeleteAcls": CLUSTER_ACTION,
+        "AlterClientQuotas": CLUSTER_ACTION,
     },
     "sharebroker.share_partition_leader.v1.SharePartitionLeaderService": {
         "Deliver": CLUSTER_ACTION,

@@ -32,6 +32,7 @@ from sharebroker_server.gateway.kafka.authentication import SaslSettings
 from sharebroker_server.gateway.kafka.call import KafkaListener
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, LiveMembers
 from sharebroker_server.gateway.kafka.listener import KafkaServer
+from sharebroker_server.gateway.kafka.throttling import ClientThrottle
 from sharebroker_server.gateway.metrics import gateway_families
 from sharebroker_server.gateway.share.session_end import SessionReaper
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
@@ -245,6 +246,7 @@ def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> N
     authenticator = base.access.authentication.authenticator
     sasl = None if authenticator is None else SaslSettings.of(authenticator, base.settings.config)
     listener = KafkaListener(context, brokers, base.settings.features, APIS, sasl=sasl)
+    listener.throttle = ClientThrottle(base.catalog, base.settings.config)
     server.open(listener, base.settings.config)
     base.observability.metrics.add(listener.families)
     base.observability.metrics.add(server.families)

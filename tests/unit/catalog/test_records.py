@@ -8,6 +8,7 @@ import pytest
 
 from sharebroker_protocol.storage.v1 import catalog_pb2 as pb
 from sharebroker_server.catalog.acls import AclDeletedRecord, AclRecord
+from sharebroker_server.catalog.quotas import QuotaEntity, QuotaKey, QuotaRecord
 from sharebroker_server.catalog.records import (
     CatalogCodec,
     CatalogRecord,
@@ -49,6 +50,8 @@ RECORDS: list[CatalogRecord] = [
     ),
     ScramCredentialDeletedRecord("alice", ScramMechanism.SCRAM_SHA_256),
     AclRecord(binding(2, "orders", 3, "User:alice", "*", 3, 3)),
+    QuotaRecord(QuotaEntity("alice", ""), QuotaKey.PRODUCER_BYTE_RATE, 1024.0),
+    QuotaRecord(QuotaEntity(ip=""), QuotaKey.CONNECTION_CREATION_RATE, None),
     AclDeletedRecord(binding(7, "x", 4, "User:*", "10.0.0.0/8", 15, 2)),
 ]
 

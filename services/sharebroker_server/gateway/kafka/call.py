@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol
 
@@ -33,6 +33,31 @@ FETCH_MEMORY: Final = 64 * 1024 * 1024
 """Bytes of records in responses under construction: each client may request 50 MB at the same time."""
 
 
+T = TypeVar("T")
+
+
+class Throttle(Protocol):
+    """Charges requests to the quotas of their clients (see `throttling.py`)."""
+
+    @property
+    def active(self) -> bool:
+        """Whether there are quotas."""
+
+    def charge(
+        self, call: Call[Any], api_key: int, size: int, response: Message | None, spent: float
+    ) -> float:
+        """Charges a request; returns the seconds that its client must wait."""
+
+    def timed(self, work: Coroutine[Any, Any, T], spent: list[float]) -> Awaitable[T]:
+        """Returns `work` so that the seconds of each of its steps are added to `spent`."""
+
+    def mutate(self, call: Call[Any], partitions: int, *, strict: bool) -> None:
+        """Charges created or deleted partitions. Raises THROTTLING_QUOTA_EXCEEDED."""
+
+    def connected(self, client: ClientConnection) -> bool:
+        """Returns whether the address of a new connection may open one more."""
+
+
 @dataclass(slots=True)
 class KafkaListener:
     """The state that all connections of the Kafka listener share.
@@ -51,6 +76,7 @@ class KafkaListener:
     timer: CoarseTimer = field(default_factory=CoarseTimer)
     sasl: SaslSettings | None = None
     encoded_topics: EncodedTopics = field(default_factory=EncodedTopics)
+    throttle: Throttle | None = None
 
     def is_enabled(self, api: Api) -> bool:
         """Returns whether the feature that the API belongs to is enabled."""
@@ -81,6 +107,7 @@ class ClientConnection:
     connection: str
     host: str
     software: str = ""
+    throttled: float = 0.0
     sasl: SaslSession | None = None
     owner: Principal | None = None
 
@@ -137,6 +164,14 @@ class Call(Generic[Q]):
         if not timeout_ms or timeout_ms < 0:
             return Deadline(REQUEST_TIMEOUT)
         return Deadline(min(timeout_ms / 1000, REQUEST_TIMEOUT))
+
+    def mutate(self, partitions: int, *, strict_from: int) -> None:
+        """Charges partitions that the request creates or deletes to its client (KIP-599).
+
+        Versions from `strict_from` on have THROTTLING_QUOTA_EXCEEDED, which is raised for them.
+        """
+        if self.listener.throttle is not None:
+            self.listener.throttle.mutate(self, partitions, strict=self.version >= strict_from)
 
     def transaction_version(self, *, implied: bool) -> int:
         """Returns the transaction.version of the request.

@@ -119,6 +119,10 @@ class KafkaConnection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client.host = f"/{peer[0]}" if peer else "/unknown"
         self._made = True
+        throttle = self._listener.throttle
+        if throttle is not None and not throttle.connected(self._client):
+            self._closing = True
+            self._disconnect("its address opens connections faster than its quota permits")
         self._tls = transport.get_extra_info("sslcontext") is not None
         if limits.certificates is not None:
             self._identify(limits.certificates)
@@ -283,9 +287,19 @@ class KafkaConnection(asyncio.Protocol):
                 self._predict(requests[0], responses[0])
                 self._write(responses)
                 self._check_authentication()
+                await self._mute()
         finally:
             self._requests.done(sum(request.size for request in requests))
         await self._responses.drained()
+
+    async def _mute(self) -> None:
+        """Serves nothing while the client is over its quotas; closing ends the wait."""
+        seconds, self._client.throttled = self._client.throttled, 0.0
+        if seconds and not self._closing:
+            self._responses.flush()
+            self._waiting = True
+            await asyncio.sleep(seconds)
+            self._waiting = False
 
     def _check_authentication(self) -> None:
         """Closes the connection after a failed authentication; permits large requests after success."""
@@ -328,7 +342,8 @@ class KafkaConnection(asyncio.Protocol):
             self._predicted.cancel()
             self._predicted = None
         predict = request.api.predict
-        if predict is not None and response is not None:
+        # A throttled response has a throttle time, which the next one has not.
+        if predict is not None and response is not None and not self._client.throttled:
             self._predicted = predict(request.call, response.message, self._reply, self._dispatch)
 
     def _disconnect(self, reason: str) -> None:

@@ -9,7 +9,14 @@ from typing import Any, Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka.api import api_versions
-from sharebroker_server.gateway.kafka.call import Api, Call, ClientConnection, KafkaListener, for_version
+from sharebroker_server.gateway.kafka.call import (
+    Api,
+    Call,
+    ClientConnection,
+    KafkaListener,
+    Throttle,
+    for_version,
+)
 from sharebroker_server.gateway.kafka.cluster_view import ClusterView
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import (
@@ -93,6 +100,8 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
     api, listener = requests[0].api, requests[0].call.listener
     listener.fetches_in_flight += api.waits
     listener.metrics.requests[api.key] += len(requests)
+    throttle = listener.throttle if listener.throttle is not None and listener.throttle.active else None
+    spent: list[float] = []
     begun = perf_counter()
     audit.serving(requests[0].origin)
     messages: Sequence[Message | None]
@@ -102,13 +111,13 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0, which disables this API."
                 )
-            if api.coalescing is None:
-                messages = [await api.handle(requests[0].call)]
-            else:
-                messages = await api.coalescing.handle([request.call for request in requests])
+            handling = _handling(api, requests)
+            messages = await (handling if throttle is None else throttle.timed(handling, spent))
         except KafkaError as error:
             listener.metrics.failures[api.key] += len(requests)
             messages = [_refused(api, request.call, error) for request in requests]
+        if throttle is not None:
+            _throttle(throttle, requests, messages, sum(spent))
         return [_encoded(request, message) for request, message in zip(requests, messages, strict=True)]
     except BadMessage:
         raise
@@ -117,6 +126,25 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
     finally:
         listener.fetches_in_flight -= api.waits
         listener.metrics.seconds[api.key].add_seconds(perf_counter() - begun)
+
+
+async def _handling(api: Api, requests: Sequence[DecodedRequest]) -> Sequence[Message | None]:
+    if api.coalescing is None:
+        return [await api.handle(requests[0].call)]
+    return await api.coalescing.handle([request.call for request in requests])
+
+
+def _throttle(
+    throttle: Throttle, requests: Sequence[DecodedRequest], messages: Sequence[Message | None], spent: float
+) -> None:
+    """Charges requests to the quotas of their client, and states in the responses how long it must wait."""
+    api, client = requests[0].api, requests[0].call.client
+    share = spent / len(requests)
+    for request, message in zip(requests, messages, strict=True):
+        seconds = throttle.charge(request.call, api.key, request.size, message, share)
+        client.throttled = max(client.throttled, seconds)
+        if message is not None and seconds and hasattr(message, "throttle_time_ms"):
+            message.throttle_time_ms = int(seconds * 1000) + 1
 
 
 def _failed(requests: Sequence[DecodedRequest], error: Exception) -> list[EncodedResponse | None]:

@@ -1,9 +1,9 @@
-"""The RPCs that change users and ACLs, served by the process that owns the catalog."""
+"""The RPCs that change users, ACLs and quotas, served by the process that owns the catalog."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.acl_messages import created_acl, filter_of
 from sharebroker_server.catalog.acls import MAX_DELETED_AT_ONCE, CreateAcl, DeleteAcls
 from sharebroker_server.catalog.machine import CatalogCommand, CatalogReply
+from sharebroker_server.catalog.quotas import AlterQuotas, QuotaChange, entity_of
 from sharebroker_server.catalog.users import DeleteScramCredential, UpsertScramCredential, UserCommand
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.security.acl import AclBinding
@@ -67,6 +68,21 @@ async def delete_acls(request: pb.DeleteAclsRequest, write: Write) -> pb.DeleteA
     return pb.DeleteAclsResponse(filter_results=results)
 
 
+async def alter_quotas(request: pb.AlterClientQuotasRequest, write: Write) -> pb.AlterClientQuotasResponse:
+    """Changes quotas. Raises INVALID_REQUEST for too many."""
+    if len(request.entries) > MAX_ALTERATIONS:
+        text = f"A request may change at most {MAX_ALTERATIONS} entities."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    named = Counter(_parts(entry) for entry in request.entries)
+    results = await asyncio.gather(
+        *(
+            _alter_quotas(entry, named[_parts(entry)], request.validate_only, write)
+            for entry in request.entries
+        )
+    )
+    return pb.AlterClientQuotasResponse(entries=results)
+
+
 def in_band(outcome: CatalogReply | KafkaError) -> dict[str, Any]:
     """Returns the error fields of a part of a response; none for a part that succeeded."""
     return refusal(outcome if isinstance(outcome, KafkaError) else None)
@@ -84,6 +100,35 @@ async def _alter_user(
     if not isinstance(outcome, KafkaError):
         _log.info("user credential changed", user=user, change=_change_of(commands[0]))
     return pb.AlterUserScramCredentialsResponse.Result(user=user, **in_band(outcome))
+
+
+async def _alter_quotas(
+    entry: pb.AlterClientQuotasRequest.Entry, count: int, validate_only: bool, write: Write
+) -> pb.AlterClientQuotasResponse.Entry:
+    outcome: CatalogReply | KafkaError
+    try:
+        entity = entity_of(_parts(entry))
+        if count > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {entity}")
+        changes = tuple(QuotaChange(op.key, op.value if op.HasField("value") else None) for op in entry.ops)
+        outcome = await write(AlterQuotas(_parts(entry), changes, validate_only))
+    except KafkaError as error:
+        if error.code is not ErrorCode.INVALID_REQUEST:
+            raise
+        outcome = error
+    else:
+        if not isinstance(outcome, KafkaError) and not validate_only:
+            _log.info("quotas changed", entity=str(entity), quotas=dict(changes))
+    return pb.AlterClientQuotasResponse.Entry(entity=entry.entity, **in_band(outcome))
+
+
+def _parts(entry: pb.AlterClientQuotasRequest.Entry) -> tuple[tuple[str, str | None], ...]:
+    """Returns the types and names of an entity, sorted; a name None is the default."""
+    names = (
+        (part.entity_type, part.entity_name if part.HasField("entity_name") else None)
+        for part in entry.entity
+    )
+    return tuple(sorted(names, key=lambda part: part[0]))
 
 
 def _user_commands(request: pb.AlterUserScramCredentialsRequest) -> dict[str, list[UserCommand]]:

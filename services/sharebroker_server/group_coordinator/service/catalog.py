@@ -27,6 +27,7 @@ from sharebroker_server.catalog.topics import ConfigResource, ResourceType, Topi
 from sharebroker_server.catalog.users import CreateUser
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.service.access_changes import (
+    alter_quotas,
     alter_users,
     create_acls,
     delete_acls,
@@ -135,6 +136,12 @@ class CatalogServicer(ClusterServiceServicer):
     async def DeleteAcls(self, request: pb.DeleteAclsRequest, _context: Any) -> pb.DeleteAclsResponse:
         """Kafka: DeleteAcls (31)."""
         return await delete_acls(request, self._write)
+
+    async def AlterClientQuotas(
+        self, request: pb.AlterClientQuotasRequest, _context: Any
+    ) -> pb.AlterClientQuotasResponse:
+        """Kafka: AlterClientQuotas (49)."""
+        return await alter_quotas(request, self._write)
 
     async def _create(
         self, requested: pb.CreateTopicsRequest.Topic, validate_only: bool

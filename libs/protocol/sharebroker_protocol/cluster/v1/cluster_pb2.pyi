@@ -1059,3 +1059,148 @@ class DeleteAclsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteAclsResponse: _TypeAlias = DeleteAclsResponse  # noqa: Y015
+
+@_typing.final
+class QuotaEntityPart(_message.Message):
+    """A part of a quota's entity."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTITY_TYPE_FIELD_NUMBER: _builtins.int
+    ENTITY_NAME_FIELD_NUMBER: _builtins.int
+    entity_type: _builtins.str
+    """user, client-id or ip."""
+    entity_name: _builtins.str
+    """Absent: all that have no quota of their own."""
+    def __init__(
+        self,
+        *,
+        entity_type: _builtins.str = ...,
+        entity_name: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_entity_name", b"_entity_name", "entity_name", b"entity_name"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entity_name", b"_entity_name", "entity_name", b"entity_name", "entity_type", b"entity_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__entity_name: _TypeAlias = _typing.Literal["entity_name"]  # noqa: Y015
+    _WhichOneofArgType__entity_name: _TypeAlias = _typing.Literal["_entity_name", b"_entity_name"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__entity_name) -> _WhichOneofReturnType__entity_name | None: ...
+
+Global___QuotaEntityPart: _TypeAlias = QuotaEntityPart  # noqa: Y015
+
+@_typing.final
+class AlterClientQuotasRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Op(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        """producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, connection_creation_rate."""
+        value: _builtins.float
+        """Absent: the quota is removed."""
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+        _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+    @_typing.final
+    class Entry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ENTITY_FIELD_NUMBER: _builtins.int
+        OPS_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def entity(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaEntityPart]: ...
+        @_builtins.property
+        def ops(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterClientQuotasRequest.Op]: ...
+        def __init__(
+            self,
+            *,
+            entity: _abc.Iterable[Global___QuotaEntityPart] | None = ...,
+            ops: _abc.Iterable[Global___AlterClientQuotasRequest.Op] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity", "ops", b"ops"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterClientQuotasRequest.Entry]:
+        """An entity may occur once in the request."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___AlterClientQuotasRequest.Entry] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterClientQuotasRequest: _TypeAlias = AlterClientQuotasRequest  # noqa: Y015
+
+@_typing.final
+class AlterClientQuotasResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Entry(_message.Message):
+        """One result per entry, in order."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        ENTITY_FIELD_NUMBER: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        @_builtins.property
+        def entity(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaEntityPart]: ...
+        def __init__(
+            self,
+            *,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            entity: _abc.Iterable[Global___QuotaEntityPart] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity", "error_code", b"error_code", "error_message", b"error_message"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterClientQuotasResponse.Entry]: ...
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___AlterClientQuotasResponse.Entry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterClientQuotasResponse: _TypeAlias = AlterClientQuotasResponse  # noqa: Y015

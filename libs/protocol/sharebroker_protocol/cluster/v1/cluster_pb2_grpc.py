@@ -71,6 +71,11 @@ class ClusterServiceStub:
                 request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsResponse.FromString,
                 _registered_method=True)
+        self.AlterClientQuotas = channel.unary_unary(
+                '/sharebroker.cluster.v1.ClusterService/AlterClientQuotas',
+                request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.FromString,
+                _registered_method=True)
 
 
 class ClusterServiceServicer:
@@ -127,6 +132,13 @@ class ClusterServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterClientQuotas(self, request, context):
+        """Kafka: AlterClientQuotas (49).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClusterServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -164,6 +176,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.DeleteAcls,
                     request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsRequest.FromString,
                     response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsResponse.SerializeToString,
+            ),
+            'AlterClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterClientQuotas,
+                    request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.FromString,
+                    response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -357,6 +374,33 @@ class ClusterService:
             '/sharebroker.cluster.v1.ClusterService/DeleteAcls',
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsRequest.SerializeToString,
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.cluster.v1.ClusterService/AlterClientQuotas',
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.SerializeToString,
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,8 @@ class ClusterServiceStub:
     """Kafka: CreateAcls (30)."""
     DeleteAcls: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.DeleteAclsRequest, _cluster_pb2.DeleteAclsResponse]
     """Kafka: DeleteAcls (31)."""
+    AlterClientQuotas: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterClientQuotasRequest, _cluster_pb2.AlterClientQuotasResponse]
+    """Kafka: AlterClientQuotas (49)."""
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
@@ -71,6 +73,8 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Kafka: CreateAcls (30)."""
     DeleteAcls: _aio.UnaryUnaryMultiCallable[_cluster_pb2.DeleteAclsRequest, _cluster_pb2.DeleteAclsResponse]  # type: ignore[assignment]
     """Kafka: DeleteAcls (31)."""
+    AlterClientQuotas: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterClientQuotasRequest, _cluster_pb2.AlterClientQuotasResponse]  # type: ignore[assignment]
+    """Kafka: AlterClientQuotas (49)."""
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     """The cluster's metadata: topics, configs, credentials of users and ACLs. Served by the owner of the catalog, which is a group coordinator; the
@@ -132,5 +136,13 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.DeleteAclsResponse, _abc.Awaitable[_cluster_pb2.DeleteAclsResponse]]:
         """Kafka: DeleteAcls (31)."""
+
+    @_abc_1.abstractmethod
+    def AlterClientQuotas(
+        self,
+        request: _cluster_pb2.AlterClientQuotasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.AlterClientQuotasResponse, _abc.Awaitable[_cluster_pb2.AlterClientQuotasResponse]]:
+        """Kafka: AlterClientQuotas (49)."""
 
 def add_ClusterServiceServicer_to_server(servicer: ClusterServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -339,6 +339,58 @@ class AclDeletedRecord(_message.Message):
 Global___AclDeletedRecord: _TypeAlias = AclDeletedRecord  # noqa: Y015
 
 @_typing.final
+class ClientQuotaRecord(_message.Message):
+    """One quota of clients. Of the parts an absent one does not matter, and an empty one stands for all without a quota of
+    their own.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    IP_FIELD_NUMBER: _builtins.int
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    client_id: _builtins.str
+    ip: _builtins.str
+    key: _builtins.str
+    """Kafka's name of the quota."""
+    value: _builtins.float
+    """Absent: the quota is removed."""
+    def __init__(
+        self,
+        *,
+        user: _builtins.str | None = ...,
+        client_id: _builtins.str | None = ...,
+        ip: _builtins.str | None = ...,
+        key: _builtins.str = ...,
+        value: _builtins.float | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_client_id", b"_client_id", "_ip", b"_ip", "_user", b"_user", "_value", b"_value", "client_id", b"client_id", "ip", b"ip", "user", b"user", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_client_id", b"_client_id", "_ip", b"_ip", "_user", b"_user", "_value", b"_value", "client_id", b"client_id", "ip", b"ip", "key", b"key", "user", b"user", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__client_id: _TypeAlias = _typing.Literal["client_id"]  # noqa: Y015
+    _WhichOneofArgType__client_id: _TypeAlias = _typing.Literal["_client_id", b"_client_id"]  # noqa: Y015
+    _WhichOneofReturnType__ip: _TypeAlias = _typing.Literal["ip"]  # noqa: Y015
+    _WhichOneofArgType__ip: _TypeAlias = _typing.Literal["_ip", b"_ip"]  # noqa: Y015
+    _WhichOneofReturnType__user: _TypeAlias = _typing.Literal["user"]  # noqa: Y015
+    _WhichOneofArgType__user: _TypeAlias = _typing.Literal["_user", b"_user"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__client_id) -> _WhichOneofReturnType__client_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ip) -> _WhichOneofReturnType__ip | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__user) -> _WhichOneofReturnType__user | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___ClientQuotaRecord: _TypeAlias = ClientQuotaRecord  # noqa: Y015
+
+@_typing.final
 class CatalogRecord(_message.Message):
     """One entry of the catalog's stream."""
 
@@ -353,6 +405,7 @@ class CatalogRecord(_message.Message):
     SCRAM_CREDENTIAL_DELETED_FIELD_NUMBER: _builtins.int
     ACL_FIELD_NUMBER: _builtins.int
     ACL_DELETED_FIELD_NUMBER: _builtins.int
+    CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def topic(self) -> Global___TopicRecord: ...
     @_builtins.property
@@ -371,6 +424,8 @@ class CatalogRecord(_message.Message):
     def acl(self) -> Global___AclRecord: ...
     @_builtins.property
     def acl_deleted(self) -> Global___AclDeletedRecord: ...
+    @_builtins.property
+    def client_quota(self) -> Global___ClientQuotaRecord: ...
     def __init__(
         self,
         *,
@@ -383,12 +438,13 @@ class CatalogRecord(_message.Message):
         scram_credential_deleted: Global___ScramCredentialDeletedRecord | None = ...,
         acl: Global___AclRecord | None = ...,
         acl_deleted: Global___AclDeletedRecord | None = ...,
+        client_quota: Global___ClientQuotaRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acl", b"acl", "acl_deleted", b"acl_deleted", "cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acl", b"acl", "acl_deleted", b"acl_deleted", "client_quota", b"client_quota", "cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acl", b"acl", "acl_deleted", b"acl_deleted", "cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acl", b"acl", "acl_deleted", b"acl_deleted", "client_quota", b"client_quota", "cluster", b"cluster", "config", b"config", "partitions", b"partitions", "scram_credential", b"scram_credential", "scram_credential_deleted", b"scram_credential_deleted", "topic", b"topic", "topic_deleted", b"topic_deleted", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["topic", "partitions", "topic_deleted", "config", "cluster", "scram_credential", "scram_credential_deleted", "acl", "acl_deleted"]  # noqa: Y015
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["topic", "partitions", "topic_deleted", "config", "cluster", "scram_credential", "scram_credential_deleted", "acl", "acl_deleted", "client_quota"]  # noqa: Y015
     _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 

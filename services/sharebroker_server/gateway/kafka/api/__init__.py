@@ -6,6 +6,7 @@ The package imports all of them: `sharebroker_server.gateway.kafka.api_table` se
 from sharebroker_server.gateway.kafka.api import (  # noqa: F401 - the table of APIs reads them
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_share_group_offsets,
     alter_user_scram_credentials,

@@ -25,6 +25,9 @@ async def handle(call: Call[CreatePartitionsRequest]) -> CreatePartitionsRespons
     def translate(topic: _Topic) -> pb.CreatePartitionsRequest.Topic:
         check(topic.name)
         _check_assignments(call, topic)
+        existing = call.gateway.catalog.topic(topic.name)
+        if existing is not None and not validate_only:
+            call.mutate(max(topic.count - existing.partitions, 0), strict_from=3)
         return _topic(topic)
 
     async def send(

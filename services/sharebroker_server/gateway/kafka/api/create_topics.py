@@ -39,6 +39,9 @@ async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
     def translate(topic: _Topic) -> pb.CreateTopicsRequest.Topic:
         check(topic.name)
         partitions, configs = _partition_count(call, topic), _configs(topic)
+        if not call.request.validate_only:
+            added = call.gateway.catalog.broker.num_partitions if partitions == DEFAULT else partitions
+            call.mutate(added, strict_from=6)
         return pb.CreateTopicsRequest.Topic(name=topic.name, num_partitions=partitions, configs=configs)
 
     async def send(topics: list[pb.CreateTopicsRequest.Topic]) -> Iterable[_Created]:

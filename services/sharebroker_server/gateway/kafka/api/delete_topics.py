@@ -44,6 +44,9 @@ async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
                 ErrorCode.INVALID_REQUEST, "A topic is identified by its name or by its id, not by both."
             )
         check(topic)
+        catalog = call.gateway.catalog
+        found = catalog.topic(topic.name) if topic.name else catalog.topic_by_id(topic.topic_id)
+        call.mutate(0 if found is None else found.partitions, strict_from=5)
         return pb.DeleteTopicsRequest.Topic(name=topic.name, topic_id=topic.topic_id)
 
     async def send(valid: list[pb.DeleteTopicsRequest.Topic]) -> Iterable[_Deleted]:
