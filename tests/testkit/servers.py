@@ -36,6 +36,12 @@ def binaries() -> dict[str, Path]:
     return {kind: path for kind, path in found.items() if path is not None}
 
 
+def program(kind: str) -> Path:
+    """Returns the program that serves a kind: `REDIS_SERVER` replaces that of "valkey" if it is set."""
+    chosen = os.environ.get("REDIS_SERVER")
+    return Path(chosen) if chosen and kind == "valkey" else binaries()[kind]
+
+
 @cache
 def docker_answers() -> bool:
     """Returns whether a Docker engine listens at the configured address."""
@@ -54,8 +60,8 @@ def kinds() -> list[str]:
 def versions() -> str:
     """Returns one line that lists the servers."""
     found = [
-        f"{kind} {subprocess.check_output([path, '--version'], text=True).split()[2]}"
-        for kind, path in binaries().items()
+        f"{kind} {subprocess.check_output([program(kind), '--version'], text=True).split()[2]}"
+        for kind in binaries()
     ]
     return ", ".join([*found, "a container" if docker_answers() else "no Docker engine"])
 
@@ -95,7 +101,7 @@ def running(
     """
     directory = Path(tempfile.mkdtemp(prefix=f"sharebroker-{kind}-", dir=within))
     port = free_port()
-    command = [str(binaries()[kind])]
+    command = [str(program(kind))]
     if settings is not None:
         (directory / "settings.conf").write_text(settings)
         command.append(str(directory / "settings.conf"))
