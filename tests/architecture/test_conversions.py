@@ -39,7 +39,7 @@ LEFT_OUT = {
     ("Write", "PartitionData"): {"key"},
     # Responses: parts of the state that a client does not receive.
     ("HeartbeatReply", "ShareGroupHeartbeatResponse"): {"initialize", "pending"},
-    ("Profile", "Member"): {"stream_id"},
+    ("Profile", "Member"): {"stream_id", "principal"},
     ("Staged", "ReadStagedVerdictsResponse"): {"batch", "producer_epoch"},
     ("ShareGroup", "DescribedGroup"): {
         "since_epoch", "metadata_hash", "revision", "topics", "_subscribed", "_covered"

@@ -212,14 +212,18 @@ def deliver_output(response: pb.DeliverResponse) -> DeliverOutput:
 
 
 def release_request(
-    group_id: str, member_id: str, partitions: Iterable[TopicIdPartition], session_id: str
+    group_id: str, member_id: str, principal: str, partitions: Iterable[TopicIdPartition], session_id: str
 ) -> pb.ReleaseMemberRequest:
-    """Encodes the release of a member's records; with `session_id`, those that the share session acquired."""
+    """Encodes the release of the records that a principal acquired as a member.
+
+    With `session_id`, only those that the share session acquired.
+    """
     return pb.ReleaseMemberRequest(
         group_id=group_id,
         member_id=member_id,
         partitions=partition_messages(partitions),
         session_id=session_id,
+        principal=principal,
     )
 
 

@@ -23,7 +23,8 @@ class AcquireCall(NamedTuple):
     leader's defaults. If partitions have to be loaded first, `min_bytes` bytes complete the call.
     `with_markers` also acquires transaction markers: Kafka's clients acknowledge them as gaps.
     `without_records` leaves the record batches out of the result. `session_id` names the share session; when
-    that session ends, its leaders release the records it acquired.
+    that session ends, its leaders release the records it acquired. Only the `principal` that acquired records
+    may acknowledge them; "" is ANONYMOUS, here and in the other calls.
     """
 
     group_id: str
@@ -38,6 +39,7 @@ class AcquireCall(NamedTuple):
     with_markers: bool = False
     without_records: bool = False
     session_id: str = ""
+    principal: str = ""
 
 
 class AcquireResult(NamedTuple):
@@ -67,6 +69,7 @@ class AcknowledgeCall(NamedTuple):
     member_id: str
     parts: Sequence[AckPart]
     renew_allowed: bool = False
+    principal: str = ""
 
 
 class AckResult(NamedTuple):
@@ -111,6 +114,7 @@ class ReconcileCall(NamedTuple):
     parts: Sequence[AckPart]
     renew_held: bool = False
     topic_ids: Sequence[str] = ()
+    principal: str = ""
 
 
 class ReconcileResult(NamedTuple):
@@ -168,6 +172,7 @@ class DeliverOpen(NamedTuple):
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
     batch_size: int = 0
     pause_on_lock_lost: bool = False
+    principal: str = ""
 
 
 class DeliverInput(NamedTuple):

@@ -26,4 +26,4 @@ ANONYMOUS: Final = Principal("ANONYMOUS")
 
 def owner_text(principal: Principal) -> str:
     """Returns the text of a principal that owns locks and sessions; "" for ANONYMOUS."""
-    return "" if principal == ANONYMOUS else str(principal)
+    return "" if principal is ANONYMOUS or principal == ANONYMOUS else str(principal)

@@ -9,7 +9,8 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType, Requester, Resource
 from sharebroker_server.security.authorizer import ALLOW_ALL, denial
-from sharebroker_server.security.user_access import requester
+from sharebroker_server.security.principal import owner_text
+from sharebroker_server.security.user_access import caller, requester
 
 T = TypeVar("T")
 
@@ -26,6 +27,11 @@ class Access:
         self.gateway = gateway
         self._context = context
         self._requester: Requester | None = None if self.unrestricted else requester(context)
+
+    @property
+    def principal(self) -> str:
+        """The principal that owns the caller's locks and sessions; "" for ANONYMOUS."""
+        return owner_text(caller(self._context))
 
     def denial(self, operation: AclOperation, kind: AclResourceType, name: str) -> KafkaError | None:
         """Returns why the caller may not do the operation; None if it may."""

@@ -273,17 +273,20 @@ class Leaders:
         self,
         group_id: str,
         member_id: str,
+        principal: str,
         partitions: Iterable[TopicIdPartition],
         session_id: str = "",
         timeout: float = REQUEST_TIMEOUT,
     ) -> None:
-        """Releases the records that a member holds, or those that one share session acquired.
+        """Releases the records that a principal's member holds, or those that one share session acquired.
 
         Raises KafkaError.
         """
         peers, _ = await self.by_leader(partitions)
         calls = (
-            peer.stub.ReleaseMember(release_request(group_id, member_id, parts, session_id), timeout=timeout)
+            peer.stub.ReleaseMember(
+                release_request(group_id, member_id, principal, parts, session_id), timeout=timeout
+            )
             for peer, parts in peers
         )
         await asyncio.gather(*calls)

@@ -154,11 +154,16 @@ class Leadership:
                 return task.result()
 
     def release_member(
-        self, group_id: str, member_id: str, partitions: Set[tuple[str, int]], session_id: str = ""
+        self,
+        group_id: str,
+        member_id: str,
+        partitions: Set[tuple[str, int]],
+        session_id: str = "",
+        principal: str | None = None,
     ) -> int:
         """Releases what a member, or one of its sessions, holds here; returns in how many partitions.
 
-        No partitions: all of them.
+        No partitions: all of them. With `principal`, only what it acquired as this member.
         """
         if session_id:  # first: the release wakes fetches of this session
             if len(self.ended_sessions) >= MOST_ENDED_SESSIONS:
@@ -166,7 +171,7 @@ class Leadership:
             self.ended_sessions[session_id] = None
         found = [led.ready[group_id] for led in self._named(partitions) if group_id in led.ready]
         for share_partition in found:
-            share_partition.release_member(member_id, session_id)
+            share_partition.release_member(member_id, session_id, principal)
         return len(found)
 
     async def forget_group(self, group_id: str, partitions: Set[tuple[str, int]]) -> int:

@@ -31,6 +31,7 @@ from sharebroker_server.gateway.clients import moved
 from sharebroker_server.gateway.consume.record_decoding import OWN_ID, decoded
 from sharebroker_server.gateway.context import CLOSE_TIMEOUT, Gateway
 from sharebroker_server.gateway.core.credit import CreditSplit, Grants
+from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.response_queue import UNSENT_MESSAGES, ResponseQueue
 from sharebroker_server.leader_calls.messages import fill_delivered, fill_results
 from sharebroker_server.leader_calls.values import (
@@ -58,17 +59,18 @@ class LeaderFanIn:
     """Serves one consumer; see the module. `tasks` runs its work and receives its failures."""
 
     def __init__(
-        self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, member_id: str, tasks: Tasks
+        self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, key: SessionKey, tasks: Tasks
     ) -> None:
         self.queue: ResponseQueue[pb.ConsumeResponse] = ResponseQueue(UNSENT_MESSAGES)
         self._gateway = gateway
         self._subscribe = subscribe
         self._opening = DeliverOpen(
-            subscribe.group_id,
-            member_id,
+            key.group_id,
+            key.member_id,
             AcquireMode(subscribe.acquire_mode),
             subscribe.batch_size,
             subscribe.pause_on_lock_lost,
+            key.principal,
         )
         self._tasks = tasks
         self._credit: CreditSplit[LeaderStream] = CreditSplit()

@@ -21,6 +21,7 @@ from sharebroker_protocol.membership import (
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Coordinators, raise_moved
 from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.security.principal import ANONYMOUS
 
 if TYPE_CHECKING:
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
@@ -115,6 +116,7 @@ async def heartbeat(
         client_id=identity.client_id,
         client_host=identity.client_host,
         stream_id=identity.stream_id,
+        principal=identity.key.principal or str(ANONYMOUS),
     )
     return _response(await send_heartbeat(coordinators, message, Deadline(timeout)))
 

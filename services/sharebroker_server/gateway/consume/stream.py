@@ -65,10 +65,10 @@ class ConsumeSession:
         self._access = access
         self._gateway = access.gateway
         self._topics: Iterable[str] = subscribe.topics
-        self._key = SessionKey(subscribe.group_id, subscribe.member_id or str(uuid4()))
+        self._key = SessionKey(subscribe.group_id, subscribe.member_id or str(uuid4()), access.principal)
         self._granted = 0
         self._tasks = Tasks(self.fail)
-        self._fan_in = LeaderFanIn(self._gateway, subscribe, self._key.member_id, self._tasks)
+        self._fan_in = LeaderFanIn(self._gateway, subscribe, self._key, self._tasks)
         self._member = self._membership(subscribe, client_host) if subscribe.topics else None
 
     def start(self, first: pb.ConsumeRequest, requests: AsyncIterator[pb.ConsumeRequest]) -> None:

@@ -62,12 +62,14 @@ class TopicAcquire:
         while True:
             await self.ensure(key.group_id, topics, deadline)
             call = AcquireCall(
-                *key,
+                key.group_id,
+                key.member_id,
                 self._in_turn(topics),
                 max_wait,
                 limits.max_records,
                 mode=AcquireMode.RECORD_LIMIT,
                 without_records=limits.without_records,
+                principal=key.principal,
             )
             results = await MultiLeaderFetch(self._gateway.leaders, call).run()
             acquired = {part: result for part, result in results.items() if result.acquired}

@@ -53,7 +53,7 @@ class UnaryConsumer:
 
         check()
         topics = [self._gateway.topic(name) for name in dict.fromkeys(request.topics)]
-        key = SessionKey(request.group_id, request.member_id or str(uuid4()))
+        key = SessionKey(request.group_id, request.member_id or str(uuid4()), access.principal)
         limits = AcquireLimits(request.max_records or 1, request.max_wait_ms / 1000)
         work = self._topics.acquire(key, [(topic, ()) for topic in topics], limits, deadline)
         acquired = await access.run(check, work)
@@ -83,8 +83,8 @@ class UnaryConsumer:
             for index, decision in enumerate(request.acknowledgements)
             if denied[decision.topic] is None
         ]
-        key = SessionKey(request.group_id, request.member_id)
-        call = AcknowledgeCall(*key, parts, renew_allowed=True)
+        key = SessionKey(request.group_id, request.member_id, access.principal)
+        call = _acknowledge_call(key, parts)
         results = iter(await self._gateway.leaders.acknowledge(call, deadline))
         renewed_until = round(now() * 1000) + self._gateway.lock_timeout_ms(key.group_id)
         return pb.AcknowledgeResponse(
@@ -110,8 +110,12 @@ class UnaryConsumer:
         return AckPart(topic.topic_id, decision.partition, [batch], decision.delay_ms / 1000)
 
     async def _acknowledge(self, key: SessionKey, parts: list[AckPart]) -> None:
-        call = AcknowledgeCall(*key, parts, renew_allowed=True)
+        call = _acknowledge_call(key, parts)
         await self._gateway.leaders.acknowledge(call, Deadline(REQUEST_TIMEOUT))
+
+
+def _acknowledge_call(key: SessionKey, parts: list[AckPart]) -> AcknowledgeCall:
+    return AcknowledgeCall(key.group_id, key.member_id, parts, renew_allowed=True, principal=key.principal)
 
 
 def _check(request: pb.AcquireRequest) -> None:

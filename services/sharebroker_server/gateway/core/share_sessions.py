@@ -38,10 +38,15 @@ from sharebroker_server.leader_calls.values import AcquireResult, RecordsWatch
 
 
 class SessionKey(NamedTuple):
-    """Names a member's share session."""
+    """Names the share session of a principal's member.
+
+    A member id of another principal names another session: without that, a client that guesses a member id
+    could replace, advance or close the session. `principal` "" is ANONYMOUS.
+    """
 
     group_id: str
     member_id: str
+    principal: str = ""
 
 
 INITIAL_EPOCH: Final = 0

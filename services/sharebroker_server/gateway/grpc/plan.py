@@ -36,7 +36,7 @@ def _topic_of(item: Any) -> str:
     return item.name if isinstance(item, pb.PlanRequest.Topic) else item.topic
 
 
-def _rpc(function: Callable[[Planner, Q, Deadline], Awaitable[R]]) -> Rpc[Q, R]:
+def _rpc(function: Callable[[Planner, Q, str, Deadline], Awaitable[R]]) -> Rpc[Q, R]:
     """Returns a method that calls the planner for a caller that may consume the request's topics."""
 
     async def serve(self: PlanServicer, request: Q, context: Any) -> R:
@@ -66,12 +66,12 @@ class PlanServicer(PlanServiceServicer):
         return await read_range(self._gateway, request)
 
     async def authorized(
-        self, function: Callable[[Planner, Q, Deadline], Awaitable[R]], request: Any, context: Any
+        self, function: Callable[[Planner, Q, str, Deadline], Awaitable[R]], request: Any, context: Any
     ) -> R:
         """Calls the planner, and ends the call if its caller loses the permission. Raises KafkaError."""
         access, deadline = Access(self._gateway, context), deadline_of(context)
         if access.unrestricted:
-            return await function(self._planner, request, deadline)
+            return await function(self._planner, request, access.principal, deadline)
         session = getattr(request, "session", request)
 
         def check() -> None:
@@ -79,7 +79,9 @@ class PlanServicer(PlanServiceServicer):
 
         topics = _topics(request)
         check()
-        return await access.run(check, _coroutine(function(self._planner, request, deadline)))
+        return await access.run(
+            check, _coroutine(function(self._planner, request, access.principal, deadline))
+        )
 
 
 async def _coroutine(work: Awaitable[R]) -> R:

@@ -18,9 +18,10 @@ from sharebroker_server.gateway.consume.unary import UnaryConsumer
 from sharebroker_server.gateway.context import Gateway, deadline_of
 from sharebroker_server.gateway.core.validation import check_member_id, check_topic_names
 from sharebroker_server.gateway.grpc import share_messages as messages
-from sharebroker_server.gateway.share.acknowledge import share_acknowledge
+from sharebroker_server.gateway.share.acknowledge import Caller, share_acknowledge
 from sharebroker_server.gateway.share.fetch import share_fetch
 from sharebroker_server.security.acl import AclOperation
+from sharebroker_server.security.principal import ANONYMOUS
 
 
 class ShareServicer(ShareServiceServicer):
@@ -58,13 +59,14 @@ class ShareServicer(ShareServiceServicer):
         access.require(AclOperation.DESCRIBE, TOPIC, *topics)
         if not request.client_host:
             request.client_host = context.peer()
+        request.principal = access.principal or str(ANONYMOUS)
         return await send_heartbeat(self._gateway.coordinators, request, deadline_of(context))
 
     @override
     async def ShareFetch(self, request: pb.ShareFetchRequest, context: Any) -> pb.ShareFetchResponse:
         access, deadline = Access(self._gateway, context), deadline_of(context)
         access.require(AclOperation.READ, GROUP, request.group_id)
-        fetch = messages.fetch_of(request, context.peer())
+        fetch = messages.fetch_of(request, Caller(context.peer()), access.principal)
         # A response after the deadline is lost, and with it the new session epoch.
         fetch = fetch._replace(max_wait_ms=min(fetch.max_wait_ms, int(deadline.remaining() * 1000)))
         fetched = await share_fetch(self._gateway, fetch, deadline)
@@ -76,6 +78,6 @@ class ShareServicer(ShareServiceServicer):
     ) -> pb.ShareAcknowledgeResponse:
         access = Access(self._gateway, context)
         access.require(AclOperation.READ, GROUP, request.group_id)
-        acknowledgement = messages.acknowledge_of(request, context.peer())
+        acknowledgement = messages.acknowledge_of(request, Caller(context.peer()), access.principal)
         results = await share_acknowledge(self._gateway, acknowledgement, deadline_of(context))
         return messages.acknowledge_response(results, self._gateway.lock_timeout_ms(request.group_id))

@@ -20,12 +20,12 @@ _NO_LEADER: Final = pb.LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
 _NOT_THE_LEADER: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def fetch_of(request: pb.ShareFetchRequest, connection: str) -> ShareFetch:
-    """Reads a request; `connection` names the client's connection. Raises KafkaError."""
+def fetch_of(request: pb.ShareFetchRequest, caller: Caller, principal: str) -> ShareFetch:
+    """Reads a request of a caller. Raises KafkaError."""
     limited = request.HasField("max_bytes") or request.is_renew_ack
     return ShareFetch(
-        Caller(connection),
-        SessionKey(request.group_id, request.member_id),
+        caller,
+        SessionKey(request.group_id, request.member_id, principal),
         request.share_session_epoch,
         _acks_by_partition(request.topics),
         tuple(
@@ -43,11 +43,11 @@ def fetch_of(request: pb.ShareFetchRequest, connection: str) -> ShareFetch:
     )
 
 
-def acknowledge_of(request: pb.ShareAcknowledgeRequest, connection: str) -> ShareAcknowledge:
-    """Reads a request; `connection` names the client's connection."""
+def acknowledge_of(request: pb.ShareAcknowledgeRequest, caller: Caller, principal: str) -> ShareAcknowledge:
+    """Reads a request of a caller."""
     return ShareAcknowledge(
-        Caller(connection),
-        SessionKey(request.group_id, request.member_id),
+        caller,
+        SessionKey(request.group_id, request.member_id, principal),
         request.share_session_epoch,
         _acks_by_partition(request.topics),
         request.is_renew_ack,

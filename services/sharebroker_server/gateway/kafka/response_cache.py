@@ -204,7 +204,7 @@ def predict_fetch(
 ) -> CachedFetch | None:
     """Returns the prediction of the next fetch if an observer watches all partitions of the session."""
     request = call.request
-    session = call.gateway.sessions.get(session_key(request))
+    session = call.gateway.sessions.get(session_key(call))
     if session is None or session.watch is None or session.connection != call.client.connection:
         return None
     changes = request.topics or request.forgotten_topics_data or request.share_session_epoch == INITIAL_EPOCH

@@ -16,6 +16,7 @@ from sharebroker_server.kafka_wire.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from sharebroker_server.security.principal import owner_text
 
 R = TypeVar("R", ShareFetchResponse, ShareAcknowledgeResponse)
 
@@ -25,9 +26,10 @@ def caller(call: Call) -> Caller:
     return Caller(call.client.connection, call.view.leads, leaving=call.view.leaving)
 
 
-def session_key(request: ShareFetchRequest | ShareAcknowledgeRequest) -> SessionKey:
+def session_key(call: Call[ShareFetchRequest] | Call[ShareAcknowledgeRequest]) -> SessionKey:
     """Returns the key of the share session."""
-    return SessionKey(request.group_id or "", request.member_id or "")
+    request = call.request
+    return SessionKey(request.group_id or "", request.member_id or "", owner_text(call.client.principal))
 
 
 def ack_batches(

@@ -49,7 +49,7 @@ from sharebroker_server.gateway.plan.offset_ranges import (
     with_staged,
     within,
 )
-from sharebroker_server.gateway.plan.sessions import open_session, session_key, stage, staged
+from sharebroker_server.gateway.plan.sessions import key_of, open_session, session_key, stage, staged
 from sharebroker_server.leader_calls.values import (
     AckPart,
     LeaderCalls,
@@ -68,28 +68,31 @@ MAX_STAGED_RANGES: Final = 20_000
 
 
 class Planner:
-    """Serves sessions without state of its own: the leaders store what a session holds."""
+    """Serves sessions without state of its own: the leaders store what a session holds.
+
+    A session belongs to the principal that opened it.
+    """
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._acquire = TopicAcquire(gateway)
 
     async def open_session(
-        self, request: pb.OpenSessionRequest, deadline: Deadline
+        self, request: pb.OpenSessionRequest, principal: str, deadline: Deadline
     ) -> pb.OpenSessionResponse:
         """Opens a session, which fences an older one of the same name. Raises KafkaError."""
-        key = SessionKey(request.group_id, request.session_id)
+        key = SessionKey(request.group_id, request.session_id, principal)
         epoch = await open_session(self._gateway, key, deadline)
         lock_duration_ms = self._gateway.lock_timeout_ms(request.group_id)
         return pb.OpenSessionResponse(epoch=epoch, lock_duration_ms=lock_duration_ms)
 
-    async def plan(self, request: pb.PlanRequest, deadline: Deadline) -> pb.PlanResponse:
+    async def plan(self, request: pb.PlanRequest, principal: str, deadline: Deadline) -> pb.PlanResponse:
         """Commits, then returns the open batch or plans a new one. Raises KafkaError."""
         topics = self._topics([(topic.name, topic.partitions) for topic in request.topics])
         check_bounds("max_records", request.max_records, 1, MAX_PLAN_RECORDS)
         check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))
         verdicts = by_partition(committed_pieces(request), "commit", MAX_PLAN_RANGES)
-        key = await session_key(self._gateway, request.session, deadline)
+        key = await session_key(self._gateway, request.session, principal, deadline)
         everything = [(topic, ()) for topic, _ in topics]
         await self._acquire.ensure(key.group_id, everything, deadline)
         left, held, repeated = await self._commit(request, key, everything, verdicts, deadline)
@@ -100,35 +103,40 @@ class Planner:
             return pb.PlanResponse(columns=planned_columns(held), left=left, repeated=repeated)
         return pb.PlanResponse(ranges=planned_ranges(held), left=left, repeated=repeated)
 
-    async def commit(self, request: pb.CommitRequest, deadline: Deadline) -> pb.CommitResponse:
+    async def commit(
+        self, request: pb.CommitRequest, principal: str, deadline: Deadline
+    ) -> pb.CommitResponse:
         """Commits a batch. Raises KafkaError."""
         verdicts = by_partition(committed_pieces(request), "commit", MAX_PLAN_RANGES)
-        key = await session_key(self._gateway, request.session, deadline)
+        key = await session_key(self._gateway, request.session, principal, deadline)
         left, _, repeated = await self._commit(request, key, [], verdicts, deadline)
         return pb.CommitResponse(left=left, repeated=repeated)
 
-    async def stage(self, request: pb.StageRequest, deadline: Deadline) -> pb.StageResponse:
+    async def stage(self, request: pb.StageRequest, principal: str, deadline: Deadline) -> pb.StageResponse:
         """Stages verdicts until the batch is committed. Raises KafkaError."""
         verdicts = by_partition(verdict_pieces(request.verdicts, "verdicts"), "verdicts", MAX_STAGED_RANGES)
         pieces = [piece for of_partition in verdicts.values() for piece in of_partition]
-        await stage(self._gateway, request.session, request.batch, pieces, deadline)
+        key = key_of(request.session, principal)
+        await stage(self._gateway, key, request.session.epoch, request.batch, pieces, deadline)
         return pb.StageResponse()
 
-    async def renew(self, request: pb.RenewRequest, deadline: Deadline) -> pb.RenewResponse:
+    async def renew(self, request: pb.RenewRequest, principal: str, deadline: Deadline) -> pb.RenewResponse:
         """Renews the held locks, and acquires lost ones again. Raises KafkaError."""
         topics = self._topics([(name, ()) for name in request.topics])
         pieces = [piece_of(span, RENEW) for span in request.ranges]
         pieces += column_pieces(request.columns, "columns", RENEW)
         pending = by_partition(pieces, "ranges", MAX_PLAN_RANGES)
-        key = await session_key(self._gateway, request.session, deadline)
+        key = await session_key(self._gateway, request.session, principal, deadline)
         left, held, _ = await self._reconcile(key, topics, pending, deadline, renew=True)
         deadline_at = min((run.deadline for runs in held.values() for run in runs), default=0.0)
         return pb.RenewResponse(left=left, lock_deadline_ms=round(deadline_at * 1000))
 
-    async def release(self, request: pb.ReleaseRequest, deadline: Deadline) -> pb.ReleaseResponse:
+    async def release(
+        self, request: pb.ReleaseRequest, principal: str, deadline: Deadline
+    ) -> pb.ReleaseResponse:
         """Releases all held records. Raises KafkaError."""
         topics = self._topics([(name, ()) for name in request.topics])
-        key = await session_key(self._gateway, request.session, deadline)
+        key = await session_key(self._gateway, request.session, principal, deadline)
         timeout = min(deadline.remaining(), REQUEST_TIMEOUT)
         await self._gateway.leaders.release(*key, parts_of(topics), timeout=timeout)
         return pb.ReleaseResponse()
@@ -153,12 +161,16 @@ class Planner:
         deadline: Deadline,
     ) -> PlanOutcome:
         """Reconciles the committed records and applies the staged verdicts. Raises KafkaError."""
-        verdicts = await staged(self._gateway, request.session, request.batch if pieces else "", deadline)
+        verdicts = await staged(
+            self._gateway, key, request.session.epoch, request.batch if pieces else "", deadline
+        )
         pieces = with_staged(pieces, verdicts.pieces, applied=verdicts.applied)
         renew = isinstance(request, pb.PlanRequest)
         outcome = await self._reconcile(key, topics, pieces, deadline, renew=renew)
         if verdicts.pending:
-            await staged(self._gateway, request.session, request.batch, deadline, mark_reconciled=True)
+            await staged(
+                self._gateway, key, request.session.epoch, request.batch, deadline, mark_reconciled=True
+            )
         return outcome._replace(repeated=outcome.repeated or verdicts.applied)
 
     async def _reconcile(
@@ -277,7 +289,10 @@ class SessionReconciliation:
         return AckPart(self._topics[name].topic_id, index, batches)
 
     def _call(self, parts: Sequence[AckPart], topic_ids: Sequence[str] = ()) -> ReconcileCall:
-        return ReconcileCall(*self._key, parts, self._renew, topic_ids)
+        key = self._key
+        return ReconcileCall(
+            key.group_id, key.member_id, parts, self._renew, topic_ids, principal=key.principal
+        )
 
     def _add_result(self, partition: Partition, result: ReconcileResult) -> None:
         """Stores a result; pending offsets are sent again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
@@ -56,11 +57,16 @@ async def open_session(gateway: Gateway, key: SessionKey, deadline: Deadline) ->
     return producer.producer_id << _EPOCH_BITS | producer.producer_epoch
 
 
-async def session_key(gateway: Gateway, session: pb.PlanSession, deadline: Deadline) -> SessionKey:
-    """The member id of a session. Raises FENCED_MEMBER_EPOCH for an older epoch; UNKNOWN_MEMBER_ID."""
-    key = _key(session)
+async def session_key(
+    gateway: Gateway, session: pb.PlanSession, principal: str, deadline: Deadline
+) -> SessionKey:
+    """The member id of a session.
+
+    Raises FENCED_MEMBER_EPOCH for an older epoch; UNKNOWN_MEMBER_ID, also if another principal opened it.
+    """
+    key = key_of(session, principal)
     request = transactions.AddPartitionsToTxnRequest(
-        **_producer(session),
+        **_producer(key, session.epoch),
         verify_only=True,
     )
     with _session_errors(key):
@@ -69,13 +75,17 @@ async def session_key(gateway: Gateway, session: pb.PlanSession, deadline: Deadl
 
 
 async def stage(
-    gateway: Gateway, session: pb.PlanSession, batch: str, pieces: Sequence[TypedRange], deadline: Deadline
+    gateway: Gateway,
+    key: SessionKey,
+    epoch: int,
+    batch: str,
+    pieces: Sequence[TypedRange],
+    deadline: Deadline,
 ) -> None:
     """Stages verdicts until their batch is committed. Raises KafkaError."""
-    key = _key(session)
     check_bounds("batch", len(batch), 1, _BATCH_LENGTH)
     request = transactions.StageVerdictsRequest(
-        **_producer(session),
+        **_producer(key, epoch),
         batch=batch,
         verdicts=(
             transactions.StagedVerdict(
@@ -94,7 +104,8 @@ async def stage(
 
 async def staged(
     gateway: Gateway,
-    session: pb.PlanSession,
+    key: SessionKey,
+    epoch: int,
     batch: str,
     deadline: Deadline,
     *,
@@ -107,9 +118,8 @@ async def staged(
     if not batch:
         return StagedBatch()
     check_bounds("batch", len(batch), 1, _BATCH_LENGTH)
-    key = _key(session)
     request = transactions.ReadStagedVerdictsRequest(
-        **_producer(session),
+        **_producer(key, epoch),
         batch=batch,
         mark_reconciled=mark_reconciled,
     )
@@ -145,20 +155,26 @@ def _check(key: SessionKey) -> None:
     check_member_id(key.member_id, "session_id")
 
 
-def _key(session: pb.PlanSession) -> SessionKey:
-    key = SessionKey(session.group_id, session.session_id)
+def key_of(session: pb.PlanSession, principal: str) -> SessionKey:
+    """The key of a principal's session. Raises INVALID_REQUEST, INVALID_GROUP_ID."""
+    key = SessionKey(session.group_id, session.session_id, principal)
     _check(key)
     return key
 
 
-def _producer(session: pb.PlanSession) -> dict[str, Any]:
+def _producer(key: SessionKey, epoch: int) -> dict[str, Any]:
     """Returns the fields of the producer whose epoch fences the session."""
     return {
-        "transactional_id": _transactional_id(SessionKey(session.group_id, session.session_id)),
-        "producer_id": session.epoch >> _EPOCH_BITS,
-        "producer_epoch": session.epoch & _EPOCH_MASK,
+        "transactional_id": _transactional_id(key),
+        "producer_id": epoch >> _EPOCH_BITS,
+        "producer_epoch": epoch & _EPOCH_MASK,
     }
 
 
 def _transactional_id(key: SessionKey) -> str:
-    return f"{PREFIX}/{key.group_id}/{key.member_id}"
+    """Returns the id whose producer fences a session; it differs for each principal.
+
+    Encoded principals contain no "/", and PREFIX alone is that of sessions of ANONYMOUS.
+    """
+    owner = f"@{quote(key.principal, safe='')}" if key.principal else ""
+    return f"{PREFIX}{owner}/{key.group_id}/{key.member_id}"

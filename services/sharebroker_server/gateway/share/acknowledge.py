@@ -72,7 +72,8 @@ def checked(
         results[part] = KafkaError(code) if code else None
         if batches and not code:
             parts.append(AckPart(*part, batches))
-    return AcknowledgeCall(key.group_id, key.member_id, parts, renew_allowed), results
+    call = AcknowledgeCall(key.group_id, key.member_id, parts, renew_allowed, key.principal)
+    return call, results
 
 
 def add_errors(results: dict[TopicIdPartition, KafkaError | None], outcomes: Sequence[AckResult]) -> None:

@@ -196,7 +196,8 @@ def _acquire_call(
     }
     known_errors = context.session.known_errors()
     call = AcquireCall(
-        *request.key,
+        request.key.group_id,
+        request.key.member_id,
         [part for part in context.partitions if part not in errors] if errors else context.partitions,
         _wait(request.wait, errors.values()) if known_errors.issuperset(errors) else 0.0,
         request.max_records,
@@ -206,6 +207,7 @@ def _acquire_call(
         request.mode,
         with_markers=True,
         session_id=context.session.id,
+        principal=request.key.principal,
     )
     return call, errors, known_errors
 

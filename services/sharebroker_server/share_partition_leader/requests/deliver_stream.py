@@ -54,10 +54,10 @@ from sharebroker_server.share_partition_leader.requests.stream_messages import (
     coalesce,
     group_acks,
 )
+from sharebroker_server.share_partition_leader.share_partition.holders import new_stream_holder
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
-    new_stream_holder,
 )
 
 _log = structlog.get_logger()
@@ -77,7 +77,7 @@ class DeliverySession:
 
     def __init__(self, opening: DeliverOpen, partitions: Leadership) -> None:
         self.group_id = opening.group_id
-        self.holder = new_stream_holder(opening.member_id)
+        self.holder = new_stream_holder(opening.member_id, opening.principal)
         self._request = AcquireRequest(self.holder, 0, opening.batch_size or DEFAULT_BATCH_SIZE, opening.mode)
         self._partitions = partitions
         self._assigned: set[TopicIdPartition] = set()

@@ -25,6 +25,7 @@ from sharebroker_server.share_partition_leader.core.events import (
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log.append import Appends
 from sharebroker_server.share_partition_leader.requests.deliver_stream import DeliverySession
+from sharebroker_server.share_partition_leader.share_partition.holders import member_holder
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
     NoStateError,
@@ -32,7 +33,6 @@ from sharebroker_server.share_partition_leader.share_partition.reading import (
 )
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
-    member_holder,
 )
 
 _log = structlog.get_logger()
@@ -116,7 +116,7 @@ class Fetch:
     def __init__(self, call: values.AcquireCall, leadership: Leadership) -> None:
         self._call = call
         self._request = AcquireRequest(
-            member_holder(call.member_id),
+            member_holder(call.member_id, call.principal),
             call.max_records,
             call.batch_size or DEFAULT_BATCH_SIZE,
             call.mode,
@@ -263,12 +263,12 @@ class _DurableCall:
     """
 
     def __init__(
-        self, leadership: Leadership, group_id: str, member_id: str, parts: Sequence[values.AckPart]
+        self, leadership: Leadership, group_id: str, holder: str, parts: Sequence[values.AckPart]
     ) -> None:
         self.errors: list[KafkaError | None] = [None] * len(parts)
         self._leadership = leadership
         self._group_id = group_id
-        self._holder = member_holder(member_id)
+        self._holder = holder
         self._parts = parts
         self._pending = set(range(len(parts)))
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -330,7 +330,8 @@ class _Acknowledgements(_DurableCall):
     """An acknowledge call: all or nothing per partition."""
 
     def __init__(self, leadership: Leadership, call: values.AcknowledgeCall) -> None:
-        super().__init__(leadership, call.group_id, call.member_id, call.parts)
+        holder = member_holder(call.member_id, call.principal)
+        super().__init__(leadership, call.group_id, holder, call.parts)
         self._renew_allowed = call.renew_allowed
 
     def _apply(self, index: int, part: values.AckPart, share_partition: ShareGroupPartition) -> None:
@@ -349,7 +350,8 @@ class _Reconciliation(_DurableCall):
     """Brings the records of a planned batch to the states that its commit demands."""
 
     def __init__(self, leadership: Leadership, call: values.ReconcileCall) -> None:
-        super().__init__(leadership, call.group_id, call.member_id, call.parts)
+        holder = member_holder(call.member_id, call.principal)
+        super().__init__(leadership, call.group_id, holder, call.parts)
         self._call = call
         self._found: dict[int, ShareGroupPartition] = {}
         self._unchanged: dict[int, Sequence[values.Unreconciled]] = {}

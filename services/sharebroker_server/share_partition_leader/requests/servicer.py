@@ -83,8 +83,9 @@ class SharePartitionLeaderServicer(LogRpcs):
     async def ReleaseMember(self, request: pb.ReleaseMemberRequest, context: Any) -> pb.ReleaseMemberResponse:
         partitions = {(p.topic_id, p.partition) for p in request.partitions}
         if request.member_id:
+            principal = request.principal if request.HasField("principal") else None
             released = self._leadership.release_member(
-                request.group_id, request.member_id, partitions, request.session_id
+                request.group_id, request.member_id, partitions, request.session_id, principal
             )
         else:
             released = await self._leadership.forget_group(request.group_id, partitions)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sharebroker_protocol.clock import now
@@ -15,6 +14,7 @@ from sharebroker_server.persister.batching import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.share_partition_leader.core import events
 from sharebroker_server.share_partition_leader.core.share_partition import SharePartition
+from sharebroker_server.share_partition_leader.share_partition.holders import is_held_by
 from sharebroker_server.share_partition_leader.share_partition.reading import (
     Fetched,
     NotFetched,
@@ -78,10 +78,14 @@ class ShareGroupPartition:
         self.remove_listener(listener)
         self.handle(events.MembersLeft((listener.holder,), undo=undo))
 
-    def release_member(self, member_id: str, session_id: str = "") -> None:
-        """Releases what a member holds, also through its streams, or what one share session acquired."""
+    def release_member(self, member_id: str, session_id: str = "", principal: str | None = None) -> None:
+        """Releases what a member holds, also through its streams, or what one share session acquired.
+
+        With `principal`, only what it acquired as this member.
+        """
         holders = {held.member for held in self.core.in_flight.held()}
-        self.handle(events.MembersLeft([h for h in holders if member_of(h) == member_id], session_id))
+        left = [holder for holder in holders if is_held_by(holder, member_id, principal)]
+        self.handle(events.MembersLeft(left, session_id))
 
     def add_listener(self, listener: AvailabilityListener) -> None:
         """Requests one notification when records may have become available."""
@@ -322,21 +326,3 @@ class Observer(Protocol):
 
     def write_started(self) -> object:
         """Everything queued so far is part of a write that is sent now; returns its span, or None."""
-
-
-_streams: Final = count(1)
-
-
-def member_holder(member_id: str) -> str:
-    """The holder of records that a member acquires by single calls."""
-    return f"@{member_id}"
-
-
-def new_stream_holder(member_id: str) -> str:
-    """A new holder, for a stream of a member."""
-    return f"{next(_streams)}@{member_id}"
-
-
-def member_of(holder: str) -> str:
-    """The member id of a holder; empty for DELAYED_RELEASE."""
-    return holder.partition("@")[2]

@@ -30,7 +30,7 @@ from sharebroker_server.share_partition_leader.core.events import (
 )
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.share_partition import relinquished
-from sharebroker_server.share_partition_leader.share_partition.share_group_partition import member_of
+from sharebroker_server.share_partition_leader.share_partition.holders import member_of
 
 if TYPE_CHECKING:
     from sharebroker_server.share_partition_leader.tracing.partition_traces import PartitionTraces

@@ -11,9 +11,12 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch, AcquiredRange, TopicIdPartition
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.grpc import share_messages
+from sharebroker_server.gateway.share.acknowledge import Caller
 from sharebroker_server.gateway.share.fetch import FetchedPartition
 
 T0, T1, U0 = TopicIdPartition("t", 0), TopicIdPartition("t", 1), TopicIdPartition("u", 0)
+
+PEER = Caller("peer")
 
 
 def request_of(**fields: Any) -> pb.ShareFetchRequest:
@@ -27,8 +30,8 @@ def test_fetch_names_session_partitions_and_acknowledgements() -> None:
     topic.partitions.add(partition_index=0, acknowledgement_batches=[batch])
     topic.partitions.add(partition_index=1)
     request.forgotten_topics_data.add(topic_id="u", partitions=[0])
-    fetch = share_messages.fetch_of(request, "peer")
-    assert (fetch.caller.connection, fetch.key, fetch.epoch) == ("peer", SessionKey("g", "m"), 3)
+    fetch = share_messages.fetch_of(request, PEER, "User:a")
+    assert (fetch.caller.connection, fetch.key, fetch.epoch) == ("peer", SessionKey("g", "m", "User:a"), 3)
     assert fetch.acks == {T0: [AckBatch(5, 7, (1,))], T1: []}
     assert list(fetch.forgotten) == [U0]
     assert (fetch.max_wait_ms, fetch.min_bytes, fetch.max_records) == (10, 1, 500)
@@ -41,7 +44,7 @@ def test_fetch_names_session_partitions_and_acknowledgements() -> None:
 def test_absent_max_bytes_is_no_limit_unless_locks_are_renewed(
     fields: dict[str, Any], max_bytes: int
 ) -> None:
-    assert share_messages.fetch_of(request_of(**fields), "peer").max_bytes == max_bytes
+    assert share_messages.fetch_of(request_of(**fields), PEER, "User:a").max_bytes == max_bytes
 
 
 def test_acknowledge_names_session_and_acknowledgements() -> None:
@@ -50,8 +53,12 @@ def test_acknowledge_names_session_and_acknowledgements() -> None:
     )
     batch = pb.AcknowledgementBatch(first_offset=5, last_offset=7, acknowledge_types=[1])
     request.topics.add(topic_id="t").partitions.add(partition_index=0, acknowledgement_batches=[batch])
-    converted = share_messages.acknowledge_of(request, "peer")
-    assert (converted.caller.connection, converted.key, converted.epoch) == ("peer", SessionKey("g", "m"), 3)
+    converted = share_messages.acknowledge_of(request, PEER, "User:a")
+    assert (converted.caller.connection, converted.key, converted.epoch) == (
+        "peer",
+        SessionKey("g", "m", "User:a"),
+        3,
+    )
     assert (converted.acks, converted.renews) == ({T0: [AckBatch(5, 7, (1,))]}, True)
 
 
@@ -103,5 +110,5 @@ def test_entries_of_one_partition_are_merged() -> None:
         request.topics.add(topic_id=topic_id).partitions.add(
             partition_index=partition, acknowledgement_batches=batches
         )
-    acks = share_messages.acknowledge_of(request, "peer").acks
+    acks = share_messages.acknowledge_of(request, PEER, "User:a").acks
     assert acks == {T0: [AckBatch(0, 1, ()), AckBatch(2, 3, ())], T1: []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
 )
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.plan.offset_ranges import TypedRange
-from sharebroker_server.gateway.plan.sessions import StagedBatch, open_session, session_key, staged
+from sharebroker_server.gateway.plan.sessions import StagedBatch, key_of, open_session, session_key, staged
 from tests.unit.gateway.conftest import Harness
 
 SESSION = pb.PlanSession(group_id="group", session_id="driver", epoch=(9 << 16) | 3)
@@ -60,9 +61,21 @@ async def test_session_epoch_contains_producer_id_and_epoch(
 
 
 async def test_session_key_verifies_the_epoch(harness: Harness, coordinator: Transactions) -> None:
-    assert await session_key(harness.gateway, SESSION, Deadline(5)) == SessionKey("group", "driver")
+    assert await session_key(harness.gateway, SESSION, "", Deadline(5)) == SessionKey("group", "driver")
     (request,) = coordinator.requests
     assert (request.producer_id, request.producer_epoch, request.verify_only) == (9, 3, True)
+
+
+@pytest.mark.parametrize("principal", ["User:alice", "User:a/group", "User:@", "User:"])
+async def test_a_session_of_another_principal_has_another_producer(
+    harness: Harness, coordinator: Transactions, principal: str
+) -> None:
+    key = SessionKey("group", "driver", principal)
+    await open_session(harness.gateway, key, Deadline(5))
+    assert await session_key(harness.gateway, SESSION, principal, Deadline(5)) == key
+    opened, verified = (request.transactional_id for request in coordinator.requests)
+    assert opened == verified
+    assert re.fullmatch(r"plan-session@User%3A[^/@]*/group/driver", opened)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +91,14 @@ async def test_fenced_and_unknown_sessions_are_rejected(
 ) -> None:
     coordinator.error = KafkaError(code)
     with pytest.raises(KafkaError) as failure:
-        await session_key(harness.gateway, SESSION, Deadline(5))
+        await session_key(harness.gateway, SESSION, "", Deadline(5))
     assert failure.value.code is returned
 
 
 async def test_verdicts_are_read_only_for_a_named_batch(harness: Harness, coordinator: Transactions) -> None:
-    assert await staged(harness.gateway, SESSION, "", Deadline(5)) == StagedBatch()
-    found = await staged(harness.gateway, SESSION, "7", Deadline(5), mark_reconciled=True)
+    key, epoch = key_of(SESSION, ""), SESSION.epoch
+    assert await staged(harness.gateway, key, epoch, "", Deadline(5)) == StagedBatch()
+    found = await staged(harness.gateway, key, epoch, "7", Deadline(5), mark_reconciled=True)
     assert (found.pieces, found.applied, found.pending) == ([TypedRange("t", 1, 2, 3, 0)], True, False)
     (request,) = coordinator.requests
     assert (request.batch, request.mark_reconciled) == ("7", True)

@@ -50,7 +50,7 @@ RECORDS: list[Record] = [
     GroupRecord("g", 3, (1 << 63) - 1, 2),
     GroupRecord("g", 0),
     GroupRecord("g", None),
-    MemberRecord("g", "m", Profile("r", "c", "h", frozenset({"a", "b"}), "s")),
+    MemberRecord("g", "m", Profile("r", "c", "h", frozenset({"a", "b"}), "s", "User:alice")),
     MemberRecord("g", "m", Profile(None, "", "", frozenset())),
     MemberRecord("g", "m", Profile(None, "", "", frozenset()), Silence(1_700_000_000_125, 4_000)),
     MemberRecord("g", "m", Profile(None, "", "", frozenset()), Silence(0, 0)),

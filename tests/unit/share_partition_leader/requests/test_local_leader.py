@@ -20,6 +20,8 @@ from sharebroker_server.leader_calls.values import (
     AppendPart,
     DeliverInput,
     DeliverOpen,
+    ReconcileCall,
+    UnreconciledReason,
 )
 from sharebroker_server.share_partition_leader.requests.local_leader import LocalWatch
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
@@ -576,3 +578,51 @@ async def test_a_renewal_needs_a_renewal_request(harness: Harness, types: tuple[
 @pytest.mark.parametrize("types", [(1,), (0, 2, 3)])
 async def test_other_types_need_no_renewal_request(harness: Harness, types: tuple[int, ...]) -> None:
     assert not (await _acknowledged(harness, types)).error_code
+
+
+ALICE, BOB = "User:alice", "User:bob"
+
+
+@pytest.mark.parametrize("kind", [ACCEPT, RELEASE, REJECT, RENEW])
+@pytest.mark.parametrize("other", [BOB, ""])
+async def test_only_the_principal_of_a_lock_acknowledges_its_record(
+    harness: Harness, kind: int, other: str
+) -> None:
+    await harness.publish(4)
+    (response,) = await harness.acquire(principal=ALICE)
+    token = response.acquired[0].lock_token
+    for given in (token, 0):
+        refused = await harness.acknowledge((0, 3, kind), token=given, principal=other)
+        assert code(refused) is ErrorCode.INVALID_RECORD_STATE
+        assert "held by another member" in refused.error_message
+    done = await harness.acknowledge((0, 3, kind), token=token, principal=ALICE)
+    assert code(done) is ErrorCode.NONE
+
+
+async def test_another_principal_does_not_acknowledge_for_anonymous(harness: Harness) -> None:
+    await harness.publish(4)
+    await harness.acquire()
+    assert code(await harness.acknowledge((0, 3, ACCEPT), principal=BOB)) is ErrorCode.INVALID_RECORD_STATE
+    assert code(await harness.acknowledge((0, 3, ACCEPT))) is ErrorCode.NONE
+
+
+async def test_a_release_concerns_the_principal_that_it_names(harness: Harness) -> None:
+    await harness.publish(4)
+    await harness.acquire(principal=ALICE)
+    for principal in (BOB, ""):
+        await harness.stub.ReleaseMember(
+            pb.ReleaseMemberRequest(group_id=GROUP, member_id="m1", principal=principal)
+        )
+        assert acquired((await harness.acquire(member="m2"))[0]) == []
+    await harness.stub.ReleaseMember(pb.ReleaseMemberRequest(group_id=GROUP, member_id="m1"))
+    await settle()
+    assert acquired((await harness.acquire(member="m2"))[0]) == [(0, 3, 2)]
+
+
+async def test_a_session_reconciles_only_the_records_of_its_principal(harness: Harness) -> None:
+    await harness.publish(4)
+    await harness.acquire(principal=ALICE)
+    call = ReconcileCall(GROUP, "m1", [AckPart(TOPIC, 0, [AckBatch(0, 3, (ACCEPT,))])], principal=BOB)
+    (result,) = await harness.local.reconcile(call, 10.0)
+    assert [(one.first, one.last, one.reason) for one in result.left] == [(0, 3, UnreconciledReason.TAKEN)]
+    assert result.held == []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -18,13 +16,10 @@ from sharebroker_server.share_partition_leader.core.events import (
     LostLock,
     SharePartitionSettings,
 )
-from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
+from sharebroker_server.share_partition_leader.share_partition.holders import new_stream_holder
 from sharebroker_server.share_partition_leader.share_partition.reading import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (
     ShareGroupPartition,
-    member_holder,
-    member_of,
-    new_stream_holder,
 )
 from tests.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
@@ -648,25 +643,3 @@ async def test_idle_share_partition_stops_at_once(harness: Harness) -> None:
     share_partition = await harness.share_partition()
     await share_partition.stop()
     assert share_partition.retired
-
-
-MEMBERS = st.text(st.sampled_from("a1@\n\0é"), max_size=8) | st.text(max_size=36)
-
-
-@given(MEMBERS)
-def test_every_holder_contains_its_member(member: str) -> None:
-    assert member_of(member_holder(member)) == member
-    assert member_of(new_stream_holder(member)) == member
-
-
-@given(MEMBERS, MEMBERS)
-def test_no_member_id_equals_a_session_holder(one: str, other: str) -> None:
-    streams = {new_stream_holder(one), new_stream_holder(one), new_stream_holder(other)}
-    assert len(streams) == 3
-    assert not streams & {member_holder(one), member_holder(other)}
-    assert (member_holder(one) == member_holder(other)) is (one == other)
-
-
-def test_a_delayed_release_has_no_member() -> None:
-    assert DELAYED_RELEASE not in {member_holder(""), member_holder("m"), new_stream_holder("")}
-    assert member_of(DELAYED_RELEASE) == ""

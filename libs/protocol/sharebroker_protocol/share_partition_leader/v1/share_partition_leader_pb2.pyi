@@ -35,6 +35,7 @@ class DeliverRequest(_message.Message):
         ACQUIRE_MODE_FIELD_NUMBER: _builtins.int
         BATCH_SIZE_FIELD_NUMBER: _builtins.int
         PAUSE_ON_LOCK_LOST_FIELD_NUMBER: _builtins.int
+        PRINCIPAL_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         member_id: _builtins.str
         acquire_mode: _delivery_pb2.AcquireMode.ValueType
@@ -44,6 +45,8 @@ class DeliverRequest(_message.Message):
         """After a lost lock of this stream, delivers no more until `resume`. A frozen consumer then does not use up the
         deliveries of records that it never processes.
         """
+        principal: _builtins.str
+        """The principal whose records these are, as in Kafka's ACLs ("User:alice"); empty: User:ANONYMOUS."""
         def __init__(
             self,
             *,
@@ -52,10 +55,11 @@ class DeliverRequest(_message.Message):
             acquire_mode: _delivery_pb2.AcquireMode.ValueType = ...,
             batch_size: _builtins.int = ...,
             pause_on_lock_lost: _builtins.bool = ...,
+            principal: _builtins.str = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost", "principal", b"principal"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -191,6 +195,7 @@ class AcquireRecordsRequest(_message.Message):
     WITH_MARKERS_FIELD_NUMBER: _builtins.int
     WITHOUT_RECORDS_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     max_wait_ms: _builtins.int
@@ -205,6 +210,8 @@ class AcquireRecordsRequest(_message.Message):
     """The response describes the acquired records without the record batches."""
     session_id: _builtins.str
     """The share session of the request; acquired records are released when it ends. Empty: none."""
+    principal: _builtins.str
+    """The principal that acquires the records; only it may acknowledge them. Empty: User:ANONYMOUS."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """In the order in which they are served."""
@@ -224,10 +231,11 @@ class AcquireRecordsRequest(_message.Message):
         with_markers: _builtins.bool = ...,
         without_records: _builtins.bool = ...,
         session_id: _builtins.str = ...,
+        principal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "session_id", b"session_id", "with_markers", b"with_markers", "without_records", b"without_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "principal", b"principal", "session_id", b"session_id", "with_markers", b"with_markers", "without_records", b"without_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -404,10 +412,13 @@ class AcknowledgeRecordsRequest(_message.Message):
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     RENEW_ALLOWED_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     renew_allowed: _builtins.bool
     """Permits RENEW (Kafka: IsRenewAck)."""
+    principal: _builtins.str
+    """The principal that acquired the records. Empty: User:ANONYMOUS."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgeRecordsRequest.Partition]: ...
     def __init__(
@@ -417,10 +428,11 @@ class AcknowledgeRecordsRequest(_message.Message):
         member_id: _builtins.str = ...,
         partitions: _abc.Iterable[Global___AcknowledgeRecordsRequest.Partition] | None = ...,
         renew_allowed: _builtins.bool = ...,
+        principal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "renew_allowed", b"renew_allowed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "principal", b"principal", "renew_allowed", b"renew_allowed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -535,10 +547,13 @@ class ReconcileRecordsRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     RENEW_HELD_FIELD_NUMBER: _builtins.int
     TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     renew_held: _builtins.bool
     """Afterwards renews all records that the member holds."""
+    principal: _builtins.str
+    """The principal whose records these are. Empty: User:ANONYMOUS."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReconcileRecordsRequest.Partition]: ...
     @_builtins.property
@@ -553,10 +568,11 @@ class ReconcileRecordsRequest(_message.Message):
         partitions: _abc.Iterable[Global___ReconcileRecordsRequest.Partition] | None = ...,
         renew_held: _builtins.bool = ...,
         topic_ids: _abc.Iterable[_builtins.str] | None = ...,
+        principal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "renew_held", b"renew_held", "topic_ids", b"topic_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "principal", b"principal", "renew_held", b"renew_held", "topic_ids", b"topic_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -630,11 +646,14 @@ class ReleaseMemberRequest(_message.Message):
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     SESSION_ID_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     """Empty: the group's offsets changed; its share-partitions are reloaded on their next use."""
     session_id: _builtins.str
     """Only the records acquired by this share session; empty: all records of the member."""
+    principal: _builtins.str
+    """Only the records of this principal (empty: User:ANONYMOUS); absent: those of any principal."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """Empty: all partitions that this broker leads."""
@@ -646,12 +665,15 @@ class ReleaseMemberRequest(_message.Message):
         member_id: _builtins.str = ...,
         partitions: _abc.Iterable[_delivery_pb2.TopicPartition] | None = ...,
         session_id: _builtins.str = ...,
+        principal: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_principal", b"_principal", "principal", b"principal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_principal", b"_principal", "group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "principal", b"principal", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__principal: _TypeAlias = _typing.Literal["principal"]  # noqa: Y015
+    _WhichOneofArgType__principal: _TypeAlias = _typing.Literal["_principal", b"_principal"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__principal) -> _WhichOneofReturnType__principal | None: ...
 
 Global___ReleaseMemberRequest: _TypeAlias = ReleaseMemberRequest  # noqa: Y015
 

@@ -24,43 +24,43 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"sharebroker/storage/v1/group.proto\x12\x16sharebroker.storage.v1\"y\n\x0bGroupMember\x12\x0f\n\x07rack_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x03 \x01(\t\x12\x1e\n\x16subscribed_topic_names\x18\x04 \x03(\t\x12\x11\n\tstream_id\x18\x05 \x01(\t\"9\n\x12GroupMemberSilence\x12\x10\n\x08since_ms\x18\x01 \x01(\x03\x12\x11\n\tserved_ms\x18\x02 \x01(\x03\"<\n\x14GroupTopicPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"J\n\rGroupMetadata\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x15\n\rmetadata_hash\x18\x02 \x01(\x03\x12\x13\n\x0bsince_epoch\x18\x03 \x01(\x05\"9\n\x1dGroupTargetAssignmentMetadata\x12\x18\n\x10\x61ssignment_epoch\x18\x01 \x01(\x05\"e\n\x1bGroupTargetAssignmentMember\x12\x46\n\x10topic_partitions\x18\x01 \x03(\x0b\x32,.sharebroker.storage.v1.GroupTopicPartitions\"\x9e\x01\n\x1cGroupCurrentMemberAssignment\x12\x14\n\x0cmember_epoch\x18\x01 \x01(\x05\x12\x1d\n\x15previous_member_epoch\x18\x02 \x01(\x05\x12I\n\x13\x61ssigned_partitions\x18\x03 \x03(\x0b\x32,.sharebroker.storage.v1.GroupTopicPartitions\"\xf5\x02\n\x1bGroupStatePartitionMetadata\x12O\n\x0cinitializing\x18\x01 \x03(\x0b\x32\x39.sharebroker.storage.v1.GroupStatePartitionMetadata.Topic\x12N\n\x0binitialized\x18\x02 \x03(\x0b\x32\x39.sharebroker.storage.v1.GroupStatePartitionMetadata.Topic\x12K\n\x08\x64\x65leting\x18\x03 \x03(\x0b\x32\x39.sharebroker.storage.v1.GroupStatePartitionMetadata.Topic\x1ah\n\x05Topic\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x03(\x05\x12\x10\n\x08since_ms\x18\x04 \x01(\x03\x12\x13\n\x0bsince_epoch\x18\x05 \x01(\x05\" \n\x0fGroupEpochFloor\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\"g\n\x14GroupCommittedOffset\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x10\n\x08metadata\x18\x03 \x01(\t\x12\x17\n\x0f\x63ommitted_at_ms\x18\x04 \x01(\x03\"\xa9\x01\n\x12GroupPendingOffset\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x19\n\x11\x63oordinator_epoch\x18\x03 \x01(\x05\x12\r\n\x05order\x18\x04 \x01(\x03\x12<\n\x06offset\x18\x05 \x01(\x0b\x32,.sharebroker.storage.v1.GroupCommittedOffset\"\x86\x02\n\x13GroupTransactionEnd\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12H\n\tcommitted\x18\x02 \x03(\x0b\x32\x35.sharebroker.storage.v1.GroupTransactionEnd.Committed\x1a\x8f\x01\n\tCommitted\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\r\n\x05order\x18\x04 \x01(\x03\x12<\n\x06offset\x18\x05 \x01(\x0b\x32,.sharebroker.storage.v1.GroupCommittedOffset\"\xff\t\n\x0bGroupRecord\x12\x36\n\x04kind\x18\x01 \x01(\x0e\x32(.sharebroker.storage.v1.GroupRecord.Kind\x12\x10\n\x08group_id\x18\x02 \x01(\t\x12\x11\n\tmember_id\x18\x03 \x01(\t\x12\x35\n\x06member\x18\x04 \x01(\x0b\x32#.sharebroker.storage.v1.GroupMemberH\x00\x12\x39\n\x08metadata\x18\x05 \x01(\x0b\x32%.sharebroker.storage.v1.GroupMetadataH\x00\x12[\n\x1atarget_assignment_metadata\x18\x06 \x01(\x0b\x32\x35.sharebroker.storage.v1.GroupTargetAssignmentMetadataH\x00\x12W\n\x18target_assignment_member\x18\x07 \x01(\x0b\x32\x33.sharebroker.storage.v1.GroupTargetAssignmentMemberH\x00\x12Y\n\x19\x63urrent_member_assignment\x18\x08 \x01(\x0b\x32\x34.sharebroker.storage.v1.GroupCurrentMemberAssignmentH\x00\x12W\n\x18state_partition_metadata\x18\t \x01(\x0b\x32\x33.sharebroker.storage.v1.GroupStatePartitionMetadataH\x00\x12>\n\x0b\x65poch_floor\x18\n \x01(\x0b\x32\'.sharebroker.storage.v1.GroupEpochFloorH\x00\x12H\n\x10\x63ommitted_offset\x18\x0b \x01(\x0b\x32,.sharebroker.storage.v1.GroupCommittedOffsetH\x00\x12\x44\n\x0epending_offset\x18\x0e \x01(\x0b\x32*.sharebroker.storage.v1.GroupPendingOffsetH\x00\x12\x46\n\x0ftransaction_end\x18\x0f \x01(\x0b\x32+.sharebroker.storage.v1.GroupTransactionEndH\x00\x12\x10\n\x08topic_id\x18\x0c \x01(\t\x12\x11\n\tpartition\x18\r \x01(\x05\x12;\n\x07silence\x18\x10 \x01(\x0b\x32*.sharebroker.storage.v1.GroupMemberSilence\"\xb3\x02\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n\x0bKIND_MEMBER\x10\x01\x12\x11\n\rKIND_METADATA\x10\x02\x12#\n\x1fKIND_TARGET_ASSIGNMENT_METADATA\x10\x03\x12!\n\x1dKIND_TARGET_ASSIGNMENT_MEMBER\x10\x04\x12\"\n\x1eKIND_CURRENT_MEMBER_ASSIGNMENT\x10\x05\x12!\n\x1dKIND_STATE_PARTITION_METADATA\x10\x06\x12\x14\n\x10KIND_EPOCH_FLOOR\x10\x07\x12\x19\n\x15KIND_COMMITTED_OFFSET\x10\x08\x12\x17\n\x13KIND_PENDING_OFFSET\x10\t\x12\x18\n\x14KIND_TRANSACTION_END\x10\nB\x07\n\x05valueb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"sharebroker/storage/v1/group.proto\x12\x16sharebroker.storage.v1\"\x8c\x01\n\x0bGroupMember\x12\x0f\n\x07rack_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x03 \x01(\t\x12\x1e\n\x16subscribed_topic_names\x18\x04 \x03(\t\x12\x11\n\tstream_id\x18\x05 \x01(\t\x12\x11\n\tprincipal\x18\x06 \x01(\t\"9\n\x12GroupMemberSilence\x12\x10\n\x08since_ms\x18\x01 \x01(\x03\x12\x11\n\tserved_ms\x18\x02 \x01(\x03\"<\n\x14GroupTopicPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"J\n\rGroupMetadata\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x15\n\rmetadata_hash\x18\x02 \x01(\x03\x12\x13\n\x0bsince_epoch\x18\x03 \x01(\x05\"9\n\x1dGroupTargetAssignmentMetadata\x12\x18\n\x10\x61ssignment_epoch\x18\x01 \x01(\x05\"e\n\x1bGroupTargetAssignmentMember\x12\x46\n\x10topic_partitions\x18\x01 \x03(\x0b\x32,.sharebroker.storage.v1.GroupTopicPartitions\"\x9e\x01\n\x1cGroupCurrentMemberAssignment\x12\x14\n\x0cmember_epoch\x18\x01 \x01(\x05\x12\x1d\n\x15previous_member_epoch\x18\x02 \x01(\x05\x12I\n\x13\x61ssigned_partitions\x18\x03 \x03(\x0b\x32,.sharebroker.storage.v1.GroupTopicPartitions\"\xf5\x02\n\x1bGroupStatePartitionMetadata\x12O\n\x0cinitializing\x18\x01 \x03(\x0b\x32\x39.sharebroker.storage.v1.GroupStatePartitionMetadata.Topic\x12N\n\x0binitialized\x18\x02 \x03(\x0b\x32\x39.sharebroker.storage.v1.GroupStatePartitionMetadata.Topic\x12K\n\x08\x64\x65leting\x18\x03 \x03(\x0b\x32\x39.sharebroker.storage.v1.GroupStatePartitionMetadata.Topic\x1ah\n\x05Topic\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x03(\x05\x12\x10\n\x08since_ms\x18\x04 \x01(\x03\x12\x13\n\x0bsince_epoch\x18\x05 \x01(\x05\" \n\x0fGroupEpochFloor\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\"g\n\x14GroupCommittedOffset\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x10\n\x08metadata\x18\x03 \x01(\t\x12\x17\n\x0f\x63ommitted_at_ms\x18\x04 \x01(\x03\"\xa9\x01\n\x12GroupPendingOffset\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x19\n\x11\x63oordinator_epoch\x18\x03 \x01(\x05\x12\r\n\x05order\x18\x04 \x01(\x03\x12<\n\x06offset\x18\x05 \x01(\x0b\x32,.sharebroker.storage.v1.GroupCommittedOffset\"\x86\x02\n\x13GroupTransactionEnd\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12H\n\tcommitted\x18\x02 \x03(\x0b\x32\x35.sharebroker.storage.v1.GroupTransactionEnd.Committed\x1a\x8f\x01\n\tCommitted\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\r\n\x05order\x18\x04 \x01(\x03\x12<\n\x06offset\x18\x05 \x01(\x0b\x32,.sharebroker.storage.v1.GroupCommittedOffset\"\xff\t\n\x0bGroupRecord\x12\x36\n\x04kind\x18\x01 \x01(\x0e\x32(.sharebroker.storage.v1.GroupRecord.Kind\x12\x10\n\x08group_id\x18\x02 \x01(\t\x12\x11\n\tmember_id\x18\x03 \x01(\t\x12\x35\n\x06member\x18\x04 \x01(\x0b\x32#.sharebroker.storage.v1.GroupMemberH\x00\x12\x39\n\x08metadata\x18\x05 \x01(\x0b\x32%.sharebroker.storage.v1.GroupMetadataH\x00\x12[\n\x1atarget_assignment_metadata\x18\x06 \x01(\x0b\x32\x35.sharebroker.storage.v1.GroupTargetAssignmentMetadataH\x00\x12W\n\x18target_assignment_member\x18\x07 \x01(\x0b\x32\x33.sharebroker.storage.v1.GroupTargetAssignmentMemberH\x00\x12Y\n\x19\x63urrent_member_assignment\x18\x08 \x01(\x0b\x32\x34.sharebroker.storage.v1.GroupCurrentMemberAssignmentH\x00\x12W\n\x18state_partition_metadata\x18\t \x01(\x0b\x32\x33.sharebroker.storage.v1.GroupStatePartitionMetadataH\x00\x12>\n\x0b\x65poch_floor\x18\n \x01(\x0b\x32\'.sharebroker.storage.v1.GroupEpochFloorH\x00\x12H\n\x10\x63ommitted_offset\x18\x0b \x01(\x0b\x32,.sharebroker.storage.v1.GroupCommittedOffsetH\x00\x12\x44\n\x0epending_offset\x18\x0e \x01(\x0b\x32*.sharebroker.storage.v1.GroupPendingOffsetH\x00\x12\x46\n\x0ftransaction_end\x18\x0f \x01(\x0b\x32+.sharebroker.storage.v1.GroupTransactionEndH\x00\x12\x10\n\x08topic_id\x18\x0c \x01(\t\x12\x11\n\tpartition\x18\r \x01(\x05\x12;\n\x07silence\x18\x10 \x01(\x0b\x32*.sharebroker.storage.v1.GroupMemberSilence\"\xb3\x02\n\x04Kind\x12\x14\n\x10KIND_UNSPECIFIED\x10\x00\x12\x0f\n\x0bKIND_MEMBER\x10\x01\x12\x11\n\rKIND_METADATA\x10\x02\x12#\n\x1fKIND_TARGET_ASSIGNMENT_METADATA\x10\x03\x12!\n\x1dKIND_TARGET_ASSIGNMENT_MEMBER\x10\x04\x12\"\n\x1eKIND_CURRENT_MEMBER_ASSIGNMENT\x10\x05\x12!\n\x1dKIND_STATE_PARTITION_METADATA\x10\x06\x12\x14\n\x10KIND_EPOCH_FLOOR\x10\x07\x12\x19\n\x15KIND_COMMITTED_OFFSET\x10\x08\x12\x17\n\x13KIND_PENDING_OFFSET\x10\t\x12\x18\n\x14KIND_TRANSACTION_END\x10\nB\x07\n\x05valueb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sharebroker_protocol.storage.v1.group_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GROUPMEMBER']._serialized_start=62
-  _globals['_GROUPMEMBER']._serialized_end=183
-  _globals['_GROUPMEMBERSILENCE']._serialized_start=185
-  _globals['_GROUPMEMBERSILENCE']._serialized_end=242
-  _globals['_GROUPTOPICPARTITIONS']._serialized_start=244
-  _globals['_GROUPTOPICPARTITIONS']._serialized_end=304
-  _globals['_GROUPMETADATA']._serialized_start=306
-  _globals['_GROUPMETADATA']._serialized_end=380
-  _globals['_GROUPTARGETASSIGNMENTMETADATA']._serialized_start=382
-  _globals['_GROUPTARGETASSIGNMENTMETADATA']._serialized_end=439
-  _globals['_GROUPTARGETASSIGNMENTMEMBER']._serialized_start=441
-  _globals['_GROUPTARGETASSIGNMENTMEMBER']._serialized_end=542
-  _globals['_GROUPCURRENTMEMBERASSIGNMENT']._serialized_start=545
-  _globals['_GROUPCURRENTMEMBERASSIGNMENT']._serialized_end=703
-  _globals['_GROUPSTATEPARTITIONMETADATA']._serialized_start=706
-  _globals['_GROUPSTATEPARTITIONMETADATA']._serialized_end=1079
-  _globals['_GROUPSTATEPARTITIONMETADATA_TOPIC']._serialized_start=975
-  _globals['_GROUPSTATEPARTITIONMETADATA_TOPIC']._serialized_end=1079
-  _globals['_GROUPEPOCHFLOOR']._serialized_start=1081
-  _globals['_GROUPEPOCHFLOOR']._serialized_end=1113
-  _globals['_GROUPCOMMITTEDOFFSET']._serialized_start=1115
-  _globals['_GROUPCOMMITTEDOFFSET']._serialized_end=1218
-  _globals['_GROUPPENDINGOFFSET']._serialized_start=1221
-  _globals['_GROUPPENDINGOFFSET']._serialized_end=1390
-  _globals['_GROUPTRANSACTIONEND']._serialized_start=1393
-  _globals['_GROUPTRANSACTIONEND']._serialized_end=1655
-  _globals['_GROUPTRANSACTIONEND_COMMITTED']._serialized_start=1512
-  _globals['_GROUPTRANSACTIONEND_COMMITTED']._serialized_end=1655
-  _globals['_GROUPRECORD']._serialized_start=1658
-  _globals['_GROUPRECORD']._serialized_end=2937
-  _globals['_GROUPRECORD_KIND']._serialized_start=2621
-  _globals['_GROUPRECORD_KIND']._serialized_end=2928
+  _globals['_GROUPMEMBER']._serialized_start=63
+  _globals['_GROUPMEMBER']._serialized_end=203
+  _globals['_GROUPMEMBERSILENCE']._serialized_start=205
+  _globals['_GROUPMEMBERSILENCE']._serialized_end=262
+  _globals['_GROUPTOPICPARTITIONS']._serialized_start=264
+  _globals['_GROUPTOPICPARTITIONS']._serialized_end=324
+  _globals['_GROUPMETADATA']._serialized_start=326
+  _globals['_GROUPMETADATA']._serialized_end=400
+  _globals['_GROUPTARGETASSIGNMENTMETADATA']._serialized_start=402
+  _globals['_GROUPTARGETASSIGNMENTMETADATA']._serialized_end=459
+  _globals['_GROUPTARGETASSIGNMENTMEMBER']._serialized_start=461
+  _globals['_GROUPTARGETASSIGNMENTMEMBER']._serialized_end=562
+  _globals['_GROUPCURRENTMEMBERASSIGNMENT']._serialized_start=565
+  _globals['_GROUPCURRENTMEMBERASSIGNMENT']._serialized_end=723
+  _globals['_GROUPSTATEPARTITIONMETADATA']._serialized_start=726
+  _globals['_GROUPSTATEPARTITIONMETADATA']._serialized_end=1099
+  _globals['_GROUPSTATEPARTITIONMETADATA_TOPIC']._serialized_start=995
+  _globals['_GROUPSTATEPARTITIONMETADATA_TOPIC']._serialized_end=1099
+  _globals['_GROUPEPOCHFLOOR']._serialized_start=1101
+  _globals['_GROUPEPOCHFLOOR']._serialized_end=1133
+  _globals['_GROUPCOMMITTEDOFFSET']._serialized_start=1135
+  _globals['_GROUPCOMMITTEDOFFSET']._serialized_end=1238
+  _globals['_GROUPPENDINGOFFSET']._serialized_start=1241
+  _globals['_GROUPPENDINGOFFSET']._serialized_end=1410
+  _globals['_GROUPTRANSACTIONEND']._serialized_start=1413
+  _globals['_GROUPTRANSACTIONEND']._serialized_end=1675
+  _globals['_GROUPTRANSACTIONEND_COMMITTED']._serialized_start=1532
+  _globals['_GROUPTRANSACTIONEND_COMMITTED']._serialized_end=1675
+  _globals['_GROUPRECORD']._serialized_start=1678
+  _globals['_GROUPRECORD']._serialized_end=2957
+  _globals['_GROUPRECORD_KIND']._serialized_start=2641
+  _globals['_GROUPRECORD_KIND']._serialized_end=2948
 # @@protoc_insertion_point(module_scope)

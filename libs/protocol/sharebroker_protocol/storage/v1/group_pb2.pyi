@@ -32,11 +32,14 @@ class GroupMember(_message.Message):
     CLIENT_HOST_FIELD_NUMBER: _builtins.int
     SUBSCRIBED_TOPIC_NAMES_FIELD_NUMBER: _builtins.int
     STREAM_ID_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     rack_id: _builtins.str
     client_id: _builtins.str
     client_host: _builtins.str
     stream_id: _builtins.str
     """The stream that joined last; empty for members without one."""
+    principal: _builtins.str
+    """The principal that joined ("User:alice"); empty: unknown."""
     @_builtins.property
     def subscribed_topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -47,10 +50,11 @@ class GroupMember(_message.Message):
         client_host: _builtins.str = ...,
         subscribed_topic_names: _abc.Iterable[_builtins.str] | None = ...,
         stream_id: _builtins.str = ...,
+        principal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "rack_id", b"rack_id", "stream_id", b"stream_id", "subscribed_topic_names", b"subscribed_topic_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_host", b"client_host", "client_id", b"client_id", "principal", b"principal", "rack_id", b"rack_id", "stream_id", b"stream_id", "subscribed_topic_names", b"subscribed_topic_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

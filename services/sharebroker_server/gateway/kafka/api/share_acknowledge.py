@@ -14,7 +14,7 @@ _Partition = ShareAcknowledgeResponse.PartitionData
 
 async def handle(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
     """Returns every partition of the request, after its acknowledgements are durable or rejected."""
-    request, key = call.request, session_key(call.request)
+    request, key = call.request, session_key(call)
     acknowledged = await share_acknowledge(
         call.gateway,
         ShareAcknowledge(

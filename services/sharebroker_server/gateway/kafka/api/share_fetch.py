@@ -32,7 +32,7 @@ def _request(call: Call[ShareFetchRequest]) -> ShareFetch:
     request = call.request
     return ShareFetch(
         caller(call),
-        session_key(request),
+        session_key(call),
         request.share_session_epoch,
         ack_batches(request),
         [

@@ -22,7 +22,12 @@ async def handle(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatR
     check_group_id(call.request.group_id)
     check_member_id(call.request.member_id)
     call.view.check_coordinates(call.request.group_id)
-    request = _request(call.request, client_id=call.client_id, client_host=call.client.host)
+    request = _request(
+        call.request,
+        client_id=call.client_id,
+        client_host=call.client.host,
+        principal=str(call.client.principal),
+    )
     names = call.request.subscribed_topic_names
     if names is not None:
         request.subscribed_topic_names.CopyFrom(pb.TopicNames(names=names))

@@ -25,7 +25,8 @@ class Heartbeat:
     """A share group member's heartbeat; the reply is a `HeartbeatReply`.
 
     `member_epoch` is 0 to join, -1 to leave, else the epoch of the last response. `topics` and `rack_id` are
-    None if unchanged. `stream_id` names the stream for which a gateway sends the heartbeat.
+    None if unchanged. `stream_id` names the stream for which a gateway sends the heartbeat, `principal`
+    its caller; "" is unknown.
     """
 
     group_id: str
@@ -36,6 +37,7 @@ class Heartbeat:
     client_id: str = ""
     client_host: str = ""
     stream_id: str = ""
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ class GroupState(Enum):
 class Profile:
     """What a member's heartbeats state.
 
-    `stream_id` names the stream that last joined as this member, if any.
+    `stream_id` names the stream that last joined as this member, if any. Only `principal` may send the
+    member's heartbeats; "" is unknown.
     """
 
     rack_id: str | None
@@ -45,6 +46,7 @@ class Profile:
     client_host: str
     subscribed: frozenset[str]
     stream_id: str = ""
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,10 @@ def check(group: ShareGroup | None, heartbeat: c.Heartbeat, view: MetadataImage,
     """Validates a heartbeat to a shard with `groups` share groups.
 
     Raises UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-    GROUP_MAX_SIZE_REACHED.
+    GROUP_MAX_SIZE_REACHED, GROUP_AUTHORIZATION_FAILED for a member of another principal.
     """
     validation.check_heartbeat(heartbeat, view.broker)
+    _check_principal(group, heartbeat)
     if heartbeat.member_epoch == 0:
         _check_limits(group, heartbeat, view.broker, groups)
         return
@@ -68,6 +69,22 @@ def check(group: ShareGroup | None, heartbeat: c.Heartbeat, view: MetadataImage,
         raise validation.unknown_member(
             heartbeat.group_id, heartbeat.member_id
         )  # another stream has joined as it since
+
+
+def _check_principal(group: ShareGroup | None, heartbeat: c.Heartbeat) -> None:
+    """Only the principal that joined may send a member's heartbeats.
+
+    Another one would take over the member's assignment, or make it leave. In Kafka it may.
+    """
+    member = group.members.get(heartbeat.member_id) if group is not None else None
+    known = {member.profile.principal, heartbeat.principal} - {""} if member is not None else ()
+    if len(known) > 1:
+        raise validation.group_error(
+            ErrorCode.GROUP_AUTHORIZATION_FAILED,
+            heartbeat.group_id,
+            f"Member {heartbeat.member_id} of group {heartbeat.group_id} belongs to another principal.",
+            member_id=heartbeat.member_id,
+        )
 
 
 def apply_heartbeat(
@@ -123,7 +140,8 @@ def _update_profile(pending: PendingGroup, heartbeat: c.Heartbeat) -> bool:
     subscribed = before if heartbeat.topics is None else frozenset(heartbeat.topics)
     rack_id = member.profile.rack_id if member and heartbeat.rack_id is None else heartbeat.rack_id
     stream_id = member.profile.stream_id if member and heartbeat.member_epoch else heartbeat.stream_id
-    profile = Profile(rack_id, heartbeat.client_id, heartbeat.client_host, subscribed, stream_id)
+    principal = heartbeat.principal or (member.profile.principal if member else "")
+    profile = Profile(rack_id, heartbeat.client_id, heartbeat.client_host, subscribed, stream_id, principal)
     if member is None or profile != member.profile or member.silence is not None:
         pending.add(MemberRecord(heartbeat.group_id, heartbeat.member_id, profile))
     return member is None or subscribed != before

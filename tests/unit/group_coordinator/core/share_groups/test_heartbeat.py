@@ -88,6 +88,29 @@ def test_earlier_stream_cannot_leave_for_a_later_one(shard: Harness, after: str)
     assert shard.group().members == {}
 
 
+@pytest.mark.parametrize("epoch", [0, 1, -1])
+@pytest.mark.parametrize("other", ["User:bob", "User:ANONYMOUS"])
+def test_only_the_principal_of_a_member_sends_its_heartbeats(shard: Harness, epoch: int, other: str) -> None:
+    shard.beat("m", 0, "a", principal="User:alice")
+    shard.reload()
+    error = shard.refuses(Heartbeat("g", "m", epoch, ("a",), principal=other))
+    assert error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert shard.group().members["m"].profile.principal == "User:alice"
+    shard.beat("m", -1, principal="User:alice")
+    assert shard.group().members == {}
+
+
+def test_an_unknown_principal_is_replaced_by_the_next_one(shard: Harness) -> None:
+    """A process of an earlier version sends no principal."""
+    epoch = shard.beat("m", 0, "a").member_epoch
+    shard.beat("m", epoch, principal="User:alice")
+    shard.beat("m", epoch)
+    assert shard.group().members["m"].profile.principal == "User:alice"
+    assert shard.refuses(Heartbeat("g", "m", -1, principal="User:bob")).code is (
+        ErrorCode.GROUP_AUTHORIZATION_FAILED
+    )
+
+
 def test_member_id_of_36_characters_is_legal(shard: Harness) -> None:
     assert shard.join("x" * 36, "a").member_id == "x" * 36
 

@@ -1,0 +1,50 @@
+"""The holders of locks: a member, or one of its streams, on behalf of a principal.
+
+Only a lock's holder may acknowledge, renew or release its records. The text before the first "@" is the
+number of a stream, if any, and the principal in percent encoding, which contains no "@"; the rest is the
+member id. The core compares holders as texts.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import count
+from typing import Final
+from urllib.parse import quote, unquote
+
+from sharebroker_server.security.principal import ANONYMOUS
+
+_PRINCIPALS: Final = 1_000
+"""Encoded principals that are cached."""
+
+_streams: Final = count(1)
+
+
+def member_holder(member_id: str, principal: str = "") -> str:
+    """The holder of records that a member acquires by single calls; principal "": ANONYMOUS."""
+    return f"{_prefix(principal)}@{member_id}" if principal else f"@{member_id}"
+
+
+def new_stream_holder(member_id: str, principal: str = "") -> str:
+    """A new holder, for a stream of a member."""
+    return f"{next(_streams)}{_prefix(principal)}@{member_id}"
+
+
+def member_of(holder: str) -> str:
+    """The member id of a holder; empty for DELAYED_RELEASE."""
+    return holder.partition("@")[2]
+
+
+def principal_of(holder: str) -> str:
+    """The principal of a holder; empty for ANONYMOUS."""
+    return unquote(holder.partition("@")[0].partition("/")[2])
+
+
+def is_held_by(holder: str, member_id: str, principal: str | None) -> bool:
+    """Whether the holder is the member; for this principal, unless that is None."""
+    return member_of(holder) == member_id and (principal is None or principal_of(holder) == principal)
+
+
+@lru_cache(_PRINCIPALS)
+def _prefix(principal: str) -> str:
+    return "" if principal in ("", str(ANONYMOUS)) else f"/{quote(principal, safe='')}"

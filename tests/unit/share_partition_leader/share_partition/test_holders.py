@@ -1,0 +1,53 @@
+"""Holders of locks: a member id and a principal can neither be lost nor imitate another holder."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
+from sharebroker_server.share_partition_leader.share_partition.holders import (
+    is_held_by,
+    member_holder,
+    member_of,
+    new_stream_holder,
+    principal_of,
+)
+
+MEMBERS = st.text(st.sampled_from("a1@\n\0é"), max_size=8) | st.text(max_size=36)
+
+
+PRINCIPALS = st.just("") | st.text(st.sampled_from("a1@/%\n\0é:"), max_size=8).map("User:{}".format)
+
+
+@given(MEMBERS, PRINCIPALS)
+def test_every_holder_contains_its_member_and_its_principal(member: str, principal: str) -> None:
+    for holder in (member_holder(member, principal), new_stream_holder(member, principal)):
+        assert member_of(holder) == member
+        assert principal_of(holder) == principal
+
+
+@given(st.tuples(MEMBERS, PRINCIPALS), st.tuples(MEMBERS, PRINCIPALS))
+def test_only_the_same_member_of_the_same_principal_is_the_same_holder(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    assert (member_holder(*one) == member_holder(*other)) is (one == other)
+    assert is_held_by(new_stream_holder(*one), *other) is (one == other)
+    assert is_held_by(member_holder(*one), other[0], None) is (one[0] == other[0])
+
+
+def test_without_authentication_a_holder_contains_no_principal() -> None:
+    assert member_holder("m", "User:ANONYMOUS") == member_holder("m") == "@m"
+
+
+@given(MEMBERS, MEMBERS)
+def test_no_member_id_equals_a_session_holder(one: str, other: str) -> None:
+    streams = {new_stream_holder(one), new_stream_holder(one), new_stream_holder(other)}
+    assert len(streams) == 3
+    assert not streams & {member_holder(one), member_holder(other)}
+    assert (member_holder(one) == member_holder(other)) is (one == other)
+
+
+def test_a_delayed_release_has_no_member() -> None:
+    assert DELAYED_RELEASE not in {member_holder(""), member_holder("m"), new_stream_holder("")}
+    assert member_of(DELAYED_RELEASE) == ""
