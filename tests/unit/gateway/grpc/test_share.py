@@ -144,3 +144,22 @@ async def test_acknowledgements_of_denied_topics_are_refused_one_by_one(
     assert denied.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert done.error_code == 0
     assert len(harness.leader.of(leader.AcknowledgeRecordsRequest)) == 1
+
+
+@pytest.mark.parametrize("rpc", ["ShareFetch", "ShareAcknowledge"])
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_requests_of_share_sessions_need_read(
+    harness: Harness, table: TableAuthorizer, rpc: str, kind: AclResourceType, code: ErrorCode
+) -> None:
+    table.deny(AclOperation.READ, kind)
+    request = getattr(pb, f"{rpc}Request")(group_id="g", member_id="m")
+    request.topics.add(topic_id=TOPIC.topic_id).partitions.add(partition_index=0)
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await getattr(harness.share, rpc)(request)
+    assert from_rpc_error(failure.value).code is code
