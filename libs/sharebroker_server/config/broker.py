@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.authentication import AuthenticationConfig
 from sharebroker_server.config.keys import (
     INT_MAX,
     LONG_MAX,
@@ -26,7 +27,6 @@ from sharebroker_server.config.keys import (
     long_from,
     parse_all,
     render,
-    several,
     table,
     text,
 )
@@ -42,7 +42,7 @@ _HOUR: Final = 60 * _MINUTE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(AuthenticationConfig):
     """All broker properties.
 
     Create with `BrokerConfig.of`, which also checks properties against each other.
@@ -95,29 +95,6 @@ class BrokerConfig:
         "DEFAULT",
         "Rules that turn the subject of a client certificate into the name of its principal: DEFAULT or "
         "RULE:pattern/replacement/[LU], separated by commas. Patterns are Python's.",
-    )
-
-    # Authentication.
-    sasl_enabled_mechanisms: str = several(
-        "",
-        ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-        "Mechanisms with which clients may authenticate. If it is not empty, clients must authenticate on "
-        "both listeners. PLAIN, and gRPC's Basic, need TLS. Default in Kafka: GSSAPI, for SASL listeners.",
-    )
-    sasl_client_auth: str = choice(
-        "required",
-        ("requested", "required"),
-        "With requested, clients that do not authenticate are served as User:ANONYMOUS. It is meant for the "
-        "time in which a running cluster gets its users.",
-    )
-    sasl_server_max_receive_size: int = int_from(
-        524_288, 1, "Largest request that a connection accepts before its client is authenticated."
-    )
-    connections_max_reauth_ms: int = long_from(
-        0, 0, "Time after which a Kafka client must authenticate again (KIP-368); 0: no limit."
-    )
-    connection_failed_authentication_delay_ms: int = int_from(
-        100, 0, "Delay of the response to a failed authentication, after which the connection is closed."
     )
 
     # Authorization.

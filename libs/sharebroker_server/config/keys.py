@@ -183,8 +183,10 @@ def _declare(*, default: Value, **attributes: Any) -> Any:
 
 
 def table(declared: type[Any]) -> dict[str, Key]:
-    """Returns the properties that a dataclass declares, by Kafka name, in the order of declaration."""
-    names = {field.name.replace("_", "."): field for field in dataclasses.fields(declared)}
+    """Returns the properties that a dataclass declares, by Kafka name: its own, then those of its bases."""
+    own = declared.__annotations__
+    fields = sorted(dataclasses.fields(declared), key=lambda field: field.name not in own)
+    names = {field.name.replace("_", "."): field for field in fields}
     return {name: Key(name=name, **field.metadata) for name, field in names.items()}
 
 

@@ -6,9 +6,11 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
+from sharebroker_server.security.access_tokens import AccessToken
 from sharebroker_server.security.passwords import PasswordVerifier
 from sharebroker_server.security.sasl import SaslExchange
 from sharebroker_server.security.scram import PLAIN, ScramCredential, ScramMechanism, dummy_credential
+from sharebroker_server.security.signing_keys import TokenVerifier
 
 Credentials = Mapping[ScramMechanism, ScramCredential]
 """The credentials of a user, by mechanism."""
@@ -43,17 +45,29 @@ class Authenticator:
     """Authenticates the clients of one process with the mechanisms of `sasl.enabled.mechanisms`.
 
     `tls` states whether the listeners have TLS; without it PLAIN and Basic, which transmit passwords, are
-    refused. Unless authentication is `required`, clients are served without it as well. `users` is replaced
-    once the catalog is read.
+    refused. Unless authentication is `required`, clients are served without it as well. `tokens` verifies
+    access tokens, if the mechanisms contain OAUTHBEARER. `users` is replaced once the catalog is read.
     """
 
-    def __init__(self, mechanisms: Sequence[str], *, tls: bool, required: bool = True) -> None:
+    def __init__(
+        self,
+        mechanisms: Sequence[str],
+        *,
+        tls: bool,
+        required: bool = True,
+        tokens: TokenVerifier | None = None,
+    ) -> None:
         self.tls = tls
         self.required = required
+        self.tokens = tokens
         self.mechanisms = tuple(name for name in mechanisms if tls or name != PLAIN)
         self.users: Users = NoUsers()
         self.passwords = PasswordVerifier(self._password)
         self._secret = secrets.token_bytes(32)
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        """Returns a valid access token; None for any other, and if tokens are not accepted."""
+        return None if self.tokens is None else await self.tokens.verify(token)
 
     def exchange(self) -> SaslExchange:
         """Returns a new exchange with a client."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from time import time
 from typing import TYPE_CHECKING, Any, Final
 
 import grpc
@@ -16,6 +18,8 @@ _SUBJECT: Final = "x509_subject"
 
 _CERTIFICATE: Final = "x509_pem_cert"
 """gRPC's property with a verified client certificate in PEM."""
+
+_END: Final = object()
 
 Check = Callable[[Any], Awaitable[None]]
 """Aborts the call of a context, or returns."""
@@ -73,6 +77,35 @@ def _reading(handler: Handler, check: Check) -> Handler:
 
     read, write = handler.request_deserializer, handler.response_serializer
     return grpc.stream_unary_rpc_method_handler(call, read, write)
+
+
+def ending(handler: Handler, ends_at: float, reject: Check, now: Callable[[], float] = time) -> Handler:
+    """Returns a stream's handler that calls `reject` at `ends_at`, in seconds since the epoch.
+
+    A response that the client does not read delays the end; the client receives no further one.
+    """
+    streaming: Callable[..., Any] | None = handler.stream_stream
+
+    async def stream(
+        requests: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        assert streaming is not None, "only streams end"
+        deadline = asyncio.get_running_loop().time() + ends_at - now()
+        responses = streaming(requests, context)
+        try:
+            while True:
+                async with asyncio.timeout_at(deadline):
+                    response = await anext(responses, _END)
+                if response is _END:
+                    return
+                yield response
+        except TimeoutError:
+            await reject(context)
+        finally:
+            await responses.aclose()
+
+    read, write = handler.request_deserializer, handler.response_serializer
+    return grpc.stream_stream_rpc_method_handler(stream, read, write)
 
 
 def certificate_of(context: grpc.aio.ServicerContext[Any, Any]) -> bytes | None:

@@ -7,12 +7,15 @@ An exchange has a fixed number of rounds, so that a client cannot prolong it:
 
     start(mechanism) -> step(token) -> Challenge -> step(token) -> Success        SCRAM (RFC 5802)
     start(mechanism) -> step(token) -> PasswordCheck -> checked(True) -> Success  PLAIN (RFC 4616)
+    start(mechanism) -> step(token) -> TokenCheck -> verified(token) -> Success   OAUTHBEARER (RFC 7628)
 
 scramp parses and verifies the messages of SCRAM. PLAIN transmits the password, and its verification takes
 milliseconds; therefore `step` only returns it, the caller verifies it outside the event loop and reports the
-result to `checked`. Any deviation raises SASL_AUTHENTICATION_FAILED with one and the same text, and ends the
-exchange. A user that does not exist has a dummy credential (see `scram.dummy_credential`), so that it takes
-the same path and fails in the same round as a wrong password.
+result to `checked`. The same holds for access tokens: their verification may wait for keys of the issuer.
+After a rejected one, `verified` returns a challenge with an error, and the client's answer ends the exchange.
+Any deviation raises SASL_AUTHENTICATION_FAILED with one and the same text, and ends the exchange. A user that
+does not exist has a dummy credential (see `scram.dummy_credential`), so that it takes the same path and fails
+in the same round as a wrong password.
 """
 
 from __future__ import annotations
@@ -26,14 +29,22 @@ import scramp
 from scramp.utils import saslprep
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.security.oauthbearer import (
+    ERROR,
+    LONGEST_BEARER_TOKEN,
+    parse_initial_response,
+)
 from sharebroker_server.security.principal import Principal
-from sharebroker_server.security.scram import PLAIN, SCRAM, ScramCredential, ScramMechanism
+from sharebroker_server.security.scram import OAUTHBEARER, PLAIN, SCRAM, ScramCredential, ScramMechanism
 
 MECHANISMS: Final = (PLAIN, *SCRAM)
-"""All mechanisms, by their names in SASL."""
+"""The mechanisms with passwords, by their names in SASL."""
 
 LONGEST_TOKEN: Final = 4_096
-"""Bytes of a message of the client; names and passwords are far shorter."""
+"""Bytes of a message of the client; names and passwords are far shorter.
+
+Messages with an access token have a limit of their own.
+"""
 
 LONGEST_NAME: Final = 249
 """Characters of a user's name."""
@@ -58,17 +69,30 @@ class PasswordCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenCheck:
+    """The exchange continues once the caller has verified the access token."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Success:
-    """The exchange ended. `token` is the server's last message."""
+    """The exchange ended. `token` is the server's last message.
+
+    `expires_at` is the end of the credentials in seconds since the epoch, None without one.
+    """
 
     principal: Principal
     token: bytes = b""
+    expires_at: float | None = None
 
 
 class _State(Enum):
     MECHANISM = "the client chooses a mechanism"
     TOKEN = "the client sends a token"
     PASSWORD = "the caller verifies a password"
+    ACCESS = "the caller verifies an access token"
+    REJECTED = "the client acknowledges that its access token is rejected"
     ENDED = "the exchange succeeded or failed"
 
 
@@ -101,7 +125,7 @@ class SaslExchange:
     @property
     def started(self) -> bool:
         """Whether the client chose a mechanism, and the exchange has not ended."""
-        return self._state in (_State.TOKEN, _State.PASSWORD)
+        return self._state not in (_State.MECHANISM, _State.ENDED)
 
     @property
     def ended(self) -> bool:
@@ -122,18 +146,24 @@ class SaslExchange:
         self.mechanism = mechanism
         self._state = _State.TOKEN
 
-    def step(self, token: bytes) -> Challenge | PasswordCheck | Success:
+    def step(self, token: bytes) -> Challenge | PasswordCheck | TokenCheck | Success:
         """Returns the reaction to a token. Raises SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE."""
+        if self._state is _State.REJECTED:
+            self._state = _State.ENDED
+            raise failed()
         if self._state is not _State.TOKEN:
             self._state = _State.ENDED
             raise illegal_state("A SASL token is not expected in this state.")
         self._state = _State.ENDED  # unless the token is as it should be
-        if len(token) > LONGEST_TOKEN:
+        bears = self.mechanism == OAUTHBEARER
+        if len(token) > (LONGEST_BEARER_TOKEN if bears else LONGEST_TOKEN):
             raise failed()
         try:
             text = token.decode()
         except UnicodeDecodeError:
             raise failed() from None
+        if bears:
+            return self._bearer(text)
         return self._plain(text) if self.mechanism == PLAIN else self._scram_step(text)
 
     def checked(self, correct: bool) -> Success:
@@ -144,6 +174,29 @@ class SaslExchange:
         if not correct:
             raise failed()
         return Success(Principal(self.name))
+
+    def verified(self, principal: Principal | None, expires_at: float) -> Challenge | Success:
+        """Continues after a TokenCheck; `principal` is None if the token is invalid.
+
+        Raises SASL_AUTHENTICATION_FAILED if the client asked for another user than the token's.
+        """
+        if self._state is not _State.ACCESS:
+            raise illegal_state("No access token is being verified.")
+        if principal is None:
+            self._state = _State.REJECTED
+            return Challenge(ERROR)
+        self._state = _State.ENDED
+        if self.name not in ("", principal.name):
+            raise failed()
+        return Success(principal, expires_at=expires_at)
+
+    def _bearer(self, text: str) -> TokenCheck:
+        response = parse_initial_response(text)
+        if response is None:
+            raise failed()
+        self.name = response.authorization
+        self._state = _State.ACCESS
+        return TokenCheck(response.token)
 
     def _plain(self, text: str) -> PasswordCheck:
         """Returns the password of a token `authorization id NUL name NUL password` (RFC 4616)."""

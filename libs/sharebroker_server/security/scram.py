@@ -51,6 +51,8 @@ class ScramMechanism(IntEnum):
 
 
 PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
+"""The mechanisms without SCRAM, by their names in SASL."""
 
 SCRAM: Final[Mapping[str, ScramMechanism]] = {mechanism.label: mechanism for mechanism in ScramMechanism}
 """The SCRAM mechanisms by their name in SASL."""

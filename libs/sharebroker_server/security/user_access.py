@@ -1,4 +1,4 @@
-"""Authenticates the callers of public RPCs: `authorization: Basic`, or a verified client certificate.
+"""Authenticates the callers of public RPCs: `authorization` (Basic, Bearer), or a client certificate.
 
 The check precedes the request: no message of a rejected call is read, of streams neither. Internal RPCs
 are not subject to it, since their callers are processes of the cluster (`ClusterAccess`); neither are health
@@ -22,7 +22,8 @@ from sharebroker_server.security import audit
 from sharebroker_server.security.acl import Requester
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.authorization_header import parse_basic
-from sharebroker_server.security.interception import certificate_of, checked, rejecting
+from sharebroker_server.security.interception import certificate_of, checked, ending, rejecting
+from sharebroker_server.security.oauthbearer import parse_bearer
 from sharebroker_server.security.permissions import CLUSTER_ACTION, PERMISSIONS
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.principal_mapping import PrincipalMapping
@@ -34,12 +35,19 @@ if TYPE_CHECKING:
 _OPEN_SERVICES: Final = frozenset({"grpc.health.v1.Health"})
 _HEADER: Final = "authorization"
 
+TOKEN_GRACE: Final = 60.0
+"""Seconds for which a stream continues after its access token expired."""
+
 
 class _Identity(NamedTuple):
-    """What identifies the caller: its user, else its certificate, with the principals of certificates."""
+    """What identifies the caller: its user, else its certificate, with the principals of certificates.
+
+    `expires_at` is the end of the access token in seconds since the epoch.
+    """
 
     user: Principal | None = None
     certificates: PrincipalMapping | None = None
+    expires_at: float | None = None
 
 
 _UNKNOWN: Final = _Identity()
@@ -52,7 +60,8 @@ class UserAccess(grpc.aio.ServerInterceptor):
     With `certificates` the listener accepts only callers with a verified client certificate, so that a call
     without `authorization` is authenticated as well; the rules decide which principal it has. Without
     `authenticator` the certificate decides always. A call without `authorization` is served as ANONYMOUS if
-    the authenticator does not require authentication. Basic transmits the password and needs TLS.
+    the authenticator does not require authentication. Basic transmits the password and needs TLS. A stream
+    that was opened with an access token ends `TOKEN_GRACE` seconds after the token.
     """
 
     def __init__(
@@ -77,10 +86,12 @@ class UserAccess(grpc.aio.ServerInterceptor):
             return _rejection(error)
         _identity.set(identity)
         handler = await continuation(handler_call_details)
-        certificates = identity.certificates
-        if handler is None or certificates is None or certificates.is_total:
-            return handler
-        return checked(handler, _require_principal)
+        certificates, expires_at = identity.certificates, identity.expires_at
+        if handler is not None and certificates is not None and not certificates.is_total:
+            return checked(handler, _require_principal)
+        if handler is not None and expires_at is not None and handler.stream_stream is not None:
+            return ending(handler, expires_at + TOKEN_GRACE, partial(_reject, failed()))
+        return handler
 
     async def _authenticated(self, metadata: Any) -> _Identity:
         """Returns who calls. Raises SASL_AUTHENTICATION_FAILED, THROTTLING_QUOTA_EXCEEDED."""
@@ -88,10 +99,16 @@ class UserAccess(grpc.aio.ServerInterceptor):
         authenticator = self._authenticator
         if self._certificates is not None and (header is None or authenticator is None):
             return _Identity(certificates=self._certificates)
-        if header is None and authenticator is not None and not authenticator.required:
+        if authenticator is None:
+            raise failed()
+        if header is None and not authenticator.required:
             return _UNKNOWN
-        basic = parse_basic(header) if authenticator is not None and authenticator.tls else None
-        if authenticator is None or basic is None or not await authenticator.passwords.verify(*basic):
+        bearer = parse_bearer(header)
+        token = None if bearer is None else await authenticator.verify_token(bearer)
+        if token is not None:
+            return _Identity(token.principal, expires_at=token.expires_at)
+        basic = parse_basic(header) if authenticator.tls else None
+        if basic is None or not await authenticator.passwords.verify(*basic):
             raise failed()
         return _Identity(Principal(basic.name))
 
@@ -102,7 +119,7 @@ def caller(context: Any) -> Principal:
     It is the user, else the principal of the verified client certificate, else ANONYMOUS. Raises
     SASL_AUTHENTICATION_FAILED if no rule gives the certificate a principal.
     """
-    user, certificates = _identity.get()
+    user, certificates, _ = _identity.get()
     if user is not None:
         return user
     certificate = None if certificates is None else certificate_of(context)
@@ -143,7 +160,8 @@ def _rejection(error: KafkaError) -> Handler:
 
 
 async def _reject(error: KafkaError, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-    basic = parse_basic(_header(context.invocation_metadata()))
-    mechanism, user = ("Basic", basic.name) if basic else ("", "")
+    header = _header(context.invocation_metadata())
+    basic = parse_basic(header)
+    mechanism, user = ("Basic", basic.name) if basic else ("Bearer" if parse_bearer(header) else "", "")
     audit.unauthenticated("grpc", host_of(context.peer()), mechanism, user)
     await abort(context, error)

@@ -6,10 +6,15 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
-from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_protocol.address import is_loopback
+from sharebroker_server.broker.settings import ServeSettings, invalid
+from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.keys import split
+from sharebroker_server.security.access_tokens import TokenRules
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.principal_mapping import PrincipalMapping
+from sharebroker_server.security.scram import OAUTHBEARER
+from sharebroker_server.security.signing_keys import KeySource, SigningKeys, TokenVerifier, check_url
 from sharebroker_server.security.user_access import UserAccess
 
 
@@ -17,11 +22,13 @@ from sharebroker_server.security.user_access import UserAccess
 class Authentication:
     """What authenticates clients: users if `sasl.enabled.mechanisms` requires it, and certificates.
 
-    `certificates` are the principals of client certificates if `ssl.client.auth` requires them.
+    `certificates` are the principals of client certificates if `ssl.client.auth` requires them. `keys` are
+    those of the issuer of access tokens.
     """
 
     authenticator: Authenticator | None = None
     certificates: PrincipalMapping | None = None
+    keys: SigningKeys | None = None
 
     @classmethod
     def start(cls, settings: ServeSettings, stack: AsyncExitStack) -> Authentication:
@@ -33,9 +40,16 @@ class Authentication:
         if not mechanisms:
             return cls(certificates=certificates)
         required = config.sasl_client_auth == "required"
-        authenticator = Authenticator(mechanisms, tls=tls is not None, required=required)
+        keys = _signing_keys(settings, stack) if OAUTHBEARER in mechanisms else None
+        tokens = None if keys is None else TokenVerifier(keys, _rules(config))
+        authenticator = Authenticator(mechanisms, tls=tls is not None, required=required, tokens=tokens)
         stack.callback(authenticator.passwords.close)
-        return cls(authenticator, certificates)
+        return cls(authenticator, certificates, keys)
+
+    async def read_keys(self) -> None:
+        """Reads the keys of the issuer, and keeps them current."""
+        if self.keys is not None:
+            await self.keys.start()
 
     @property
     def access(self) -> Sequence[UserAccess]:
@@ -43,3 +57,46 @@ class Authentication:
         if self.authenticator is None and self.certificates is None:
             return ()
         return [UserAccess(self.authenticator, self.certificates)]
+
+
+def _signing_keys(settings: ServeSettings, stack: AsyncExitStack) -> SigningKeys:
+    config = settings.config
+    check_tokens(settings)
+    keys = SigningKeys(
+        KeySource(
+            config.sasl_oauthbearer_jwks_endpoint_url,
+            config.sasl_oauthbearer_jwks_endpoint_refresh_ms / 1000,
+            config.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms / 1000,
+            config.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms / 1000,
+        )
+    )
+    stack.push_async_callback(keys.stop)
+    return keys
+
+
+def check_tokens(settings: ServeSettings) -> None:
+    """Raises INVALID_CONFIG unless access tokens can be verified, and are not readable on the network."""
+    config = settings.config
+    try:
+        check_url(config.sasl_oauthbearer_jwks_endpoint_url)
+    except ValueError as error:
+        raise invalid(f"sasl.oauthbearer.jwks.endpoint.url: {error}.") from error
+    for name in ("issuer", "audience"):
+        expected, allow = f"sasl.oauthbearer.expected.{name}", f"sasl.oauthbearer.allow.unverified.{name}"
+        if not config.get(expected) and not config.get(allow):
+            raise invalid(f"OAUTHBEARER needs {expected}, or {allow}=true.")
+    listeners = [settings.grpc, *([settings.kafka] if settings.opens_kafka else [])]
+    if settings.tls is None and not all(is_loopback(each.rpartition(":")[0]) for each in listeners):
+        raise invalid(
+            "OAUTHBEARER in sasl.enabled.mechanisms transmits access tokens and needs --tls-cert and "
+            "--tls-key, unless the listeners have loopback addresses."
+        )
+
+
+def _rules(config: BrokerConfig) -> TokenRules:
+    return TokenRules(
+        frozenset(split(config.sasl_oauthbearer_expected_audience)),
+        config.sasl_oauthbearer_expected_issuer,
+        config.sasl_oauthbearer_sub_claim_name,
+        config.sasl_oauthbearer_clock_skew_seconds,
+    )

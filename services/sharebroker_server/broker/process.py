@@ -115,6 +115,7 @@ class Process:
         config = self._settings.config
         tls = None if self._settings.tls is None else Tls(self._settings.tls)
         access = AccessControl(self._settings, self._stack)
+        await access.authentication.read_keys()
         credentials = ClusterCredentials()
         cluster_access = ClusterAccess(credentials, parse_principals(config))
         limits = CallLimits(config.grpc_max_calls, config.queued_max_request_bytes)

@@ -22,7 +22,7 @@ from sharebroker_server.redis_link.sentinel import addresses
 from sharebroker_server.redis_link.server import is_resolvable
 from sharebroker_server.routing.router import GATEWAY, ROLES
 from sharebroker_server.rpc.tls import TlsFiles
-from sharebroker_server.security.scram import PLAIN, ScramMechanism, new_credential
+from sharebroker_server.security.scram import OAUTHBEARER, PLAIN, ScramMechanism, new_credential
 
 DEFAULT_GRPC: Final = "127.0.0.1:9090"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
@@ -167,7 +167,7 @@ def unauthenticated(settings: ServeSettings) -> list[str]:
         return []
     certificates = settings.tls is not None and settings.tls.requires_client_certificates
     if settings.config.sasl_enabled_mechanisms and settings.config.sasl_client_auth == "required":
-        if settings.tls is None:
+        if settings.tls is None and OAUTHBEARER not in settings.config.sasl_enabled_mechanisms:
             return ["gRPC clients cannot authenticate without TLS (--tls-cert); their calls are rejected."]
         return []
     if certificates:

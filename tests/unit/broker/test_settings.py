@@ -133,6 +133,7 @@ def test_plain_needs_tls() -> None:
         ("0.0.0.0:1", "0.0.0.0:2", MUTUAL, (), []),
         ("0.0.0.0:1", "0.0.0.0:2", TLS, (SCRAM,), []),
         ("127.0.0.1:1", "127.0.0.1:2", None, (SCRAM,), ["gRPC clients cannot authenticate without TLS"]),
+        ("127.0.0.1:1", "127.0.0.1:2", None, ("sasl.enabled.mechanisms=OAUTHBEARER",), []),
     ],
 )
 def test_listeners_that_serve_anyone_are_named(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
 import pytest
 
-from sharebroker_server.security.interception import certificate_of, certificate_subjects, checked, rejecting
+from sharebroker_server.security.interception import (
+    certificate_of,
+    certificate_subjects,
+    checked,
+    ending,
+    rejecting,
+)
 
 
 class Context:
@@ -112,3 +119,39 @@ async def test_a_checked_call_that_reads_its_request_itself() -> None:
     denied: Any = checked(grpc.stream_unary_rpc_method_handler(unary), deny)
     with pytest.raises(Denied):
         await denied.stream_unary("requests", Context())
+
+
+def ended_stream(ends_at: float, closed: list[str]) -> Any:
+    """Returns a stream at 100 s since the epoch that sends one response and then waits."""
+
+    async def waiting(requests: Any, context: Any) -> AsyncIterator[Any]:
+        try:
+            yield "first"
+            await asyncio.Event().wait()
+        finally:
+            closed.append("closed")
+
+    handler: Any = ending(grpc.stream_stream_rpc_method_handler(waiting), ends_at, deny, lambda: 100.0)
+    return handler.stream_stream(several([]), Context())
+
+
+async def test_a_stream_is_rejected_at_its_end() -> None:
+    closed: list[str] = []
+    responses = ended_stream(100.05, closed)
+    assert await anext(responses) == "first"
+    with pytest.raises(Denied):
+        await anext(responses)
+    assert closed == ["closed"]
+
+
+async def test_a_client_that_leaves_earlier_ends_the_stream() -> None:
+    closed: list[str] = []
+    responses = ended_stream(200.0, closed)
+    assert await anext(responses) == "first"
+    await responses.aclose()
+    assert closed == ["closed"]
+
+
+async def test_a_stream_may_end_before() -> None:
+    handler: Any = ending(grpc.stream_stream_rpc_method_handler(echo), 200.0, deny, lambda: 100.0)
+    assert [each async for each in handler.stream_stream(several([b"a"]), Context())] == [b"a"]

@@ -7,6 +7,7 @@ import base64
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.security.oauthbearer import DUMMY, ERROR, LONGEST_BEARER_TOKEN
 from sharebroker_server.security.principal import Principal
 from sharebroker_server.security.sasl import (
     LONGEST_NAME,
@@ -16,10 +17,17 @@ from sharebroker_server.security.sasl import (
     PasswordCheck,
     SaslExchange,
     Success,
+    TokenCheck,
     failed,
     valid_name,
 )
-from sharebroker_server.security.scram import SCRAM, ScramCredential, ScramMechanism, dummy_credential
+from sharebroker_server.security.scram import (
+    OAUTHBEARER,
+    SCRAM,
+    ScramCredential,
+    ScramMechanism,
+    dummy_credential,
+)
 from tests.testkit.sasl import MemoryUsers, ScramClient, plain
 
 USERS = MemoryUsers({"alice": "pencil", "müller=a,b": "größe"})
@@ -185,3 +193,60 @@ def test_a_result_without_a_password_check_is_illegal() -> None:
 )
 def test_names_are_bounded_and_stay_the_same_after_saslprep(name: str, valid: bool) -> None:
     assert valid_name(name) is valid
+
+
+def bearing(token: str = "t", authorization: str = "") -> SaslExchange:
+    """Returns an exchange that waits for the verification of a token."""
+    exchange = SaslExchange([OAUTHBEARER], lookup)
+    exchange.start(OAUTHBEARER)
+    user = f"a={authorization}" if authorization else ""
+    assert exchange.step(f"n,{user},\1auth=Bearer {token}\1\1".encode()) == TokenCheck(token)
+    return exchange
+
+
+@pytest.mark.parametrize("authorization", ["", "alice"])
+def test_a_verified_access_token_authenticates(authorization: str) -> None:
+    exchange = bearing(authorization=authorization)
+    assert exchange.started
+    assert exchange.verified(Principal("alice"), 7.0) == Success(Principal("alice"), expires_at=7.0)
+    assert exchange.ended
+
+
+@pytest.mark.parametrize("answer", [DUMMY, b"", b"n,,\1auth=Bearer t\1\1"])
+def test_a_rejected_access_token_fails_in_the_next_step(answer: bytes) -> None:
+    exchange = bearing()
+    assert exchange.verified(None, 0.0) == Challenge(ERROR)
+    assert exchange.started
+    assert rejected(exchange, answer).code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_an_access_token_of_another_user_than_requested_fails() -> None:
+    exchange = bearing(authorization="bob")
+    with pytest.raises(KafkaError) as caught:
+        exchange.verified(Principal("alice"), 7.0)
+    assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert exchange.ended
+
+
+@pytest.mark.parametrize("token", [b"", DUMMY, b"n,,", b"\xff", b"n,,\1auth=Basic t\1\1"])
+def test_a_malformed_message_with_an_access_token_fails(token: bytes) -> None:
+    exchange = SaslExchange([OAUTHBEARER], lookup)
+    exchange.start(OAUTHBEARER)
+    assert rejected(exchange, token).code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_messages_with_access_tokens_are_limited() -> None:
+    bearing("t" * LONGEST_TOKEN)
+    exchange = SaslExchange([OAUTHBEARER], lookup)
+    exchange.start(OAUTHBEARER)
+    rejected(exchange, f"n,,\1auth=Bearer {'t' * LONGEST_BEARER_TOKEN}\1\1".encode())
+
+
+def test_an_unrequested_verification_is_illegal() -> None:
+    with pytest.raises(KafkaError) as caught:
+        started("PLAIN").verified(Principal("alice"), 7.0)
+    assert caught.value.code is ErrorCode.ILLEGAL_SASL_STATE
+
+
+def test_the_text_of_a_check_contains_no_token() -> None:
+    assert "secret" not in repr(TokenCheck("secret"))

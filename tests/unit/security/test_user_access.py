@@ -12,10 +12,12 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.security.access_tokens import AccessToken
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.principal_mapping import PrincipalMapping
 from sharebroker_server.security.sasl import MECHANISMS
+from sharebroker_server.security.scram import OAUTHBEARER
 from sharebroker_server.security.user_access import UserAccess, caller, host_of
 from tests.testkit.certificates import certificate_for
 from tests.testkit.sasl import MemoryUsers
@@ -143,6 +145,43 @@ async def test_a_certificate_without_a_principal_is_checked_before_the_call() ->
     with pytest.raises(KafkaError) as caught:
         caller(Context(WORKER))
     assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+class AliceTokens:
+    """Accepts the token `valid` of alice."""
+
+    async def verify(self, token: str) -> AccessToken | None:
+        """Returns the token of alice."""
+        return AccessToken(Principal("alice"), 100.0) if token == "valid" else None
+
+
+def bearer(token: str) -> tuple[tuple[str, str], ...]:
+    return (("authorization", f"Bearer {token}"),)
+
+
+@pytest.mark.parametrize("tls", [True, False])
+async def test_access_tokens_authenticate_unary_calls(tls: bool) -> None:
+    tokens: Any = AliceTokens()
+    access = UserAccess(Authenticator([OAUTHBEARER], tls=tls, tokens=tokens))
+    assert await passes(access, PUBLIC, bearer("valid"))
+    assert caller(Context()) == Principal("alice")
+    assert not await passes(access, PUBLIC, bearer("forged"))
+    assert not await passes(UserAccess(Authenticator(["PLAIN"], tls=tls)), PUBLIC, bearer("valid"))
+
+
+async def test_a_stream_with_an_access_token_ends(authenticator: Authenticator) -> None:
+    tokens: Any = AliceTokens()
+    access = UserAccess(Authenticator([OAUTHBEARER], tls=True, tokens=tokens))
+    served: Any = grpc.stream_stream_rpc_method_handler(lambda requests, _: requests)
+
+    async def continuation(_: object) -> Any:
+        return served
+
+    call: Any = Details(PUBLIC, bearer("valid"))
+    assert await access.intercept_service(continuation, call) is not served
+    access = UserAccess(authenticator)
+    call = Details(PUBLIC, basic("alice", "pen:cil"))
+    assert await access.intercept_service(continuation, call) is served
 
 
 @pytest.mark.parametrize(

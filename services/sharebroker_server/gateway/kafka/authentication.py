@@ -14,8 +14,9 @@ Theory of operation (Kafka: `SaslServerAuthenticator`, KIP-368)
   disconnected.
 * With `sasl.client.auth=requested` a client that is not authenticated may send any request, as ANONYMOUS.
   Once it begins an exchange, the rules above apply.
-* With `connections.max.reauth.ms` a session ends that many milliseconds after its authentication. After its
-  end only SaslHandshake is admitted. A re-authentication keeps principal and mechanism.
+* With `connections.max.reauth.ms` a session ends that many milliseconds after its authentication, and at
+  the latest when its access token expires. After its end only SaslHandshake is admitted. A
+  re-authentication keeps principal and mechanism.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import monotonic
+from time import monotonic, time
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -32,7 +33,14 @@ from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import API_VERSIONS
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.principal import Principal
-from sharebroker_server.security.sasl import PasswordCheck, SaslExchange, Success, failed, illegal_state
+from sharebroker_server.security.sasl import (
+    PasswordCheck,
+    SaslExchange,
+    Success,
+    TokenCheck,
+    failed,
+    illegal_state,
+)
 
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
@@ -69,15 +77,21 @@ class SaslSettings:
 
 
 class SaslSession:
-    """The state of one connection. `now` returns monotonic seconds."""
+    """The state of one connection. `now` returns monotonic seconds, `clock` seconds since the epoch."""
 
-    def __init__(self, settings: SaslSettings, now: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        settings: SaslSettings,
+        now: Callable[[], float] = monotonic,
+        clock: Callable[[], float] = time,
+    ) -> None:
         self.principal: Principal | None = None
         """The authenticated user."""
         self.closes = False
         """Whether the connection must be closed after the present response."""
         self._settings = settings
         self._now = now
+        self._clock = clock
         self._exchange: SaslExchange | None = None
         self._mechanism = ""
         self._begun_at = now()
@@ -126,10 +140,9 @@ class SaslSession:
     def handshake(self, mechanism: str) -> None:
         """Begins an exchange. Raises UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE."""
         now = self._now()
-        if self.principal is not None:
-            limited = self._settings.max_reauth_ms > 0
-            if not limited or now - self._begun_at < _MIN_INTERVAL:
-                raise illegal_state("The connection is authenticated already.")
+        unlimited = self._ends_at is None
+        if self.principal is not None and (unlimited or now - self._begun_at < _MIN_INTERVAL):
+            raise illegal_state("The connection is authenticated already.")
         exchange = self._settings.authenticator.exchange()
         try:
             exchange.start(mechanism)
@@ -154,6 +167,9 @@ class SaslSession:
             if isinstance(outcome, PasswordCheck):
                 verify = self._settings.authenticator.passwords.verify
                 outcome = self._exchange.checked(await verify(outcome.name, outcome.password))
+            elif isinstance(outcome, TokenCheck):
+                accepted = await self._settings.authenticator.verify_token(outcome.token)
+                outcome = self._exchange.verified(*(accepted or (None, 0.0)))
             if not isinstance(outcome, Success):
                 return outcome.token, 0
             if self.principal not in (None, outcome.principal):
@@ -162,10 +178,12 @@ class SaslSession:
             self.closes = True
             await asyncio.sleep(self._settings.failure_delay)
             raise
-        return outcome.token, self._succeeded(outcome.principal, self._exchange.mechanism)
+        return outcome.token, self._succeeded(outcome, self._exchange.mechanism)
 
-    def _succeeded(self, principal: Principal, mechanism: str) -> int:
-        self.principal, self._mechanism, self._exchange = principal, mechanism, None
-        length_ms = self._settings.max_reauth_ms
-        self._ends_at = self._now() + length_ms / 1000 if length_ms else None
-        return length_ms
+    def _succeeded(self, success: Success, mechanism: str) -> int:
+        self.principal, self._mechanism, self._exchange = success.principal, mechanism, None
+        lengths = [self._settings.max_reauth_ms] if self._settings.max_reauth_ms else []
+        if success.expires_at is not None:
+            lengths.append(max(0, int((success.expires_at - self._clock()) * 1000)))
+        self._ends_at = self._now() + min(lengths) / 1000 if lengths else None
+        return min(lengths, default=0)

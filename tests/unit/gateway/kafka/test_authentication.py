@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -34,9 +34,12 @@ from sharebroker_server.kafka_wire.messages import (
     SaslHandshakeResponse,
 )
 from sharebroker_server.kafka_wire.schema import Message
+from sharebroker_server.security.access_tokens import AccessToken
 from sharebroker_server.security.authenticator import Authenticator
+from sharebroker_server.security.oauthbearer import DUMMY, ERROR
 from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.sasl import MECHANISMS
+from sharebroker_server.security.scram import OAUTHBEARER
 from tests.support.kafka_frames import read_response
 from tests.testkit.sasl import MemoryUsers, ScramClient, plain
 from tests.unit.gateway.kafka.harness import EXECUTE, Harness, serving
@@ -251,6 +254,66 @@ async def test_the_user_of_sasl_replaces_the_owner_of_the_certificate() -> None:
     assert client.principal == ANONYMOUS
     await session.log_in()
     assert client.principal == session.sasl.principal != owner
+
+
+class Tokens:
+    """Accepts the token `valid` of alice, which expires at 100 s."""
+
+    async def verify(self, token: str) -> AccessToken | None:
+        """Returns the token of alice."""
+        return AccessToken(ALICE, 100.0) if token == "valid" else None
+
+
+class BearerSession(Session):
+    """A session with access tokens; its clock is the time since the epoch as well."""
+
+    def __init__(self, max_reauth_ms: int = 0) -> None:
+        super().__init__(max_reauth_ms)
+        tokens: Any = Tokens()
+        made = settings(max_reauth_ms)
+        authenticator = Authenticator([OAUTHBEARER, SHA_256], tls=True, tokens=tokens)
+        made = replace(made, authenticator=authenticator)
+        self.sasl = SaslSession(made, lambda: self.time, lambda: self.time)
+
+    async def bear(self, token: str) -> tuple[bytes, int]:
+        """Sends a token."""
+        self.sasl.handshake(OAUTHBEARER)
+        return await self.sasl.authenticate(f"n,,\1auth=Bearer {token}\1\1".encode())
+
+
+@pytest.mark.parametrize(("max_reauth_ms", "length"), [(0, 100_000), (60_000, 60_000), (900_000, 100_000)])
+async def test_a_session_ends_with_its_access_token_at_the_latest(max_reauth_ms: int, length: int) -> None:
+    session = BearerSession(max_reauth_ms)
+    assert await session.bear("valid") == (b"", length)
+    assert session.sasl.principal == ALICE
+    session.time = length / 1000
+    assert not session.sasl.over
+    session.time += 1.0
+    assert session.sasl.over
+
+
+async def test_an_access_token_may_be_renewed_in_the_same_session() -> None:
+    session = BearerSession()
+    await session.bear("valid")
+    session.time = 40.0
+    assert await session.bear("valid") == (b"", 60_000)
+
+
+async def test_a_token_that_the_skew_of_clocks_permits_has_no_session() -> None:
+    session = BearerSession()
+    session.time = 110.0
+    assert await session.bear("valid") == (b"", 0)
+    session.time += 0.1
+    assert session.sasl.over
+
+
+async def test_a_rejected_access_token_closes_the_connection_after_the_error() -> None:
+    session = BearerSession()
+    assert await session.bear("forged") == (ERROR, 0)
+    assert not session.sasl.closes
+    with pytest.raises(KafkaError) as caught:
+        await session.sasl.authenticate(DUMMY)
+    assert (caught.value.code, session.sasl.closes) == (ErrorCode.SASL_AUTHENTICATION_FAILED, True)
 
 
 class Raw:
