@@ -134,6 +134,10 @@ pipeline: $(READY) $(SPARK)/.ready ## run all flights through the Spark pipeline
 compat: kafka ## run Kafka's own tests of the share consumer (COMPAT='--only PATTERN', --real: on a real Kafka)
 	@$(BIN)/python -m tests.compat.run $(COMPAT)
 
+security: kafka ## compare what a missing permission causes with a real Kafka 4.3.1 (a minute)
+	@$(BIN)/python -m tests.security.record --check
+	@$(BIN)/python -m pytest -q tests/integration/security/test_kafka_permissions.py
+
 grpcurl: .cache/bin/grpcurl ## build grpcurl for the tests that use it (needs Go; a minute)
 
 .cache/bin/grpcurl:

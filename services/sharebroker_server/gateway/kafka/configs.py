@@ -10,9 +10,11 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, check_topic_name
 from sharebroker_server.gateway.admin.topics import alter_configs
+from sharebroker_server.gateway.kafka.authorization import require, require_on_cluster
 from sharebroker_server.gateway.kafka.call import Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import duplicate_check, each_item
 from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 Change = pb.IncrementalAlterConfigsRequest.Config
 _Alteration = pb.IncrementalAlterConfigsRequest.Resource
@@ -28,12 +30,25 @@ _OPERATIONS: Final = {
 }
 
 
-def config_resource(call: Call, kind: int, name: str) -> ConfigResource:
-    """Returns the resource of a request. Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION."""
+_PROTECTED: Final = {
+    ResourceType.TOPIC: AclResourceType.TOPIC,
+    ResourceType.GROUP: AclResourceType.GROUP,
+}
+
+
+def config_resource(call: Call, operation: AclOperation, kind: int, name: str) -> ConfigResource:
+    """Returns the resource of a request, whose configs the client must be allowed to do the operation to.
+
+    Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION and the AUTHORIZATION_FAILED error of the resource.
+    """
     try:
         resource = ConfigResource(ResourceType(kind), name)
     except ValueError:
         raise _invalid(f"Resources of type {kind} have no configs here.") from None
+    if resource.type is ResourceType.BROKER:
+        require_on_cluster(call, operation)
+    else:
+        require(call, operation, _PROTECTED[resource.type], name)
     if resource.type is ResourceType.TOPIC:
         check_topic_name(name)
     elif resource.type is ResourceType.GROUP and not name:
@@ -77,7 +92,7 @@ async def alter_resources(
 
     def translate(item: Any) -> _Alteration:
         check((item.resource_type, item.resource_name))
-        resource = config_resource(call, item.resource_type, item.resource_name)
+        resource = config_resource(call, AclOperation.ALTER_CONFIGS, item.resource_type, item.resource_name)
         return _Alteration(
             resource_type=cast("pb.ResourceType.ValueType", int(resource.type)),
             resource_name=resource.name,

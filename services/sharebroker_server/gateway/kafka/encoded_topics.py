@@ -16,10 +16,13 @@ MAX_BYTES: Final = 32 << 20
 
 
 class Encoding(NamedTuple):
-    """What the bytes of a topic depend on, apart from the topic and the view."""
+    """What the bytes of a topic depend on, apart from the topic and the view.
+
+    `operations` are those that the client may do to the topic, as bits.
+    """
 
     version: int
-    operations: bool
+    operations: int
 
 
 class EncodedTopics:

@@ -10,10 +10,13 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
+from sharebroker_server.gateway.kafka.authorization import authorized
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.topics import topic_of
 from sharebroker_server.kafka_wire.messages import OffsetCommitRequest
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from sharebroker_server.security.authorizer import denied
 
 if TYPE_CHECKING:
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
@@ -61,11 +64,14 @@ async def call_coordinator(
 
 
 def known_partitions(call: Call[Any]) -> Iterator[tuple[Any, str, ErrorCode]]:
-    """Yields each partition of a request, with the id of its topic or with an error code."""
+    """Yields each partition of a request, with the id of its topic or with an error code.
+
+    The client must be allowed to READ the topic.
+    """
     for topic in call.request.topics:
         for partition in topic.partitions:
             try:
-                named = topic_of(call, topic.name, getattr(topic, "topic_id", ""))
+                named = topic_of(call, AclOperation.READ, topic.name, getattr(topic, "topic_id", ""))
                 if not 0 <= partition.partition_index < named.partitions:
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             except KafkaError as error:
@@ -88,9 +94,13 @@ async def commit_offsets(
     codes: dict[tuple[str, int], int] = {}
     if request.partitions or not partitions:
         # A partition that is named twice has one result.
-        codes = {
-            (result.topic_id, result.partition): result.error_code for result in (await send()).partitions
-        }
+        try:
+            results = (await send()).partitions
+        except KafkaError as failure:
+            if not any(error for *_, error in partitions):
+                raise
+            return [(partition.partition_index, error or failure.code) for partition, _, error in partitions]
+        codes = {(result.topic_id, result.partition): result.error_code for result in results}
     return [
         (partition.partition_index, error or codes[topic_id, partition.partition_index])
         for partition, topic_id, error in partitions
@@ -99,16 +109,25 @@ async def commit_offsets(
 
 async def each_group(
     call: Call,
+    operation: AclOperation,
     group_ids: Iterable[str],
     serve: Callable[[Sequence[str]], Awaitable[Iterable[A]]],
     rejected: Callable[[str, KafkaError], A],
 ) -> list[A]:
-    """Returns the result of each group, in order: from `serve`, or `rejected` with NOT_COORDINATOR."""
+    """Returns the result of each group, in order.
+
+    It is from `serve`, or from `rejected` with GROUP_AUTHORIZATION_FAILED unless the client may do the
+    operation, with NOT_COORDINATOR if another broker coordinates the group.
+    """
     requested = list(dict.fromkeys(group_ids))
-    own = [group_id for group_id in requested if coordinates(call, group_id)]
+    allowed = authorized(call, operation, AclResourceType.GROUP, requested)
+    own = [group_id for group_id in requested if group_id in allowed and coordinates(call, group_id)]
     results = dict(zip(own, await serve(own) if own else (), strict=True))
-    error = KafkaError(ErrorCode.NOT_COORDINATOR)
-    return [results[group] if group in results else rejected(group, error) for group in requested]
+    moved, forbidden = KafkaError(ErrorCode.NOT_COORDINATOR), denied(AclResourceType.GROUP)
+    return [
+        results[group] if group in results else rejected(group, moved if group in allowed else forbidden)
+        for group in requested
+    ]
 
 
 def coordinates(call: Call, group_id: str) -> bool:

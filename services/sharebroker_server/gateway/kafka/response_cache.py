@@ -219,12 +219,19 @@ HEARTBEAT: Final = 76
 class CachedHeartbeat(CachedResponse):
     """The response to a heartbeat that equals the previous one, which did not change the member's epoch.
 
-    The coordinator, if it runs in this process, confirms that nothing in the group changed.
+    The coordinator, if it runs in this process, confirms that nothing in the group changed. After any change
+    of the catalog the heartbeat is served again, since its permissions may have changed.
     """
 
     key = HEARTBEAT
 
-    __slots__ = ()
+    __slots__ = ("_revision",)
+
+    def __init__(
+        self, call: Call[ShareGroupHeartbeatRequest], response: Message, reply: Reply, dispatch: Dispatch
+    ) -> None:
+        super().__init__(call, response, reply, dispatch)
+        self._revision = call.gateway.catalog.revision
 
     @override
     def _accepts(self, data: bytes) -> bool:
@@ -234,8 +241,10 @@ class CachedHeartbeat(CachedResponse):
     def _is_current(self) -> bool:
         call = self._call
         request = call.request
-        return call.listener.brokers.unchanged(call.view) and call.gateway.router.stays(
-            request.group_id, request.member_id, request.member_epoch
+        return (
+            call.gateway.catalog.revision == self._revision  # a change may be one of the ACLs
+            and call.listener.brokers.unchanged(call.view)
+            and call.gateway.router.stays(request.group_id, request.member_id, request.member_epoch)
         )
 
 

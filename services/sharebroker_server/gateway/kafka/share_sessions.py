@@ -22,8 +22,8 @@ R = TypeVar("R", ShareFetchResponse, ShareAcknowledgeResponse)
 
 
 def caller(call: Call) -> Caller:
-    """Returns the connection of the request, and which partitions clients fetch from this broker."""
-    return Caller(call.client.connection, call.view.leads, leaving=call.view.leaving)
+    """Returns the client of the request, and which partitions clients fetch from this broker."""
+    return Caller(call.client.connection, call.view.leads, call.view.leaving, call.requester)
 
 
 def session_key(call: Call[ShareFetchRequest] | Call[ShareAcknowledgeRequest]) -> SessionKey:

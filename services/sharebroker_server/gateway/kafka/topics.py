@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES, Topic
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.admin.partitions import list_offsets
+from sharebroker_server.gateway.kafka.authorization import allows, require
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.cluster_view import LED_ELSEWHERE
 from sharebroker_server.gateway.kafka.convert import topic_conversion
 from sharebroker_server.kafka_wire.schema import Message
-from sharebroker_server.rpc.errors import wire
-
-Offset = pb.ListOffsetsResponse.Partition
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 A = TypeVar("A")
 M = TypeVar("M", bound=Message)
@@ -49,12 +45,24 @@ def topics(call: Call) -> list[Topic]:
     return [*call.gateway.catalog.catalog.topics(), *internal_topics.topics(call.gateway)]
 
 
-def topic_of(call: Call, name: str | None, topic_id: str = "") -> Topic:
+def describable_topics(call: Call) -> list[Topic]:
+    """Returns all topics that the client may DESCRIBE."""
+    return [
+        topic
+        for topic in topics(call)
+        if allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
+    ]
+
+
+def topic_of(call: Call, operation: AclOperation | None, name: str | None, topic_id: str = "") -> Topic:
     """Returns the topic with an id, or with a name if there is no id; without a name the id is required.
 
-    Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
+    The client must be allowed to do the operation, if there is one; a name that it may not use is not looked
+    up. Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED.
     """
     if not topic_id and name is not None:
+        if operation is not None:
+            require(call, operation, AclResourceType.TOPIC, name)
         return (
             internal_topics.topic(call.gateway, name)
             if name in INTERNAL_TOPIC_IDS
@@ -63,6 +71,8 @@ def topic_of(call: Call, name: str | None, topic_id: str = "") -> Topic:
     topic = topic_by_id(call, topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    if operation is not None:
+        require(call, operation, AclResourceType.TOPIC, topic.name)
     return topic
 
 
@@ -79,15 +89,22 @@ def is_internal(topic: Topic) -> bool:
 
 
 def locate(
-    call: Call, item: I, index: int, leader_epoch: int = -1, *, name: str | None, topic_id: str = ""
+    call: Call,
+    operation: AclOperation | None,
+    item: I,
+    index: int,
+    leader_epoch: int = -1,
+    *,
+    name: str | None,
+    topic_id: str = "",
 ) -> Located[I] | Rejected[I]:
-    """Looks up the partition `index` of a topic.
+    """Looks up the partition `index` of a topic that the client does the operation to.
 
     `leader_epoch` is the one that the client has, -1 for none.
     """
     topic = None
     try:
-        topic = topic_of(call, name, topic_id)
+        topic = topic_of(call, operation, name, topic_id)
         check_partition(call, topic, index, leader_epoch)
     except KafkaError as error:
         return Rejected(item, error, topic)
@@ -140,77 +157,18 @@ def by_topic(topics: Sequence[Any], results: Iterable[Any], result: type[M]) -> 
     ]
 
 
-async def find_offsets(
-    call: Call[Any],
-    partitions: Iterable[Located[I] | Rejected[I]],
-    query: Callable[[I], tuple[int, int]],
-    *,
-    isolation_level: int = 0,
-    timeout_ms: int = 0,
-) -> list[Offset]:
-    """Returns the offset of each partition by time.
-
-    `query` returns the partition and the timestamp of an item.
-    """
-
-    async def ordinary(items: list[Located[I]]) -> Sequence[Offset]:
-        queries = [(topic.topic_id, *query(item)) for topic, item in items]
-        request = pb.ListOffsetsRequest(
-            partitions=[
-                pb.ListOffsetsRequest.Partition(topic_id=topic_id, partition=index, timestamp=timestamp)
-                for topic_id, index, timestamp in queries
-            ],
-            isolation_level=isolation_level,
-        )
-        return (await list_offsets(call.gateway, request, call.deadline(timeout_ms))).partitions
-
-    async def internal_offset(topic_id: str, index: int, timestamp: int) -> Offset:
-        try:
-            found = await internal_topics.find_offset(call.gateway, topic_id, index, timestamp)
-        except KafkaError as error:
-            return Offset(error_code=wire(error.code))
-        return Offset(offset=found.offset, timestamp=found.timestamp)
-
-    async def internal(items: list[Located[I]]) -> Sequence[Offset]:
-        return await asyncio.gather(*(internal_offset(topic.topic_id, *query(item)) for topic, item in items))
-
-    return await each_partition(
-        partitions, ordinary, internal, lambda rejected: Offset(error_code=wire(rejected.error.code))
-    )
-
-
-_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = range(3, 10)
-_DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(10, 13)
-_CONFIGS: Final = (_DESCRIBE_CONFIGS, _ALTER_CONFIGS)
-"""Numbers of Kafka's `AclOperation`. A client is authorized for all of them, since there are no ACLs."""
-
-_NOT_REQUESTED: Final = -(1 << 31)
-
-
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-ON_TOPIC: Final = _bits(_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, *_CONFIGS)
-ON_GROUP: Final = _bits(_READ, _DELETE, _DESCRIBE, *_CONFIGS)
-ON_CLUSTER: Final = _bits(_CREATE, _ALTER, _DESCRIBE, _CLUSTER_ACTION, _IDEMPOTENT_WRITE, *_CONFIGS)
-
-
-def authorized_operations(operations: int, *, requested: bool) -> int:
-    """Returns the operations as bits; Kafka's "not requested" value unless `requested`."""
-    return operations if requested else _NOT_REQUESTED
-
-
 def describe_topic(
     call: Call,
     topic: Topic,
     indexes: range,
     result: type[M],
     partition: Callable[..., Any],
-    *,
-    operations: bool,
+    operations: int,
 ) -> M:
-    """Returns a topic with these partitions; `result` and `partition` make the structs of the API."""
+    """Returns a topic with these partitions; `result` and `partition` make the structs of the API.
+
+    `operations` are those that the client may do to the topic, as bits.
+    """
     leaders = {index: call.view.leader(topic.topic_id, index) for index in indexes}
     return result(
         name=topic.name,
@@ -226,5 +184,5 @@ def describe_topic(
             )
             for index, leader in leaders.items()
         ],
-        topic_authorized_operations=authorized_operations(ON_TOPIC, requested=operations),
+        topic_authorized_operations=operations,
     )

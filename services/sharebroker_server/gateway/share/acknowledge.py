@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sharebroker_protocol.clock import Deadline, now
@@ -14,6 +14,8 @@ from sharebroker_server.gateway.core.share_sessions import SessionKey, begin_ack
 from sharebroker_server.gateway.core.validation import batches_refusal, check_member_id
 from sharebroker_server.gateway.share.session_end import close_session
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
+from sharebroker_server.security.acl import AclOperation, AclResourceType, Requester, Resource
+from sharebroker_server.security.authorizer import ALLOW_ALL, denial
 
 AckResults = Mapping[TopicIdPartition, KafkaError | None]
 Acks = Mapping[TopicIdPartition, Sequence[AckBatch]]
@@ -23,12 +25,38 @@ class Caller(NamedTuple):
     """The connection of a request, and the partitions that it may name there (`serves` None: all).
 
     A broker that is `leaving` serves no partition, but forwards acknowledgements of records that were fetched
-    from this broker; clients send them nowhere else.
+    from this broker; clients send them nowhere else. A `requester` needs the permission to READ each topic.
     """
 
     connection: str
     serves: Callable[[str, int], bool] | None = None
     leaving: bool = False
+    requester: Requester | None = None
+
+    def may_read(self, gateway: Gateway, topic_ids: Iterable[str]) -> bool:
+        """Returns whether the requester may READ all of these topics, as far as they exist."""
+        if self.requester is None or gateway.authorizer is ALLOW_ALL:
+            return True
+        for topic_id in topic_ids:
+            topic = gateway.catalog.topic_by_id(topic_id)
+            if topic is not None and not gateway.authorizer.allows(
+                self.requester, AclOperation.READ, Resource(AclResourceType.TOPIC, topic.name)
+            ):
+                return False
+        return True
+
+    def partition_error(self, gateway: Gateway, part: TopicIdPartition, *, forwards: bool) -> ErrorCode:
+        """Returns NONE if the caller may name the partition here, else Kafka's error.
+
+        With `forwards` another broker may serve the partition.
+        """
+        topic = gateway.catalog.topic_by_id(part.topic_id)
+        if topic is not None and self.requester is not None and gateway.authorizer is not ALLOW_ALL:
+            resource = Resource(AclResourceType.TOPIC, topic.name)
+            error = denial(gateway.authorizer, self.requester, AclOperation.READ, resource)
+            if error is not None:
+                return error.code
+        return gateway.partition_error(*part, None if forwards else self.serves)
 
 
 class ShareAcknowledge(NamedTuple):
@@ -68,7 +96,7 @@ def checked(
         if problem is not None:
             results[part] = KafkaError(ErrorCode.INVALID_REQUEST, problem)
             continue
-        code = gateway.partition_error(*part, None if caller.leaving else caller.serves)
+        code = caller.partition_error(gateway, part, forwards=caller.leaving)
         results[part] = KafkaError(code) if code else None
         if batches and not code:
             parts.append(AckPart(*part, batches))

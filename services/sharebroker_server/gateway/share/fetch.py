@@ -98,7 +98,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
         context = await _begin(gateway, request)
         session = context.session
         if session.watch is not None:
-            if await _wait_unchanged(context, request):
+            if await _wait_unchanged(gateway, context, request):
                 counts.completed(False, monotonic() - begun, wait)
                 return []
             session.end_watch()
@@ -149,7 +149,7 @@ async def _begin(gateway: Gateway, request: ShareFetch) -> FetchContext:
         raise
 
 
-async def _wait_unchanged(context: FetchContext, request: ShareFetch) -> bool:
+async def _wait_unchanged(gateway: Gateway, context: FetchContext, request: ShareFetch) -> bool:
     """Whether the watch of the session's partitions reports no records until the request's time ends.
 
     Raises KafkaError as `FetchContext.check_turn`.
@@ -157,6 +157,8 @@ async def _wait_unchanged(context: FetchContext, request: ShareFetch) -> bool:
     session = context.session
     same = not request.acks and not request.forgotten and session.watch_caller == request.caller
     if session.watch is None or not same or context.final or not request.fetches:
+        return False
+    if not request.caller.may_read(gateway, {part.topic_id for part in session.partitions}):
         return False
     if await session.watch.changes(request.wait):
         return False
@@ -192,7 +194,7 @@ def _acquire_call(
     errors = {
         part: AcquireResult(*part, code)
         for part in context.partitions
-        if (code := gateway.partition_error(*part, request.caller.serves))
+        if (code := request.caller.partition_error(gateway, part, forwards=False))
     }
     known_errors = context.session.known_errors()
     call = AcquireCall(

@@ -16,6 +16,8 @@ from sharebroker_server.kafka_wire.messages import (
     AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
 )
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.kafka.api.harness import Harness
 
 TOPICS, BROKERS, GROUPS = 2, 4, 32
@@ -42,7 +44,9 @@ def altering(
 
 @pytest.mark.parametrize(("kind", "name"), [(TOPICS, "t"), (BROKERS, ""), (BROKERS, "1"), (GROUPS, "g")])
 def test_resource_types_have_kafkas_numbers(call: Call, kind: int, name: str) -> None:
-    assert config_resource(call, kind, name) == ConfigResource(ResourceType(kind), name)
+    assert config_resource(call, AclOperation.ALTER_CONFIGS, kind, name) == ConfigResource(
+        ResourceType(kind), name
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +60,7 @@ def test_resource_types_have_kafkas_numbers(call: Call, kind: int, name: str) ->
 )
 def test_invalid_resources_are_rejected(call: Call, kind: int, name: str, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as error:
-        config_resource(call, kind, name)
+        config_resource(call, AclOperation.ALTER_CONFIGS, kind, name)
     assert error.value.code is code
 
 
@@ -93,3 +97,21 @@ async def test_valid_resources_are_altered_together(api_harness: Harness) -> Non
     sent = api_harness.services.only("IncrementalAlterConfigs")
     assert [(one.resource_name, one.replace) for one in sent.resources] == [("a", True), ("g", True)]
     assert sent.validate_only
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "protected", "code"),
+    [
+        (2, "in valid", AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (32, "g", AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (4, "", AclResourceType.CLUSTER, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+    ],
+)
+def test_each_type_of_resource_is_protected(
+    api_harness: Harness, call: Call, kind: int, name: str, protected: AclResourceType, code: ErrorCode
+) -> None:
+    authorizer = api_harness.gateway.authorizer = TableAuthorizer()
+    authorizer.deny(AclOperation.ALTER_CONFIGS, protected)
+    with pytest.raises(KafkaError) as error:
+        config_resource(call, AclOperation.ALTER_CONFIGS, kind, name)
+    assert error.value.code is code

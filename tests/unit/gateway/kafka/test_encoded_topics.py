@@ -12,7 +12,7 @@ from sharebroker_server.gateway.kafka.cluster_view import ClusterView
 from sharebroker_server.gateway.kafka.encoded_topics import EncodedTopics, Encoding
 
 TOPIC = Topic("A" * 22, "flights", 2)
-PLAIN = Encoding(9, operations=False)
+PLAIN = Encoding(9, operations=0)
 
 
 def view() -> ClusterView:
@@ -24,8 +24,8 @@ def test_bytes_are_returned_for_the_same_topic_view_and_encoding() -> None:
     cache.put(here, PLAIN, TOPIC, b"x")
     assert cache.get(here, PLAIN, replace(TOPIC)) == b"x"
     assert cache.get(here, PLAIN, replace(TOPIC, partitions=3)) is None
-    assert cache.get(here, Encoding(9, operations=True), TOPIC) is None
-    assert cache.get(here, Encoding(10, operations=False), TOPIC) is None
+    assert cache.get(here, Encoding(9, operations=8), TOPIC) is None
+    assert cache.get(here, Encoding(10, operations=0), TOPIC) is None
     assert cache.get(view(), PLAIN, TOPIC) is None
 
 

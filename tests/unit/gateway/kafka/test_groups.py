@@ -20,8 +20,12 @@ from sharebroker_server.gateway.kafka.groups import (
     rebalance_deadline,
 )
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, OffsetCommitRequest
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
+
+DESCRIBE = AclOperation.DESCRIBE
 
 
 def test_the_wait_for_a_rebalance_is_bounded() -> None:
@@ -68,18 +72,30 @@ async def serve(group_ids: Sequence[str]) -> list[str]:
 
 
 def rejected(group_id: str, error: KafkaError) -> str:
-    assert error.code is ErrorCode.NOT_COORDINATOR
-    return f"rejected {group_id}"
+    return f"{error.code.name} {group_id}"
 
 
 async def test_own_groups_are_served_once_each(api_harness: Harness) -> None:
     call = api_harness.call_of(ApiVersionsRequest())
     assert coordinates(call, "a")
-    assert await each_group(call, ["b", "a", "b"], serve, rejected) == ["served b", "served a"]
+    assert await each_group(call, DESCRIBE, ["b", "a", "b"], serve, rejected) == ["served b", "served a"]
 
 
 async def test_other_groups_are_rejected(api_harness: Harness) -> None:
     api_harness.lead_elsewhere()
     call = api_harness.call_of(ApiVersionsRequest())
     assert not coordinates(call, "a")
-    assert await each_group(call, ["a"], serve, rejected) == ["rejected a"]
+    assert await each_group(call, DESCRIBE, ["a"], serve, rejected) == ["NOT_COORDINATOR a"]
+
+
+async def test_forbidden_groups_are_rejected_by_every_broker(api_harness: Harness) -> None:
+    authorizer = api_harness.gateway.authorizer = TableAuthorizer()
+    authorizer.deny(DESCRIBE, AclResourceType.GROUP, "a")
+    call = api_harness.call_of(ApiVersionsRequest())
+    assert await each_group(call, DESCRIBE, ["a", "b"], serve, rejected) == [
+        "GROUP_AUTHORIZATION_FAILED a",
+        "served b",
+    ]
+    api_harness.lead_elsewhere()
+    call = api_harness.call_of(ApiVersionsRequest())
+    assert await each_group(call, DESCRIBE, ["a"], serve, rejected) == ["GROUP_AUTHORIZATION_FAILED a"]

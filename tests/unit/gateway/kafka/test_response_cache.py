@@ -400,6 +400,15 @@ async def test_a_heartbeat_is_served_when_the_group_changed(member: Member) -> N
     assert member.served == [5, 5]
 
 
+async def test_a_heartbeat_is_served_after_a_change_of_the_catalog(member: Member) -> None:
+    await member.beat()
+    resource = ConfigResource(ResourceType.BROKER, "")
+    member.harness.configure(ConfigRecord(resource, "group.share.heartbeat.interval.ms", "6000"))
+    await member.beat()
+    await member.beat()
+    assert member.served == [5, 5], "a change may be one of the ACLs"
+
+
 @pytest.mark.parametrize("epoch", [0, -1])
 async def test_join_and_leave_are_always_served(member: Member, epoch: int) -> None:
     member.epoch = epoch

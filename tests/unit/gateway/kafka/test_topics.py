@@ -10,13 +10,10 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.topics import (
-    ON_CLUSTER,
-    ON_GROUP,
-    ON_TOPIC,
     Located,
     Rejected,
-    authorized_operations,
     by_topic,
+    describable_topics,
     each_partition,
     is_internal,
     locate,
@@ -25,7 +22,12 @@ from sharebroker_server.gateway.kafka.topics import (
     topics,
 )
 from sharebroker_server.kafka_wire.messages import ListOffsetsRequest, ListOffsetsResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.kafka.api.harness import Harness
+
+READ = AclOperation.READ
 
 
 def test_internal_topics_are_listed(call: Call) -> None:
@@ -34,12 +36,12 @@ def test_internal_topics_are_listed(call: Call) -> None:
 
 
 def test_topics_are_found_by_name_and_id(call: Call) -> None:
-    assert topic_of(call, TOPIC.name) == topic_of(call, None, TOPIC.topic_id) == TOPIC
+    assert topic_of(call, READ, TOPIC.name) == topic_of(call, READ, None, TOPIC.topic_id) == TOPIC
     internal = topic_by_id(call, OFFSETS_TOPIC_ID)
     assert internal is not None
-    assert topic_of(call, OFFSETS_TOPIC).topic_id == internal.topic_id == OFFSETS_TOPIC_ID
+    assert topic_of(call, READ, OFFSETS_TOPIC).topic_id == internal.topic_id == OFFSETS_TOPIC_ID
     with pytest.raises(KafkaError) as error:
-        topic_of(call, None, "C" * 21 + "A")
+        topic_of(call, READ, None, "C" * 21 + "A")
     assert error.value.code is ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -55,10 +57,10 @@ def test_topics_are_found_by_name_and_id(call: Call) -> None:
 def test_unserved_partitions_have_an_error(
     call: Call, name: str, index: int, epoch: int, code: ErrorCode
 ) -> None:
-    rejected = locate(call, "item", index, epoch, name=name)
+    rejected = locate(call, READ, "item", index, epoch, name=name)
     assert isinstance(rejected, Rejected)
     assert (rejected.item, rejected.error.code) == ("item", code)
-    assert locate(call, "item", 0, 3, name=TOPIC.name) == Located(TOPIC, "item")
+    assert locate(call, READ, "item", 0, 3, name=TOPIC.name) == Located(TOPIC, "item")
 
 
 async def test_results_keep_the_order_and_internal_topics_are_first(call: Call) -> None:
@@ -73,7 +75,7 @@ async def test_results_keep_the_order_and_internal_topics_are_first(call: Call) 
         return [f"internal {one.item}" for one in located]
 
     names = [TOPIC.name, "unknown", OFFSETS_TOPIC, TOPIC.name]
-    located = [locate(call, number, 0, name=name) for number, name in enumerate(names)]
+    located = [locate(call, READ, number, 0, name=name) for number, name in enumerate(names)]
     results = await each_partition(located, ordinary, internal, lambda one: f"rejected {one.item}")
     assert results == ["ordinary 0", "rejected 1", "internal 2", "ordinary 3"]
     assert order == ["internal", "ordinary"]
@@ -88,17 +90,28 @@ def test_results_are_grouped_by_topic() -> None:
     assert [(topic.name, topic.partitions) for topic in made] == [("a", results[:2]), ("b", results[2:])]
 
 
-def operations(bits: int) -> set[int]:
-    return {number for number in range(16) if bits >> number & 1}
+@pytest.mark.parametrize(
+    ("name", "topic_id", "code"),
+    [
+        (TOPIC.name, "", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (None, TOPIC.topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("unknown", "", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (None, "C" * 21 + "A", ErrorCode.UNKNOWN_TOPIC_ID),
+        (OFFSETS_TOPIC, "", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+def test_a_forbidden_name_looks_the_same_whether_or_not_the_topic_exists(
+    api_harness: Harness, call: Call, name: str | None, topic_id: str, code: ErrorCode
+) -> None:
+    authorizer = api_harness.gateway.authorizer = TableAuthorizer()
+    authorizer.deny(READ, AclResourceType.TOPIC)
+    rejected = locate(call, READ, "item", 0, name=name, topic_id=topic_id)
+    assert isinstance(rejected, Rejected)
+    assert rejected.error.code is code
+    assert locate(call, AclOperation.DESCRIBE, "item", 0, name=TOPIC.name) == Located(TOPIC, "item")
 
 
-def test_all_operations_are_authorized() -> None:
-    assert operations(authorized_operations(ON_TOPIC, requested=True)) == {3, 4, 5, 6, 7, 8, 10, 11}
-    assert operations(authorized_operations(ON_GROUP, requested=True)) == {3, 6, 8, 10, 11}
-    assert operations(authorized_operations(ON_CLUSTER, requested=True)) == {5, 7, 8, 9, 10, 11, 12}
-
-
-def test_unrequested_authorized_operations_have_kafkas_default() -> None:
-    kinds = (ON_TOPIC, ON_GROUP, ON_CLUSTER)
-    values = {authorized_operations(kind, requested=False) for kind in kinds}
-    assert values == {-(1 << 31)}
+def test_topics_that_the_client_may_not_describe_are_left_out(api_harness: Harness, call: Call) -> None:
+    authorizer = api_harness.gateway.authorizer = TableAuthorizer()
+    authorizer.deny(AclOperation.DESCRIBE, AclResourceType.TOPIC, OFFSETS_TOPIC)
+    assert {topic.name for topic in describable_topics(call)} == {TOPIC.name, "__share_group_state"}

@@ -10,6 +10,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.config_views import ConfigEntry, describe_settings
 from sharebroker_server.catalog.topics import ResourceType
 from sharebroker_server.gateway.admin.topics import create_topics
+from sharebroker_server.gateway.kafka.authorization import may_describe_topic_configs, require_creation
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import (
     DEFAULT,
@@ -38,6 +39,7 @@ async def handle(call: Call[CreateTopicsRequest]) -> CreateTopicsResponse:
 
     def translate(topic: _Topic) -> pb.CreateTopicsRequest.Topic:
         check(topic.name)
+        require_creation(call, topic.name)
         partitions, configs = _partition_count(call, topic), _configs(topic)
         if not call.request.validate_only:
             added = call.gateway.catalog.broker.num_partitions if partitions == DEFAULT else partitions
@@ -93,6 +95,12 @@ def _configs(topic: _Topic) -> dict[str, str]:
 
 
 def _created(call: Call, created: _Created) -> CreateTopicsResponse.CreatableTopicResult:
+    if not may_describe_topic_configs(call, created.name):
+        return CreateTopicsResponse.CreatableTopicResult(
+            name=created.name,
+            topic_id=created.topic_id,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        )
     catalog = call.gateway.catalog
     entries = describe_settings(catalog.catalog, catalog.static, ResourceType.TOPIC, created.configs)
     return _result(created, replication_factor=REPLICAS, configs=list(map(_config, entries)))

@@ -11,6 +11,7 @@ from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.groups import each_group
 from sharebroker_server.kafka_wire.messages import DeleteGroupsRequest, DeleteGroupsResponse
+from sharebroker_server.security.acl import AclOperation
 
 _Result = DeleteGroupsResponse.DeletableGroupResult
 _result = to_kafka(pb.DeleteGroupsResponse.DeletableGroupResult, _Result)
@@ -24,7 +25,9 @@ async def handle(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
         return map(_result, (await delete_groups(call.gateway, request, call.deadline())).results)
 
     rejected = partial(_refuse.item, "results")
-    return DeleteGroupsResponse(results=await each_group(call, call.request.groups_names, serve, rejected))
+    return DeleteGroupsResponse(
+        results=await each_group(call, AclOperation.DELETE, call.request.groups_names, serve, rejected)
+    )
 
 
 _refuse = Refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})

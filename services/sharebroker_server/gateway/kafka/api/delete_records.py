@@ -17,6 +17,7 @@ from sharebroker_server.gateway.kafka.topics import (
     locate,
 )
 from sharebroker_server.kafka_wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
+from sharebroker_server.security.acl import AclOperation
 
 _NONE: Final = -1
 _NAMES: Final = {"partition_index": "partition"}
@@ -31,7 +32,7 @@ _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 async def handle(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     """Returns one result per partition."""
     located = [
-        locate(call, item, item.partition_index, name=topic.name)
+        locate(call, AclOperation.DELETE, item, item.partition_index, name=topic.name)
         for topic in call.request.topics
         for item in topic.partitions
     ]

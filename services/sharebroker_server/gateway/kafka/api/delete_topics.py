@@ -8,10 +8,13 @@ from typing import NamedTuple
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.topics import delete_topics
+from sharebroker_server.gateway.kafka.authorization import allows, allows_on_cluster, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.catalog_changes import duplicate_check, each_item
 from sharebroker_server.gateway.kafka.convert import to_kafka
+from sharebroker_server.gateway.kafka.topics import topic_by_id
 from sharebroker_server.kafka_wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _Deleted = pb.DeleteTopicsResponse.Topic
 _Result = DeleteTopicsResponse.DeletableTopicResult
@@ -44,6 +47,7 @@ async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
                 ErrorCode.INVALID_REQUEST, "A topic is identified by its name or by its id, not by both."
             )
         check(topic)
+        _authorize(call, topic)
         catalog = call.gateway.catalog
         found = catalog.topic(topic.name) if topic.name else catalog.topic_by_id(topic.topic_id)
         call.mutate(0 if found is None else found.partitions, strict_from=5)
@@ -55,12 +59,34 @@ async def handle(call: Call[DeleteTopicsRequest]) -> DeleteTopicsResponse:
 
     def failed(topic: _Topic, error: KafkaError) -> _Result:
         code = for_version(API.key, call.version, error.code)
-        return _refuse.item("responses", topic, KafkaError(code, error.message))  # type: ignore[no-any-return]
+        result: _Result = _refuse.item("responses", topic, KafkaError(code, error.message))
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED and topic.topic_id:
+            result.name = _visible_name(call, topic.topic_id)
+        return result
 
     results = await each_item(
         call.gateway.turns, topics, translate, send, lambda _, deleted: _result(deleted), failed
     )
     return DeleteTopicsResponse(responses=results)
+
+
+def _authorize(call: Call, topic: _Topic) -> None:
+    """Raises TOPIC_AUTHORIZATION_FAILED; a topic by an unknown id is rejected where it is deleted."""
+    if not allows_on_cluster(call, AclOperation.DELETE):
+        found = topic_by_id(call, topic.topic_id) if topic.topic_id else None
+        name = found.name if found is not None else topic.name
+        if name and not topic.topic_id:
+            require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+        if name:
+            require(call, AclOperation.DELETE, AclResourceType.TOPIC, name)
+
+
+def _visible_name(call: Call, topic_id: str) -> str | None:
+    """Returns the name of a topic that the client may DESCRIBE."""
+    topic = topic_by_id(call, topic_id)
+    if topic is None or not allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name):
+        return None
+    return topic.name
 
 
 def _topics(request: DeleteTopicsRequest) -> list[_Topic]:

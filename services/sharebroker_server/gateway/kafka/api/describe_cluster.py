@@ -6,10 +6,10 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.cluster import cluster_id
+from sharebroker_server.gateway.kafka.authorization import cluster_operations
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.cluster_view import Broker
 from sharebroker_server.gateway.kafka.convert import to_kafka
-from sharebroker_server.gateway.kafka.topics import ON_CLUSTER, authorized_operations
 from sharebroker_server.kafka_wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
 _BROKERS: Final = 1
@@ -31,8 +31,8 @@ async def handle(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
         cluster_id=await cluster_id(call.gateway, call.deadline()),
         controller_id=min(call.view.brokers),
         brokers=list(map(_broker, call.view.brokers.values())),
-        cluster_authorized_operations=authorized_operations(
-            ON_CLUSTER, requested=call.request.include_cluster_authorized_operations
+        cluster_authorized_operations=cluster_operations(
+            call, requested=call.request.include_cluster_authorized_operations
         ),
     )
 

@@ -9,6 +9,7 @@ from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.configs import config_resource
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.kafka_wire.messages import DescribeConfigsRequest, DescribeConfigsResponse
+from sharebroker_server.security.acl import AclOperation
 
 _Resource = DescribeConfigsRequest.DescribeConfigsResource
 _Config = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -34,7 +35,7 @@ def _result(
 
 def _configs(call: Call[DescribeConfigsRequest], item: _Resource) -> list[_Config]:
     catalog = call.gateway.catalog
-    resource = config_resource(call, item.resource_type, item.resource_name)
+    resource = config_resource(call, AclOperation.DESCRIBE_CONFIGS, item.resource_type, item.resource_name)
     names = item.configuration_keys
     synonyms, documentation = call.request.include_synonyms, call.request.include_documentation
     return [

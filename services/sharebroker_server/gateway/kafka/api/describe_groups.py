@@ -9,11 +9,12 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.gateway.kafka.authorization import authorized_operations
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.groups import call_coordinator, each_group
-from sharebroker_server.gateway.kafka.topics import ON_GROUP, authorized_operations
 from sharebroker_server.kafka_wire.messages import DescribeGroupsRequest, DescribeGroupsResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType, Resource
 
 _FIRST_WITH_ERRORS: Final = 6
 """Before this version an unknown group has the state Dead and no error."""
@@ -33,7 +34,9 @@ async def handle(call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
         return await asyncio.gather(*(_describe(call, group_id) for group_id in group_ids))
 
     rejected = partial(_refuse.item, "groups")
-    return DescribeGroupsResponse(groups=await each_group(call, call.request.groups, serve, rejected))
+    return DescribeGroupsResponse(
+        groups=await each_group(call, AclOperation.DESCRIBE, call.request.groups, serve, rejected)
+    )
 
 
 async def _describe(call: Call[DescribeGroupsRequest], group_id: str) -> _Group:
@@ -46,7 +49,11 @@ async def _describe(call: Call[DescribeGroupsRequest], group_id: str) -> _Group:
         if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
             result.group_state = "Dead"
         return result
-    operations = authorized_operations(ON_GROUP, requested=call.request.include_authorized_operations)
+    operations = authorized_operations(
+        call,
+        Resource(AclResourceType.GROUP, group_id),
+        requested=call.request.include_authorized_operations,
+    )
     return _group(found, group_id=group_id, authorized_operations=operations)
 
 

@@ -9,6 +9,7 @@ from sharebroker_server.gateway.kafka.call import Api, Call, Echo, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import check_partition, is_internal, topic_of
 from sharebroker_server.kafka_wire.messages import DescribeProducersRequest, DescribeProducersResponse
+from sharebroker_server.security.acl import AclOperation
 
 _Partition = DescribeProducersResponse.PartitionResponse
 _partition = to_kafka(Producers, _Partition, {"partition_index": "partition"})
@@ -29,7 +30,7 @@ async def handle(call: Call[DescribeProducersRequest]) -> DescribeProducersRespo
 
 async def _describe(call: Call, name: str, index: int) -> _Partition:
     try:
-        topic = topic_of(call, name)
+        topic = topic_of(call, AclOperation.READ, name)
         check_partition(call, topic, index)
         if is_internal(topic):  # it has no producers
             return _Partition(partition_index=index)

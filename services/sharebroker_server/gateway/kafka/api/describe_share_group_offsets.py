@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import describe_offsets
+from sharebroker_server.gateway.kafka.authorization import allows
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import each_group
@@ -14,7 +15,11 @@ from sharebroker_server.kafka_wire.messages import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from sharebroker_server.security.authorizer import denied
 
+_Describable = Callable[[str], bool]
+_RequestedGroup = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
 _Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
 _request = to_proto(
     DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
@@ -26,19 +31,58 @@ _group = to_kafka(pb.DescribeShareGroupOffsetsResponse.Group, _Group, {"partitio
 async def handle(call: Call[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
     """Returns one result per group; an unknown group has no topics, which is not an error."""
     groups = {group.group_id: group for group in call.request.groups}
+    describable = _describable(call)
 
     async def serve(group_ids: Sequence[str]) -> Iterable[_Group]:
-        named = [groups[group_id] for group_id in group_ids]
         request = pb.DescribeShareGroupOffsetsRequest(
-            groups=[_request(group, all_topics=group.topics is None) for group in named]
+            groups=[_permitted(groups[group_id], describable) for group_id in group_ids]
         )
-        return map(_group, (await describe_offsets(call.gateway, request, call.deadline())).groups)
+        found = (await describe_offsets(call.gateway, request, call.deadline())).groups
+        return [_described(groups[group.group_id], group, describable) for group in found]
 
     def rejected(group_id: str, error: KafkaError) -> _Group:
         return _refuse.item("groups", groups[group_id], error)  # type: ignore[no-any-return]
 
-    return DescribeShareGroupOffsetsResponse(groups=await each_group(call, groups, serve, rejected))
+    return DescribeShareGroupOffsetsResponse(
+        groups=await each_group(call, AclOperation.DESCRIBE, groups, serve, rejected)
+    )
 
 
+def _describable(call: Call[DescribeShareGroupOffsetsRequest]) -> _Describable:
+    """Returns a check of the permission to DESCRIBE a topic by name."""
+    return lambda name: allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+
+
+def _permitted(
+    group: _RequestedGroup, describable: _Describable
+) -> pb.DescribeShareGroupOffsetsRequest.Group:
+    """Returns the request for those topics of a group that the client may DESCRIBE."""
+    request = _request(group, all_topics=group.topics is None)
+    permitted = [topic for topic in request.topics if describable(topic.topic_name)]
+    del request.topics[:]
+    request.topics.extend(permitted)
+    return request
+
+
+def _described(
+    requested: _RequestedGroup, found: pb.DescribeShareGroupOffsetsResponse.Group, describable: _Describable
+) -> _Group:
+    """Returns a group: a named topic that is forbidden has the error, any other forbidden one is left out."""
+    group = _group(found)
+    if group.error_code:
+        return group
+    forbidden = [topic for topic in requested.topics or () if not describable(topic.topic_name)]
+    error = denied(AclResourceType.TOPIC)
+    group.topics = [
+        *(topic for topic in group.topics if describable(topic.topic_name)),
+        *(_refuse_topics.item("groups.topics", topic, error) for topic in forbidden),
+    ]
+    return group
+
+
+_refuse_topics = Refusal(
+    DescribeShareGroupOffsetsResponse,
+    {"groups.topics.partitions": "partitions", "groups.topics.partitions.partition_index": int},
+)
 _refuse = Refusal(DescribeShareGroupOffsetsResponse, {"groups": "groups"})
 API = Api(90, (0, 1), handle, _refuse, feature=SHARE)

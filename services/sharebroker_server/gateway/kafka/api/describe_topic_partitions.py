@@ -8,12 +8,14 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import Topic, check_topic_name
 from sharebroker_server.gateway.core.paging import PagePosition, page
+from sharebroker_server.gateway.kafka.authorization import authorized_operations, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
-from sharebroker_server.gateway.kafka.topics import describe_topic, topic_of, topics
+from sharebroker_server.gateway.kafka.topics import describable_topics, describe_topic, topic_of
 from sharebroker_server.kafka_wire.messages import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from sharebroker_server.security.acl import AclOperation, AclResourceType, Resource
 
 _MAX_PARTITIONS: Final = 2000
 """Partitions of a page (Kafka: max.request.partition.size.limit)."""
@@ -49,23 +51,27 @@ def _start(cursor: DescribeTopicPartitionsRequest.Cursor | None) -> PagePosition
 
 def _topics(call: Call[DescribeTopicPartitionsRequest]) -> dict[str, Topic | KafkaError]:
     if not call.request.topics:
-        return {topic.name: topic for topic in topics(call)}
+        return {topic.name: topic for topic in describable_topics(call)}
     return {topic.name: _find(call, topic.name) for topic in call.request.topics}
 
 
 def _find(call: Call, name: str) -> Topic | KafkaError:
     try:
+        require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
         check_topic_name(name)
-        return topic_of(call, name)
+        return topic_of(call, AclOperation.DESCRIBE, name)
     except KafkaError as error:
         return error
 
 
 def _topic(call: Call, name: str, topic: Topic | KafkaError, indices: range) -> _Topic:
-    if isinstance(topic, KafkaError):
+    if isinstance(topic, KafkaError) and topic.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return _Topic(name=name, error_code=topic.code)
+    operations = authorized_operations(call, Resource(AclResourceType.TOPIC, name), requested=True)
+    if isinstance(topic, KafkaError):
+        return _Topic(name=name, error_code=topic.code, topic_authorized_operations=operations)
     partition = partial(_Partition, eligible_leader_replicas=(), last_known_elr=())
-    return describe_topic(call, topic, indices, _Topic, partition, operations=True)
+    return describe_topic(call, topic, indices, _Topic, partition, operations)
 
 
 API = Api(75, (0, 0), handle, Refusal(DescribeTopicPartitionsResponse, {"topics": "topics"}))

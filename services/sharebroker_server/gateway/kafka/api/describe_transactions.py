@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from sharebroker_server.gateway.kafka.authorization import allows, authorized
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.topics import topic_by_id
 from sharebroker_server.gateway.produce.transactions import Described, describe_transactions
 from sharebroker_server.kafka_wire.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from sharebroker_server.security.authorizer import denied
 
+_STATES: Final = "transaction_states"
 _State = DescribeTransactionsResponse.TransactionState
 _Topic = DescribeTransactionsResponse.TopicData
 _state = to_kafka(Described, _State)
@@ -15,23 +21,35 @@ _state = to_kafka(Described, _State)
 
 async def handle(call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
     """Returns one result per transactional id."""
-    found = await describe_transactions(call.gateway, call.request.transactional_ids, call.deadline())
-    return DescribeTransactionsResponse(
-        transaction_states=[_state(state, topics=_topics(call, state)) for state in found]
+    names = call.request.transactional_ids
+    visible = authorized(call, AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, names)
+    found = await describe_transactions(
+        call.gateway, [name for name in names if name in visible], call.deadline()
     )
+    states, error = iter(found), denied(AclResourceType.TRANSACTIONAL_ID)
+    return DescribeTransactionsResponse(
+        transaction_states=[
+            _described(call, next(states)) if name in visible else _refuse.item(_STATES, name, error)
+            for name in names
+        ]
+    )
+
+
+def _described(call: Call, state: Described) -> _State:
+    return _state(state, topics=_topics(call, state))
 
 
 def _topics(call: Call, state: Described) -> list[_Topic]:
     topics: dict[str, list[int]] = {}
     for partition in state.partitions:
         topic = topic_by_id(call, partition.topic_id)  # __consumer_offsets if offsets are part of it
-        if topic is not None:
+        if topic is not None and allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name):
             topics.setdefault(topic.name, []).append(partition.partition)
     return [_Topic(topic=name, partitions=indexes) for name, indexes in topics.items()]
 
 
 _refuse = Refusal(
     DescribeTransactionsResponse,
-    {"transaction_states": "transactional_ids", "transaction_states.transactional_id": str},
+    {_STATES: "transactional_ids", f"{_STATES}.transactional_id": str},
 )
 API = Api(65, (0, 0), handle, _refuse)

@@ -26,6 +26,7 @@ from sharebroker_server.gateway.kafka.topics import (
 )
 from sharebroker_server.gateway.log_fetch import LogFetchLimits, Result, fetch_log
 from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
+from sharebroker_server.security.acl import AclOperation
 
 _FULL: Final = (0, -1)
 """Session epochs of full fetches: one requests a session, the other one closes it."""
@@ -48,9 +49,15 @@ _LEADER_MOVED: Final = frozenset(
 Java's consumer does not expect them here and would fail.
 """
 
-_SENT_AFTER_WAIT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_SENT_AFTER_WAIT: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
 """Errors that do not end the wait for other partitions early, as in Kafka: otherwise clients that fetch a
-deleted topic would repeat their request without a pause."""
+deleted or forbidden topic would repeat their request without a pause."""
 
 _Item = FetchRequest.FetchPartition
 _Located = Located[_Item] | Rejected[_Item]
@@ -69,6 +76,7 @@ async def handle(call: Call[FetchRequest]) -> FetchResponse:
     located = [
         locate(
             call,
+            AclOperation.READ,
             item,
             item.partition,
             item.current_leader_epoch,

@@ -6,10 +6,12 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
+from sharebroker_server.gateway.kafka.authorization import require, require_on_cluster
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.produce.transactions import init_producer_id
 from sharebroker_server.kafka_wire.messages import InitProducerIdRequest, InitProducerIdResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _NONE: Final = -1
 
@@ -19,6 +21,7 @@ _response = to_kafka(pb.InitProducerIdResponse, InitProducerIdResponse)
 
 async def handle(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
     """Any broker serves a producer without a transactional id."""
+    _authorize(call)
     if call.request.transactional_id is not None:
         call.check_transactional_id(call.request.transactional_id)
     has_id = call.request.producer_id != _NONE
@@ -29,6 +32,17 @@ async def handle(call: Call[InitProducerIdRequest]) -> InitProducerIdResponse:
         request.producer_id = call.request.producer_id
         request.producer_epoch = call.request.producer_epoch
     return _response(await init_producer_id(call.gateway, request, call.deadline()))
+
+
+def _authorize(call: Call[InitProducerIdRequest]) -> None:
+    """Raises TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+
+    Raises CLUSTER_AUTHORIZATION_FAILED if the client may neither do IDEMPOTENT_WRITE nor WRITE to some topic.
+    """
+    if call.request.transactional_id is not None:
+        require(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id)
+    elif not call.gateway.authorizer.allows_any(call.requester, AclOperation.WRITE, AclResourceType.TOPIC):
+        require_on_cluster(call, AclOperation.IDEMPOTENT_WRITE)
 
 
 API = Api(22, (0, 5), handle, Refusal(InitProducerIdResponse, producer_id=_NONE, producer_epoch=_NONE))

@@ -6,10 +6,12 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, rebalance_deadline
 from sharebroker_server.kafka_wire.messages import JoinGroupRequest, JoinGroupResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _ID_FIRST: Final = 4
 """From this version on a member without an id receives one, and joins again with it."""
@@ -23,6 +25,7 @@ _response = to_kafka(pb.JoinGroupResponse, JoinGroupResponse)
 
 async def handle(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
     """Waits until all members of the group have joined; the group's leader receives the members."""
+    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     member = call.request
     request = _request(
         member,

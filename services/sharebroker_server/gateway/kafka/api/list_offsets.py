@@ -7,17 +7,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
-from sharebroker_server.gateway.kafka.topics import (
-    Located,
-    Offset,
-    Rejected,
-    by_topic,
-    find_offsets,
-    locate,
-)
+from sharebroker_server.gateway.kafka.offsets import Offset, find_offsets
+from sharebroker_server.gateway.kafka.topics import Located, Rejected, by_topic, locate
 from sharebroker_server.kafka_wire.messages import ListOffsetsRequest, ListOffsetsResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP = -1, -2, -3
 _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING_UPLOAD = -4, -5, -6
@@ -60,11 +56,17 @@ async def handle(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
 
 
 def _locate(call: Call, name: str, item: _Item, *, once: bool) -> Located[_Item] | Rejected[_Item]:
+    try:
+        require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+    except KafkaError as error:
+        return Rejected(item, error)
     if not once:
         return Rejected(item, KafkaError(ErrorCode.INVALID_REQUEST, "The request names the partition twice."))
     if item.timestamp < 0 and call.version < _FIRST_VERSIONS.get(item.timestamp, call.version + 1):
         return Rejected(item, KafkaError(ErrorCode.UNSUPPORTED_VERSION))
-    return locate(call, item, item.partition_index, item.current_leader_epoch, name=name)
+    return locate(
+        call, AclOperation.DESCRIBE, item, item.partition_index, item.current_leader_epoch, name=name
+    )
 
 
 def _found(call: Call, item: _Item, found: Offset) -> _Result:

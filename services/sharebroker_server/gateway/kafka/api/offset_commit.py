@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
 from sharebroker_server.gateway.kafka.topics import by_topic
 from sharebroker_server.kafka_wire.messages import OffsetCommitRequest, OffsetCommitResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _NAMES = {"generation_id_or_member_epoch": "generation_id"}
 _request = to_proto(OffsetCommitRequest, pb.OffsetCommitRequest, _NAMES)
@@ -17,6 +19,7 @@ _Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 
 async def handle(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
     """Returns one result per partition."""
+    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     request = _request(call.request)
     codes = await commit_offsets(
         call, request, lambda: call_coordinator(call, lambda stub: stub.OffsetCommit, request)

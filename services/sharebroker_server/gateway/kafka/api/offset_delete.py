@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.groups import call_coordinator, known_partitions
 from sharebroker_server.gateway.kafka.topics import by_topic
 from sharebroker_server.kafka_wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
 from sharebroker_server.security import audit
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _Partition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
@@ -15,6 +17,7 @@ _Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 async def handle(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
     """Returns one result per partition; a partition without an offset is not an error."""
+    require(call, AclOperation.DELETE, AclResourceType.GROUP, call.request.group_id)
     request = pb.OffsetDeleteRequest(group_id=call.request.group_id)
     results = []
     for partition, topic_id, error in known_partitions(call):

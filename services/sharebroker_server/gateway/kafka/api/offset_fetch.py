@@ -6,15 +6,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.gateway.kafka.authorization import allows, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.groups import call_coordinator
 from sharebroker_server.gateway.kafka.topics import topic_by_id, topic_of
 from sharebroker_server.kafka_wire.messages import OffsetFetchRequest, OffsetFetchResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _NONE: Final = -1
+_ERROR_OF_REQUEST: Final = 2
+"""From this version on the response has an error for the whole request."""
+
 _FIRST_WITH_SEVERAL: Final = 8
 """The first version whose requests name several groups."""
 
@@ -51,27 +56,34 @@ async def _topics(
     call: Call[OffsetFetchRequest], group_id: str, topics: Sequence[_RequestTopic] | None
 ) -> list[_Topic]:
     """Returns the offsets of the requested topics; for null, of all topics with offsets."""
+    require(call, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
     request = pb.OffsetFetchRequest(group_id=group_id, require_stable=call.request.require_stable)
     found = await call_coordinator(call, lambda stub: stub.OffsetFetch, request)
     committed = {(one.topic_id, one.partition): one for one in found.partitions}
     if topics is not None:
-        return [
-            _topic(topic.name, _topic_id(call, topic), topic.partition_indexes, committed) for topic in topics
-        ]
+        return [_requested(call, topic, committed) for topic in topics]
     indexes: dict[str, list[int]] = {}
     for (topic_id, index), one in committed.items():
         if one.committed_offset != _NONE:
             indexes.setdefault(topic_id, []).append(index)
     known = ((topic_by_id(call, topic_id), of_topic) for topic_id, of_topic in indexes.items())
-    return [_topic(topic.name, topic.topic_id, of_topic, committed) for topic, of_topic in known if topic]
+    return [
+        _topic(topic.name, topic.topic_id, of_topic, committed)
+        for topic, of_topic in known
+        if topic and allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
+    ]
 
 
-def _topic_id(call: Call[OffsetFetchRequest], topic: _RequestTopic) -> str:
+def _requested(call: Call[OffsetFetchRequest], topic: _RequestTopic, committed: _Committed) -> _Topic:
+    """Returns the offsets of a topic; an unknown topic has none."""
     topic_id: str = getattr(topic, "topic_id", "")
     try:
-        return topic_of(call, topic.name, topic_id).topic_id
-    except KafkaError:
-        return topic_id  # an unknown topic has no offsets
+        topic_id = topic_of(call, AclOperation.DESCRIBE, topic.name, topic_id).topic_id
+    except KafkaError as error:
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            refused = [_no_offset(index, error.code) for index in topic.partition_indexes]
+            return _Topic(name=topic.name, topic_id=topic_id, partitions=refused)
+    return _topic(topic.name, topic_id, topic.partition_indexes, committed)
 
 
 def _topic(name: str, topic_id: str, indexes: Sequence[int], committed: _Committed) -> _Topic:
@@ -79,17 +91,18 @@ def _topic(name: str, topic_id: str, indexes: Sequence[int], committed: _Committ
     for index in indexes:
         found = committed.get((topic_id, index))
         if found is None or found.error_code:
-            code = found.error_code if found else 0
-            partition = _Partition(
-                partition_index=index, committed_offset=_NONE, metadata="", error_code=code
-            )
+            partition = _no_offset(index, found.error_code if found else 0)
         else:
             partition = _partition(found)
         partitions.append(partition)
     return _Topic(name=name, topic_id=topic_id, partitions=partitions)
 
 
-_refuse = Refusal(
+def _no_offset(index: int, code: int) -> _Partition:
+    return _Partition(partition_index=index, committed_offset=_NONE, metadata="", error_code=code)
+
+
+_each_partition = Refusal(
     OffsetFetchResponse,
     {
         "topics": "topics",
@@ -100,4 +113,14 @@ _refuse = Refusal(
     committed_offset=_NONE,
     metadata="",
 )
+
+
+def _refuse(call: Call[OffsetFetchRequest], error: KafkaError) -> OffsetFetchResponse:
+    """Returns the error; of a forbidden group only the request has it, from version 2 to 7."""
+    forbidden = error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if forbidden and _ERROR_OF_REQUEST <= call.version < _FIRST_WITH_SEVERAL:
+        return OffsetFetchResponse(error_code=error.code, topics=[])
+    return _each_partition(call, error)
+
+
 API = Api(9, (1, 10), handle, _refuse)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.gateway.kafka.authorization import allows_on_cluster, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
-from sharebroker_server.gateway.kafka.topics import Offset, by_topic, find_offsets, locate
+from sharebroker_server.gateway.kafka.offsets import Offset, find_offsets
+from sharebroker_server.gateway.kafka.topics import Located, Rejected, by_topic, locate
 from sharebroker_server.kafka_wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _LATEST: Final = -1
 _NONE: Final = -1
@@ -19,12 +23,20 @@ _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
     """Returns the log end offset for every epoch, since logs are never truncated at their end."""
     named = [(topic.topic, item) for topic in call.request.topics for item in topic.partitions]
-    located = [
-        locate(call, item, item.partition, item.current_leader_epoch, name=name) for name, item in named
-    ]
+    located = [_locate(call, name, item) for name, item in named]
     ends = await find_offsets(call, located, lambda item: (item.partition, _LATEST))
     results = (_result(item, end) for (_, item), end in zip(named, ends, strict=True))
     return OffsetForLeaderEpochResponse(topics=by_topic(call.request.topics, results, _Topic))
+
+
+def _locate(call: Call, name: str, item: _Item) -> Located[_Item] | Rejected[_Item]:
+    """Looks up a partition. As in Kafka, CLUSTER_ACTION is sufficient, with which followers ask."""
+    if not allows_on_cluster(call, AclOperation.CLUSTER_ACTION):
+        try:
+            require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
+        except KafkaError as error:
+            return Rejected(item, error)
+    return locate(call, None, item, item.partition, item.current_leader_epoch, name=name)
 
 
 def _result(item: _Item, end: Offset) -> _Result:

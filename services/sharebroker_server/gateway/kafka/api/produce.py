@@ -8,13 +8,15 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.topics import Topic, check_not_internal
+from sharebroker_server.gateway.kafka.authorization import is_unrestricted, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Coalescing, Refusal, for_version
-from sharebroker_server.gateway.kafka.topics import Rejected
+from sharebroker_server.gateway.kafka.topics import Rejected, topic_of
 from sharebroker_server.gateway.produce.append import check_named_once
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
 from sharebroker_server.leader_calls.values import AppendCall, AppendPart, AppendResult
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _ACKS: Final = (-1, 0, 1)
 _ZSTD: Final = 4
@@ -89,11 +91,34 @@ def _response(
 
 def _parts(call: Call[ProduceRequest]) -> list[list[_Part]]:
     """Returns the parts of each topic of a request."""
+    if (error := _transaction_error(call)) is not None:
+        return [[Rejected(part, error) for part in topic.partition_data] for topic in call.request.topic_data]
     named: set[tuple[str, int]] = set()
     return [
         [_part(call, topic, part, named) for part in topic.partition_data]
         for topic in call.request.topic_data
     ]
+
+
+def _transaction_error(call: Call[ProduceRequest]) -> KafkaError | None:
+    """Returns the error of a request with transactional records, if the client may not WRITE to the id.
+
+    As in Kafka, a request without such records requires no permission on its transactional id, and such
+    records require an id.
+    """
+    if is_unrestricted(call):
+        return None
+    batches = (part.records or b"" for topic in call.request.topic_data for part in topic.partition_data)
+    if not any(len(batch) >= HEADER_SIZE and header_of(batch).transactional for batch in batches):
+        return None
+    transactional_id = call.request.transactional_id
+    if transactional_id is None:
+        return KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    try:
+        require(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+    except KafkaError as error:
+        return error
+    return None
 
 
 def _part(
@@ -137,12 +162,8 @@ def _check_batch(records: bytes, version: int) -> None:
 
 
 def _topic(call: Call, data: ProduceRequest.TopicProduceData) -> Topic:
-    check_not_internal(data.name, data.topic_id)
-    if call.version < _BY_ID:
-        return call.gateway.topic(data.name)
-    topic = call.gateway.catalog.topic_by_id(data.topic_id)
-    if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+    topic = topic_of(call, AclOperation.WRITE, data.name if call.version < _BY_ID else None, data.topic_id)
+    check_not_internal(topic.name, topic.topic_id)
     return topic
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.share_sessions import ack_batches, add_results, caller, session_key
 from sharebroker_server.gateway.share.acknowledge import ShareAcknowledge, share_acknowledge
 from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _Topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 _Partition = ShareAcknowledgeResponse.PartitionData
@@ -15,6 +17,7 @@ _Partition = ShareAcknowledgeResponse.PartitionData
 async def handle(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
     """Returns every partition of the request, after its acknowledgements are durable or rejected."""
     request, key = call.request, session_key(call)
+    require(call, AclOperation.READ, AclResourceType.GROUP, key.group_id)
     acknowledged = await share_acknowledge(
         call.gateway,
         ShareAcknowledge(

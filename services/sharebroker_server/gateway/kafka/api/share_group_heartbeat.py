@@ -6,10 +6,12 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from sharebroker_server.catalog.topics import check_group_id
 from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.core.validation import check_member_id
+from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.response_cache import HEARTBEAT, predict_heartbeat
 from sharebroker_server.kafka_wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _request = to_proto(
     ShareGroupHeartbeatRequest, pb.ShareGroupHeartbeatRequest, omit=("subscribed_topic_names",)
@@ -19,6 +21,7 @@ _response = to_kafka(pb.ShareGroupHeartbeatResponse, ShareGroupHeartbeatResponse
 
 async def handle(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
     """Returns the member's epoch, and its assignment if that changed or the request is a full one."""
+    _authorize(call)
     check_group_id(call.request.group_id)
     check_member_id(call.request.member_id)
     call.view.check_coordinates(call.request.group_id)
@@ -32,6 +35,13 @@ async def handle(call: Call[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatR
     if names is not None:
         request.subscribed_topic_names.CopyFrom(pb.TopicNames(names=names))
     return _response(await send_heartbeat(call.gateway.coordinators, request, call.deadline()))
+
+
+def _authorize(call: Call[ShareGroupHeartbeatRequest]) -> None:
+    """Raises GROUP_AUTHORIZATION_FAILED; TOPIC_AUTHORIZATION_FAILED if one subscribed topic is forbidden."""
+    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
+    for name in call.request.subscribed_topic_names or ():
+        require(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, name)
 
 
 _refuse = Refusal(ShareGroupHeartbeatResponse)

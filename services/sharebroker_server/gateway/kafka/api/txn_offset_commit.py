@@ -6,11 +6,13 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.gateway.kafka.authorization import require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal, for_version
 from sharebroker_server.gateway.kafka.convert import to_proto
 from sharebroker_server.gateway.kafka.groups import call_coordinator, commit_offsets
 from sharebroker_server.gateway.kafka.topics import by_topic
 from sharebroker_server.kafka_wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 
 _ADDS_GROUP: Final = 5
 """From this version on the first offsets add the group to the transaction."""
@@ -25,6 +27,8 @@ async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     """Returns one result per partition."""
     if not call.request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id must not be empty.")
+    require(call, AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, call.request.transactional_id)
+    require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     version = call.transaction_version(implied=call.version >= _ADDS_GROUP)
     request = _request(call.request, transaction_version=version, commit=_commit(call.request))
 

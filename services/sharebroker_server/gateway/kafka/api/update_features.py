@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.gateway.kafka.authorization import require_on_cluster
 from sharebroker_server.gateway.kafka.call import SUPPORTED, Api, Call, Refusal
 from sharebroker_server.kafka_wire.messages import UpdateFeaturesRequest, UpdateFeaturesResponse
+from sharebroker_server.security.acl import AclOperation
 
 
 async def handle(call: Call[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
@@ -12,6 +14,7 @@ async def handle(call: Call[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
 
     Raises INVALID_UPDATE_VERSION with the first invalid one.
     """
+    require_on_cluster(call, AclOperation.ALTER)
     updates = call.request.feature_updates
     for update in updates:
         _check(call, update)
@@ -36,4 +39,14 @@ def _check(call: Call, update: UpdateFeaturesRequest.FeatureUpdateKey) -> None:
     )
 
 
-API = Api(57, (0, 2), handle, Refusal(UpdateFeaturesResponse, {"results": "feature_updates"}))
+_each_update = Refusal(UpdateFeaturesResponse, {"results": "feature_updates"})
+
+
+def _refuse(call: Call[UpdateFeaturesRequest], error: KafkaError) -> UpdateFeaturesResponse:
+    """Returns the error; of a client that may not change features, no update has a result."""
+    if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        return UpdateFeaturesResponse(error_code=error.code, error_message=error.message, results=[])
+    return _each_update(call, error)
+
+
+API = Api(57, (0, 2), handle, _refuse)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.kafka.api.harness import Harness
 
 
@@ -15,3 +16,10 @@ async def harness(request: pytest.FixtureRequest) -> AsyncIterator[Harness]:
     harness = Harness(getattr(request, "param", None))
     yield harness
     await harness.close()
+
+
+@pytest.fixture
+def authorizer(harness: Harness) -> TableAuthorizer:
+    """The authorizer of the listener, whose decisions a test sets."""
+    authorizer = harness.gateway.authorizer = TableAuthorizer()
+    return authorizer

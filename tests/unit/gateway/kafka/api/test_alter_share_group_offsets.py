@@ -11,6 +11,8 @@ from sharebroker_server.kafka_wire.messages import (
     AlterShareGroupOffsetsResponse,
 )
 from sharebroker_server.rpc.errors import wire
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -61,3 +63,14 @@ async def test_another_coordinator_is_an_error(harness: Harness) -> None:
 async def test_the_feature_disables_the_api(harness: Harness) -> None:
     response = await harness.call(0, request(), AlterShareGroupOffsetsResponse)
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_forbidden_topic_is_not_altered(harness: Harness, authorizer: TableAuthorizer) -> None:
+    authorizer.deny(AclOperation.READ, AclResourceType.TOPIC, "flights")
+    response = await harness.call(0, request(), AlterShareGroupOffsetsResponse)
+    (result,) = response.responses
+    assert (response.error_code, result.topic_name) == (ErrorCode.NONE, "flights")
+    assert [(one.partition_index, one.error_code) for one in result.partitions] == [
+        (3, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    ]
+    assert not harness.services.requests

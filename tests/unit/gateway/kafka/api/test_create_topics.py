@@ -7,6 +7,8 @@ import pytest
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.kafka_wire.messages import CreateTopicsRequest, CreateTopicsResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.kafka.api.harness import Harness
 
 Topic = CreateTopicsRequest.CreatableTopic
@@ -79,3 +81,17 @@ async def test_a_failed_request_fails_each_topic(harness: Harness) -> None:
     (result,) = (await harness.call(7, request, CreateTopicsResponse)).topics
     assert (result.name, result.error_code) == ("t", ErrorCode.POLICY_VIOLATION)
     assert (result.num_partitions, result.replication_factor, result.configs) == (-1, -1, None)
+
+
+async def test_configs_are_shown_to_clients_that_may_describe_them(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    harness.services.reply("CreateTopics", reply)
+    authorizer.deny(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, "new")
+    topic = Topic(name="new", num_partitions=3, replication_factor=1)
+    (result,) = (await harness.call(7, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)).topics
+    assert (result.error_code, result.topic_config_error_code) == (
+        ErrorCode.NONE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )
+    assert (result.name, result.num_partitions, result.configs) == ("new", -1, [])

@@ -9,6 +9,8 @@ from sharebroker_server.kafka_wire.messages import (
     DeleteShareGroupOffsetsResponse,
 )
 from sharebroker_server.rpc.errors import wire
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -39,3 +41,20 @@ async def test_another_coordinator_is_an_error(harness: Harness) -> None:
     harness.lead_elsewhere()
     response = await harness.call(0, request("flights"), DeleteShareGroupOffsetsResponse)
     assert (response.error_code, response.responses) == (ErrorCode.NOT_COORDINATOR, [])
+
+
+async def test_forbidden_topics_are_errors_and_the_others_are_deleted(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    group = pb.ShareGroupDescribeResponse.DescribedGroup(group_id="g", group_epoch=1)
+    harness.services.reply("ShareGroupDescribe", pb.ShareGroupDescribeResponse(groups=[group]))
+    answer = pb.DeleteShareGroupOffsetsResponse()
+    answer.responses.add(topic_name="flights", topic_id=TOPIC.topic_id)
+    harness.services.reply("DeleteShareGroupOffsets", answer)
+    authorizer.deny(AclOperation.READ, AclResourceType.TOPIC, "secret")
+    response = await harness.call(0, request("secret", "flights"), DeleteShareGroupOffsetsResponse)
+    assert [(one.topic_name, one.error_code) for one in response.responses] == [
+        ("flights", ErrorCode.NONE),
+        ("secret", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ]
+    assert harness.services.only("DeleteShareGroupOffsets").topic_names == ["flights"]

@@ -8,6 +8,8 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.kafka_wire.messages import DeleteTopicsRequest, DeleteTopicsResponse
 from sharebroker_server.rpc.errors import wire
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -70,3 +72,21 @@ async def test_a_failed_request_fails_each_topic(harness: Harness) -> None:
         ("a", "", ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         (None, TOPIC.topic_id, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
     ]
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_forbidden_topic_by_id_has_a_name_only_with_describe(
+    harness: Harness, authorizer: TableAuthorizer, known: bool
+) -> None:
+    authorizer.deny(AclOperation.DELETE, AclResourceType.CLUSTER)
+    authorizer.deny(AclOperation.DELETE, AclResourceType.TOPIC)
+    if not known:
+        authorizer.deny(AclOperation.DESCRIBE, AclResourceType.TOPIC)
+    request = DeleteTopicsRequest(topics=[State(topic_id=TOPIC.topic_id), State(name=TOPIC.name)])
+    by_id, by_name = (await harness.call(6, request, DeleteTopicsResponse)).responses
+    assert (by_id.name, by_id.error_code) == (
+        TOPIC.name if known else None,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )
+    assert (by_name.name, by_name.error_code) == (TOPIC.name, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert not harness.services.requests

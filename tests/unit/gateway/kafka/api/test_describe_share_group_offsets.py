@@ -10,6 +10,8 @@ from sharebroker_server.kafka_wire.messages import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -58,3 +60,22 @@ async def test_groups_of_another_coordinator_are_errors(harness: Harness) -> Non
     request = DescribeShareGroupOffsetsRequest(groups=[Group(group_id="a", topics=[])])
     response = await harness.call(1, request, DescribeShareGroupOffsetsResponse)
     assert response.groups[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_forbidden_topics_are_errors_by_name_and_omitted_in_all(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    harness.services.reply("DescribeShareGroupOffsets", reply)
+    authorizer.deny(AclOperation.DESCRIBE, AclResourceType.TOPIC, "flights")
+    named = Group(group_id="a", topics=[Topic(topic_name="flights", partitions=[1, 2])])
+    request = DescribeShareGroupOffsetsRequest(groups=[named, Group(group_id="b", topics=None)])
+    first, second = (await harness.call(1, request, DescribeShareGroupOffsetsResponse)).groups
+    (topic,) = first.topics
+    assert (first.error_code, topic.topic_name, topic.topic_id) == (ErrorCode.NONE, "flights", "")
+    assert [(one.partition_index, one.error_code) for one in topic.partitions] == [
+        (1, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (2, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ]
+    assert (second.error_code, second.topics) == (ErrorCode.NONE, [])
+    sent = harness.services.requests["DescribeShareGroupOffsets"]
+    assert [[topic.topic_name for topic in one.groups[0].topics] for one in sent] == [[], []]

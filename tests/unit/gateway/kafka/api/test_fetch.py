@@ -13,6 +13,7 @@ from sharebroker_server.catalog.topics import OFFSETS_TOPIC
 from sharebroker_server.gateway.kafka.api.fetch import FetchReader, failed
 from sharebroker_server.gateway.kafka.topics import Located, Rejected, locate
 from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
+from sharebroker_server.security.acl import AclOperation
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -104,7 +105,8 @@ def reader(harness: Harness, *names: str, **fields: Any) -> tuple[FetchReader, l
     call = harness.call_of(FetchRequest(**{**defaults, **fields}))
     parts = [Partition(partition=number, partition_max_bytes=100) for number in range(len(names))]
     located: list[Located[Partition] | Rejected[Partition]] = [
-        locate(call, part, part.partition, name=name) for part, name in zip(parts, names, strict=True)
+        locate(call, AclOperation.READ, part, part.partition, name=name)
+        for part, name in zip(parts, names, strict=True)
     ]
     return FetchReader(call, located), located
 

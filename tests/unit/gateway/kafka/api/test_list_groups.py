@@ -7,6 +7,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.kafka_wire.messages import ListGroupsRequest, ListGroupsResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.kafka.api.harness import SHARDS, Harness
 
 
@@ -37,3 +39,15 @@ async def test_groups_of_other_coordinators_are_omitted(harness: Harness) -> Non
     harness.lead_elsewhere()
     response = await harness.call(5, ListGroupsRequest(), ListGroupsResponse)
     assert (response.error_code, response.groups) == (ErrorCode.NONE, [])
+
+
+async def test_groups_are_listed_that_the_client_may_describe(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    harness.services.reply("ListGroups", reply)
+    authorizer.deny(AclOperation.DESCRIBE, AclResourceType.GROUP, "a")
+    response = await harness.call(5, ListGroupsRequest(), ListGroupsResponse)
+    assert [one.group_id for one in response.groups] == ["a", "b"], "DESCRIBE on the cluster shows all"
+    authorizer.deny(AclOperation.DESCRIBE, AclResourceType.CLUSTER)
+    response = await harness.call(5, ListGroupsRequest(), ListGroupsResponse)
+    assert (response.error_code, [one.group_id for one in response.groups]) == (ErrorCode.NONE, ["b"])

@@ -7,6 +7,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.kafka_wire.messages import ListTransactionsRequest, ListTransactionsResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.kafka.api.harness import SHARDS, Harness
 
 
@@ -36,5 +38,14 @@ async def test_transactions_are_listed(harness: Harness, version: int, duration:
 async def test_transactions_of_other_coordinators_are_omitted(harness: Harness) -> None:
     harness.services.reply("ListTransactions", reply)
     harness.lead_elsewhere()
+    response = await harness.call(1, ListTransactionsRequest(), ListTransactionsResponse)
+    assert (response.error_code, response.transaction_states) == (ErrorCode.NONE, [])
+
+
+async def test_transactions_that_the_client_may_not_describe_are_omitted(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    harness.services.reply("ListTransactions", reply)
+    authorizer.deny(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, "t")
     response = await harness.call(1, ListTransactionsRequest(), ListTransactionsResponse)
     assert (response.error_code, response.transaction_states) == (ErrorCode.NONE, [])

@@ -7,6 +7,8 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.kafka_wire.messages import OffsetFetchRequest, OffsetFetchResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -72,3 +74,29 @@ async def test_rejected_old_request_fails_each_partition(harness: Harness, versi
     assert response.error_code == code
     found = [(one.committed_offset, one.error_code) for one in response.topics[0].partitions]
     assert found == [(-1, ErrorCode.NOT_COORDINATOR)] * 2
+
+
+async def test_forbidden_topics_are_errors_by_name_and_omitted_otherwise(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    harness.services.reply("OffsetFetch", reply)
+    authorizer.deny(AclOperation.DESCRIBE, AclResourceType.TOPIC, TOPIC.name)
+    (topic,) = (await harness.call(7, one_group(), OffsetFetchResponse)).topics
+    assert [(one.committed_offset, one.error_code) for one in topic.partitions] == [
+        (-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        (-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ]
+    assert (await harness.call(7, one_group(topics=False), OffsetFetchResponse)).topics == []
+
+
+async def test_a_forbidden_group_does_not_affect_the_others(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    harness.services.reply("OffsetFetch", reply)
+    authorizer.deny(AclOperation.DESCRIBE, AclResourceType.GROUP, "secret")
+    request = OffsetFetchRequest(groups=[group(8), group(8, "secret")])
+    found = (await harness.call(8, request, OffsetFetchResponse)).groups
+    assert [(one.group_id, one.error_code, len(one.topics)) for one in found] == [
+        ("g", ErrorCode.NONE, 1),
+        ("secret", ErrorCode.GROUP_AUTHORIZATION_FAILED, 0),
+    ]

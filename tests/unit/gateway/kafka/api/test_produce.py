@@ -8,6 +8,8 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness, codes
 from tests.unit.record_log.batches import batch
@@ -98,3 +100,36 @@ async def test_a_transactional_write_adds_its_partition_from_version_12_on(
     await harness.call(version, write, ProduceResponse)
     sent = harness.services.only("Produce")
     assert (sent.transactional_id, sent.adds_partitions) == ("t", adds)
+
+
+@pytest.mark.parametrize(
+    ("transactional", "named", "denied"), [(True, True, True), (True, False, True), (False, True, False)]
+)
+async def test_transactional_records_require_their_transactional_id(
+    harness: Harness, authorizer: TableAuthorizer, transactional: bool, named: bool, denied: bool
+) -> None:
+    harness.services.reply_each("Produce", pb.ProduceResponse)
+    if named:
+        authorizer.deny(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, "t")
+    records = RECORDS[:22] + bytes([RECORDS[22] | 0x10]) + RECORDS[23:] if transactional else RECORDS
+    made = request(11, 1, records=records)
+    made.transactional_id = "t" if named else None
+    (topic,) = (await harness.call(11, made, ProduceResponse)).responses
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED if denied else ErrorCode.NONE
+    assert codes(topic.partition_responses) == {1: code}
+
+
+async def test_a_forbidden_topic_does_not_affect_others(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    harness.services.reply_each("Produce", pb.ProduceResponse)
+    authorizer.deny(AclOperation.WRITE, AclResourceType.TOPIC, "secret")
+    made = request(11, 1)
+    data = [ProduceRequest.PartitionProduceData(index=0, records=RECORDS)]
+    secret = ProduceRequest.TopicProduceData(name="secret", partition_data=data)
+    made.topic_data = [secret, *made.topic_data]
+    response = await harness.call(11, made, ProduceResponse)
+    assert {topic.name: codes(topic.partition_responses) for topic in response.responses} == {
+        "secret": {0: ErrorCode.TOPIC_AUTHORIZATION_FAILED},
+        TOPIC.name: {1: ErrorCode.NONE},
+    }

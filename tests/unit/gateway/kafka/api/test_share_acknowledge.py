@@ -15,6 +15,8 @@ from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka import call
 from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from sharebroker_server.leader_calls.values import AckResult
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.kafka.api.harness import Harness, codes
 from tests.unit.gateway.kafka.api.share_calls import FakeShareCalls
@@ -71,3 +73,14 @@ async def test_an_unknown_session_is_an_error_of_the_request(harness: Harness) -
     response = await harness.call(2, request(), ShareAcknowledgeResponse)
     assert (response.error_code, response.responses) == (ErrorCode.SHARE_SESSION_NOT_FOUND, [])
     assert response.error_message
+
+
+async def test_a_forbidden_topic_is_an_error_of_its_partitions(
+    harness: Harness, authorizer: TableAuthorizer, calls: FakeShareCalls
+) -> None:
+    authorizer.deny(AclOperation.READ, AclResourceType.TOPIC, TOPIC.name)
+    response = await harness.call(2, request(), ShareAcknowledgeResponse)
+    (topic,) = response.responses
+    assert response.error_code == ErrorCode.NONE
+    assert codes(topic.partitions) == {1: ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    assert calls.acknowledged == []

@@ -14,7 +14,9 @@ from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_g
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
 from sharebroker_server.leader_calls.values import AckResult, AcquireResult
+from sharebroker_server.security.acl import AclOperation, AclResourceType
 from tests.support.kafka_client import Batch, fetch_topics
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC, Leader
 from tests.unit.gateway.kafka.api.harness import Harness
 from tests.unit.gateway.kafka.api.share_calls import FakeShareCalls
@@ -91,3 +93,16 @@ async def test_a_forgotten_partition_leaves_the_session(harness: Harness, calls:
 async def test_a_wrong_epoch_is_an_error_of_the_request(harness: Harness, calls: FakeShareCalls) -> None:
     response = await harness.call(2, request(5), ShareFetchResponse)
     assert (response.error_code, response.responses) == (ErrorCode.SHARE_SESSION_NOT_FOUND, [])
+
+
+async def test_a_permission_that_ends_is_an_error_of_the_next_fetch(
+    harness: Harness, authorizer: TableAuthorizer, calls: FakeShareCalls
+) -> None:
+    for epoch in (0, 1):
+        assert (await harness.call(2, request(epoch), ShareFetchResponse)).error_code == ErrorCode.NONE
+    authorizer.deny(AclOperation.READ, AclResourceType.TOPIC, TOPIC.name)
+    (topic,) = (await harness.call(2, request(2), ShareFetchResponse)).responses
+    assert [one.error_code for one in topic.partitions] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    authorizer.deny(AclOperation.READ, AclResourceType.GROUP, "g")
+    response = await harness.call(2, request(3), ShareFetchResponse)
+    assert (response.error_code, response.responses) == (ErrorCode.GROUP_AUTHORIZATION_FAILED, [])

@@ -6,6 +6,8 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.kafka_wire.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from sharebroker_server.rpc.errors import wire
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -64,3 +66,14 @@ async def test_groups_of_another_coordinator_are_errors(harness: Harness) -> Non
     request = ShareGroupDescribeRequest(group_ids=["g"])
     (group,) = (await harness.call(1, request, ShareGroupDescribeResponse)).groups
     assert (group.group_id, group.error_code) == ("g", ErrorCode.NOT_COORDINATOR)
+
+
+async def test_a_group_with_an_assigned_topic_that_is_forbidden_is_not_described(
+    harness: Harness, authorizer: TableAuthorizer
+) -> None:
+    harness.services.reply("ShareGroupDescribe", reply)
+    authorizer.deny(AclOperation.DESCRIBE, AclResourceType.TOPIC, TOPIC.name)
+    request = ShareGroupDescribeRequest(group_ids=["g"], include_authorized_operations=True)
+    (group,) = (await harness.call(1, request, ShareGroupDescribeResponse)).groups
+    assert (group.group_id, group.error_code) == ("g", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert (group.members, group.authorized_operations) == ([], -(1 << 31))
