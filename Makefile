@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart measure bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast properties fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link bench-restart measure bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak hostile languages helm chart image sbom spark spark-package spark-crashes http openapi ghz security k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
@@ -54,6 +54,11 @@ chaos: $(READY) ## kill, freeze, stop and disconnect real processes and judge wh
 
 hostile: $(READY) ## attack a server beside an honest client; longest waits and peak memory (ONLY=records: matching attacks)
 	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) --only "$(ONLY)"
+
+SECURITY := tests/compat/test_acl_decisions.py
+
+security: $(READY) ## compare access control with Kafka's, at length (decisions by 10,000 sets of ACLs)
+	ACLS=10000 $(BIN)/python -m pytest -q $(SECURITY)
 
 fuzz: $(READY) ## send garbage to the reader of Kafka's messages (ten minutes)
 	$(BIN)/python -m pytest tests/property/kafka_wire/test_hostile_bytes.py tests/property/kafka_wire/test_corpus.py \

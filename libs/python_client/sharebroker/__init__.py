@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sharebroker_protocol.model import TopicPartition
 
 if TYPE_CHECKING:
+    from sharebroker.acls import Acl, AclSelection
     from sharebroker.admin_model import (
         ConfigValue,
         GroupDescription,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
 _HOMES = {
+    "sharebroker.acls": "Acl AclSelection",
     "sharebroker.admin_model": "ConfigValue GroupDescription GroupListing GroupOffset "
     "MemberDescription TopicDescription UserDescription",
     "sharebroker.blocking.admin": "Admin",
@@ -57,6 +59,8 @@ __all__ = [
     "AcknowledgeType",
     "Acknowledgement",
     "AcknowledgementOutcome",
+    "Acl",
+    "AclSelection",
     "Admin",
     "ConfigValue",
     "ConnectionLostError",

@@ -15,6 +15,7 @@ from tests.support.kafka_tools import Ran, java, java_environment, needs_kafka, 
 from tests.testkit.brokers import one_process
 
 MAIN: Final = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-configs": "kafka.admin.ConfigCommand",

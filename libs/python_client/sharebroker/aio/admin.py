@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import grpc
 from typing_extensions import override
 
+from sharebroker.acls import Acl, AclSelection, creation_of, deleted_acls, filter_fields, listed_acls
 from sharebroker.admin_model import (
     ConfigValue,
     GroupDescription,
@@ -21,6 +20,7 @@ from sharebroker.admin_model import (
     UserDescription,
 )
 from sharebroker.aio.connection import AsyncClient, Connection, call
+from sharebroker.aio.scram import HASHES, mechanism_name, upsertion
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as gateway
@@ -56,31 +56,8 @@ def check(*parts: InBand) -> None:
             raise KafkaError(ErrorCode(part.error_code), part.error_message)
 
 
-_HASHES: Final = {
-    cluster.SCRAM_MECHANISM_SCRAM_SHA_256: "sha256",
-    cluster.SCRAM_MECHANISM_SCRAM_SHA_512: "sha512",
-}
-_ITERATIONS: Final = 8_192
-_SALT: Final = 24
-
-
-def _upsertion(
-    user: str, password: str, mechanism: cluster.ScramMechanism.ValueType, hash_name: str
-) -> cluster.AlterUserScramCredentialsRequest.Upsertion:
-    salt = os.urandom(_SALT)
-    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, _ITERATIONS)
-    return cluster.AlterUserScramCredentialsRequest.Upsertion(
-        name=user, mechanism=mechanism, iterations=_ITERATIONS, salt=salt, salted_password=salted
-    )
-
-
-def _mechanism_name(mechanism: cluster.ScramMechanism.ValueType) -> str:
-    name = cluster.ScramMechanism.Name(mechanism) if mechanism in _HASHES else str(int(mechanism))
-    return name.removeprefix("SCRAM_MECHANISM_").replace("_", "-")
-
-
 class Admin(AsyncClient):
-    """Manages topics, groups, configs and users (Kafka: Admin).
+    """Manages topics, groups, configs, users and ACLs (Kafka: Admin).
 
     Each method raises KafkaError and then changed nothing.
     """
@@ -228,7 +205,7 @@ class Admin(AsyncClient):
         return [
             UserDescription(
                 user.user,
-                {_mechanism_name(info.mechanism): info.iterations for info in user.credential_infos},
+                {mechanism_name(info.mechanism): info.iterations for info in user.credential_infos},
             )
             for user in sorted(response.results, key=lambda user: user.user)
         ]
@@ -239,9 +216,9 @@ class Admin(AsyncClient):
         The server receives keys that are derived from the password (RFC 5802), not the password. Raises
         KafkaError UNACCEPTABLE_CREDENTIAL.
         """
-        for mechanism, hash_name in _HASHES.items():  # the server accepts one credential per user and request
-            upsertion = await asyncio.to_thread(_upsertion, user, password, mechanism, hash_name)
-            request = cluster.AlterUserScramCredentialsRequest(upsertions=[upsertion])
+        for mechanism in HASHES:  # the server accepts one credential per user and request
+            credential = await asyncio.to_thread(upsertion, user, password, mechanism)
+            request = cluster.AlterUserScramCredentialsRequest(upsertions=[credential])
             check(*(await self._call(self._calls.AlterUserScramCredentials, request)).results)
 
     async def delete_user(self, user: str) -> None:
@@ -253,6 +230,29 @@ class Admin(AsyncClient):
             deletion = cluster.AlterUserScramCredentialsRequest.Deletion(name=user, mechanism=info.mechanism)
             request = cluster.AlterUserScramCredentialsRequest(deletions=[deletion])
             check(*(await self._call(self._calls.AlterUserScramCredentials, request)).results)
+
+    # ACLs
+
+    async def list_acls(self, wanted: AclSelection = AclSelection()) -> list[Acl]:
+        """Returns the ACLs that a filter selects. Raises KafkaError SECURITY_DISABLED."""
+        request = gateway.DescribeAclsRequest(**filter_fields(wanted))
+        return listed_acls(await self._call(self._calls.DescribeAcls, request))
+
+    async def create_acls(self, acls: Iterable[Acl]) -> None:
+        """Creates ACLs; one that exists is no error. Raises KafkaError INVALID_REQUEST, SECURITY_DISABLED.
+
+        If one of them is invalid, the others are created.
+        """
+        request = cluster.CreateAclsRequest(creations=map(creation_of, acls))
+        check(*(await self._call(self._calls.CreateAcls, request)).results)
+
+    async def delete_acls(self, wanted: AclSelection) -> list[Acl]:
+        """Deletes the ACLs that a filter selects, and returns them. Raises KafkaError SECURITY_DISABLED."""
+        selected = cluster.DeleteAclsRequest.Filter(**filter_fields(wanted))
+        request = cluster.DeleteAclsRequest(filters=[selected])
+        (result,) = (await self._call(self._calls.DeleteAcls, request)).filter_results
+        check(result)
+        return deleted_acls(result)
 
     # Groups
 

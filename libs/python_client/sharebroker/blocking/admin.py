@@ -9,7 +9,7 @@ from sharebroker.blocking.loop_thread import BlockingClient, blocking
 
 
 class Admin(BlockingClient[AsyncAdmin]):
-    """Manages topics, groups, configs and users (Kafka: Admin).
+    """Manages topics, groups, configs, users and ACLs (Kafka: Admin).
 
     Each method raises KafkaError and then changed nothing. `sharebroker.aio.Admin` describes the methods.
     """
@@ -40,6 +40,9 @@ class Admin(BlockingClient[AsyncAdmin]):
     list_users = blocking(AsyncAdmin.list_users)
     set_password = blocking(AsyncAdmin.set_password)
     delete_user = blocking(AsyncAdmin.delete_user)
+    list_acls = blocking(AsyncAdmin.list_acls)
+    create_acls = blocking(AsyncAdmin.create_acls)
+    delete_acls = blocking(AsyncAdmin.delete_acls)
     list_groups = blocking(AsyncAdmin.list_groups)
     describe_group = blocking(AsyncAdmin.describe_group)
     delete_group = blocking(AsyncAdmin.delete_group)

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.cli import consume, groups, probe, produce, state, topics, trace, users, verify, work
+from sharebroker.cli import acls, consume, groups, probe, produce, state, topics, trace, users, verify, work
 from sharebroker.cli.options import examples
 from sharebroker.cli.output import FAILED, explain, print_notice, replace_closed_streams
 
@@ -62,6 +62,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(state.app, name="state")
 app.add_typer(users.app, name="users")
+app.add_typer(acls.app, name="acls")
 
 
 def main() -> None:
