@@ -14,8 +14,15 @@ from tests.deploy.chart import CHART
 
 SCHEMA: Final = CHART / "values.schema.json"
 ORDER: Final = CHART / "files" / "settings-order.yaml"
-OURS: Final = {"cluster.id", "node.id", "ssl.client.auth"}
-"""Properties that templates set: `clusterId`, a gateway's number, `tls.clientAuth`."""
+OURS: Final = {
+    "cluster.id",
+    "node.id",
+    "ssl.client.auth",
+    "sasl.enabled.mechanisms",
+    "authorizer.class.name",
+    "super.users",
+}
+"""Properties that templates set: `clusterId`, a gateway's number, `tls.clientAuth`, `auth`."""
 
 _WHOLE: Final = {"type": ["integer", "string"], "pattern": "^[0-9]*$"}
 _ENDPOINT: Final = {"type": "string", "pattern": "^(https?://[^@/\\s]+(/\\S*)?)?$"}

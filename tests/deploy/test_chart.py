@@ -111,6 +111,16 @@ def test_manifests_pass_the_kubernetes_schema(version: str) -> None:
             "roles.gateway.resources.requests.cpu is needed",
         ),
         ("tls.clientAuth=required", "tls.secret is needed where tls.clientAuth is required"),
+        ("tls.generate=false", "auth.enabled needs TLS (tls.secret or tls.generate)"),
+        (
+            "keda.scaledObjects[0].name=a,keda.scaledObjects[0].target.name=b,keda.scaledObjects[0].group=c",
+            "keda.scaledObjects needs tls.clientAuth: required",
+        ),
+        ("auth.mechanisms={GSSAPI}", "'/auth/mechanisms/0': value must be one of"),
+        ("auth.mechanisms=null", "'/auth': missing property 'mechanisms'"),
+        ("auth.superUsers={alice}", "'/auth/superUsers/0'"),
+        ("auth.admin.user=a b", "'/auth/admin/user'"),
+        (r"settings.super\.users=User:a", "'/settings': additional properties 'super.users' not allowed"),
         ("kafka.enabled=false,kafka.external.type=NodePort", "kafka.enabled must be true"),
         (
             "kafka.external.type=LoadBalancer,kafka.external.advertise=kafka:9092",
@@ -118,7 +128,7 @@ def test_manifests_pass_the_kubernetes_schema(version: str) -> None:
         ),
         (
             "keda.scaledObjects[0].name=a,keda.scaledObjects[0].target.name=b,keda.scaledObjects[0].group=c,"
-            "keda.scaledObjects[0].minReplicas=11",
+            "keda.scaledObjects[0].minReplicas=11,auth.enabled=false",
             "minReplicas of a is more than maxReplicas",
         ),
         ("pipeline.topic=a/b", "'/pipeline/topic'"),
@@ -128,8 +138,9 @@ def test_manifests_pass_the_kubernetes_schema(version: str) -> None:
             "for kafka.external.type ClusterIP",
         ),
         (
-            "kafka.external.type=ClusterIP,kafka.external.advertise=k$(POD_INDEX):1,kafka.external.ingress.className=a",
-            "tls.secret is needed",
+            "kafka.external.type=ClusterIP,kafka.external.advertise=k$(POD_INDEX):1,kafka.external.ingress.className=a,"
+            "auth.enabled=false,tls.generate=false",
+            "tls.secret or tls.generate is needed",
         ),
         ("kafka.external.type=NodePort,roles.gateway.replicas=11", "at most 10 gateways"),
         (

@@ -122,9 +122,20 @@ def secrets(value: Any) -> Iterator[str]:
 
 
 def test_passwords_come_only_from_secrets() -> None:
-    assert set(secrets(ALL["production"])) == {"redis-url"}
+    assert set(secrets(ALL["production"])) == {"redis-url", "sharebroker-admin"}
     assert set(secrets(ALL["nodeport"])) == {"valkey"}
-    assert not any(one["kind"] == "Secret" for case in ALL.values() for one in case)
+    assert set(secrets(ALL["loadbalancer"])) == {"first-user"}
+
+
+def test_generated_secrets_are_the_certificate_and_the_first_password() -> None:
+    made = {
+        case: {one["metadata"]["name"] for one in objects if one["kind"] == "Secret"}
+        for case, objects in ALL.items()
+    }
+    assert made["defaults"] == {"sharebroker-tls", "sharebroker-admin"}
+    assert made["loadbalancer"] == {"sharebroker-tls"}
+    assert made["encrypted"] == {"sharebroker-admin"}
+    assert not made["workers"]
 
 
 ARROWS = {
@@ -268,7 +279,8 @@ def test_ingress_passes_tls_through_to_the_named_gateway() -> None:
 
 def test_every_pod_verifies_the_same_server_name() -> None:
     (test,) = (one for one in ALL["encrypted"] if one["kind"] == "Pod")
-    (server,) = test["spec"]["containers"][0]["env"]
+    server, password = test["spec"]["containers"][0]["env"]
+    assert password["valueFrom"]["secretKeyRef"] == {"name": "sharebroker-admin", "key": "password"}
     parts = urlsplit(server["value"])
     query = dict(parse_qsl(parts.query))
     for _, pod in brokers("encrypted"):

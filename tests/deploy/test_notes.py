@@ -33,9 +33,11 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (
             "",
             [
-                "deployment/sharebroker-gateway",
+                "statefulset/sharebroker-gateway",
                 "gRPC   sharebroker.queues:9090",
                 "Kafka  sharebroker.queues:9092",
+                "exec -it deployment/sharebroker-group-coordinator -- sharebroker users add alice",
+                "The password of admin",
             ],
         ),
         (
@@ -60,9 +62,13 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("service.type=LoadBalancer", ["from outside: kubectl -n queues get service sharebroker\n"]),
         ("redis.builtIn.persistence.enabled=false", ["It has no volume"]),
         (
-            "networkPolicy.clients[0].podSelector.matchLabels.uses=queues,keda.scaledObjects[0].name=a,"
+            "networkPolicy.clients[0].podSelector.matchLabels.uses=queues,auth.enabled=false,"
+            "keda.scaledObjects[0].name=a,"
             "keda.scaledObjects[0].group=b,keda.scaledObjects[0].target.name=c",
-            ["Add KEDA's operator to networkPolicy.clients"],
+            [
+                "Add KEDA's operator to networkPolicy.clients",
+                "Every client that can connect may do everything",
+            ],
         ),
         (
             "networkPolicy.restrictEgress=true,env.OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4317",

@@ -114,13 +114,13 @@ def test_names_that_yaml_misreads_stay_strings() -> None:
     objects = made(
         "--set=redis.builtIn.enabled=false",
         "--set-string=redis.urlSecret.name=1,redis.urlSecret.key=on,redis.ca.secret=2",
-        "--set-string=tls.secret=3,roleDefaults.priorityClassName=4,serviceAccount.name=5",
+        "--set-string=auth.admin.secret=6,tls.secret=3,roleDefaults.priorityClassName=4,serviceAccount.name=5",
         release="on",
     )
     assert {one["metadata"]["labels"]["app.kubernetes.io/instance"] for one in objects} == {"on"}
-    read = {"name": "1", "key": "on"}
-    assert all(one == read for one in strings(objects, "secretKeyRef"))
-    assert set(strings(objects, "secretName")) == {"2", "3"}
+    read = [{"name": "1", "key": "on"}, {"name": "6", "key": "password"}]
+    assert all(one in read for one in strings(objects, "secretKeyRef"))
+    assert set(strings(objects, "secretName")) == {"2", "3", "6"}
     assert set(strings(objects, "priorityClassName")) == {"4"}
     assert set(strings(objects, "serviceAccountName")) == {"5"}
 

@@ -11,6 +11,7 @@ _SECRET = "sharebroker-tls"
 _VALUES = (
     f"--set=tls.secret={_SECRET}",
     "--set=tls.clientAuth=required",
+    "--set=auth.enabled=false",
     "--set=redis.builtIn.persistence.enabled=false",
 )
 

@@ -23,6 +23,7 @@ from tests.k8s.neighbours import releases_are_isolated
 from tests.k8s.operations import everyday
 from tests.k8s.parts import Missing, has_keda, has_metrics_server
 from tests.k8s.pipeline import PIPELINE, topic_is_processed
+from tests.k8s.protected import protected
 from tests.k8s.readiness import Readiness
 from tests.k8s.release import Release
 from tests.testkit.waiting import until
@@ -89,6 +90,7 @@ async def trial(node: Node, log: Log, only: str = "") -> Findings:
             log(await asyncio.to_thread(_state, release))
         await findings.step("helm uninstall", lambda: _uninstall(release, before))
         await findings.step("TLS, clients with certificates", lambda: asyncio.to_thread(encrypted, release))
+        await findings.step("users, ACLs and TLS", lambda: asyncio.to_thread(protected, release))
     finally:
         node.kubectl.abandon()
         readiness.stop()

@@ -49,10 +49,23 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- merge (deepCopy (default dict (index . 1).settings)) (default dict (index . 0).Values.settings) | toYaml }}
 {{- end }}
 
-{{- /* External Kafka clients use an address per gateway, so gateways need numbers. */}}
+{{- /* The Secret with the certificate; empty without TLS. */}}
+{{- define "sharebroker.tlsSecret" -}}
+{{- with .Values.tls }}{{ default (ternary (printf "%s-tls" (include "sharebroker.fullname" $)) "" .generate) .secret }}{{ end }}
+{{- end }}
+
+{{- /* The Secret with the password of the first user. */}}
+{{- define "sharebroker.adminSecret" -}}
+{{- default (printf "%s-admin" (include "sharebroker.fullname" .)) .Values.auth.admin.secret }}
+{{- end }}
+
+{{- /*
+Kafka clients use an address per gateway, and a certificate contains names, not addresses of pods. So with external clients or with TLS,
+gateways have numbers.
+*/}}
 {{- define "sharebroker.kind" -}}
 {{- $root := index . 0 }}
-{{- ternary "StatefulSet" "Deployment" (and (eq (index . 1) "gateway") $root.Values.kafka.enabled (not (empty $root.Values.kafka.external.type))) }}
+{{- ternary "StatefulSet" "Deployment" (and (eq (index . 1) "gateway") $root.Values.kafka.enabled (not (empty (or $root.Values.kafka.external.type (include "sharebroker.tlsSecret" $root))))) }}
 {{- end }}
 
 {{- /*
@@ -76,7 +89,9 @@ Kubernetes defaults a missing number to one. So the chart keeps setting it, and 
 
 {{- define "sharebroker.kafkaAdvertise" -}}
 {{- $external := .Values.kafka.external }}
-{{- if not $external.type }}$(POD_IP):9092
+{{- if not $external.type }}
+{{- if include "sharebroker.tlsSecret" . }}$(POD_NAME).{{ include "sharebroker.fullname" . }}-headless.{{ .Release.Namespace }}.svc:9092
+{{- else }}$(POD_IP):9092{{ end }}
 {{- else if $external.advertise }}{{ $external.advertise }}
 {{- else }}$(HOST_IP):{{ div $external.nodePort 10 }}$(POD_INDEX)
 {{- end }}
@@ -90,14 +105,32 @@ Kubernetes defaults a missing number to one. So the chart keeps setting it, and 
 {{- define "sharebroker.server" -}}
 {{- $address := printf "%s:9090" (include "sharebroker.fullname" .) }}
 {{- $files := "/etc/sharebroker/tls" }}
-{{- if not .Values.tls.secret }}{{ $address }}
+{{- if not (include "sharebroker.tlsSecret" .) }}{{ $address }}
 {{- else -}}
-tls://{{ $address }}?ca={{ $files }}/ca.crt&cert={{ $files }}/tls.crt&key={{ $files }}/tls.key&name={{ include "sharebroker.serverName" . }}
+tls://{{ $address }}?ca={{ $files }}/ca.crt{{ if eq .Values.tls.clientAuth "required" }}&cert={{ $files }}/tls.crt&key={{ $files }}/tls.key{{ end }}{{ if .Values.auth.enabled }}&user={{ .Values.auth.admin.user }}{{ end }}&name={{ include "sharebroker.serverName" . }}
+{{- end }}
+{{- end }}
+
+{{- /* The same for group coordinators, which have the first user's password in a file. */}}
+{{- define "sharebroker.adminServer" -}}
+{{ include "sharebroker.server" . }}&password_file=/etc/sharebroker/admin/{{ .Values.auth.admin.key }}
+{{- end }}
+
+{{- /* The environment of `sharebroker` in a pod: the server, and the first user's password. */}}
+{{- define "sharebroker.clientEnv" -}}
+- name: SHAREBROKER_SERVER
+  value: {{ include "sharebroker.server" . | quote }}
+{{- if .Values.auth.enabled }}
+- name: SHAREBROKER_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "sharebroker.adminSecret" . | quote }}
+      key: {{ .Values.auth.admin.key | quote }}
 {{- end }}
 {{- end }}
 
 {{- define "sharebroker.tlsMount" -}}
-{{- if .Values.tls.secret -}}
+{{- if include "sharebroker.tlsSecret" . -}}
 - name: tls
   mountPath: /etc/sharebroker/tls
   readOnly: true
@@ -105,10 +138,10 @@ tls://{{ $address }}?ca={{ $files }}/ca.crt&cert={{ $files }}/tls.crt&key={{ $fi
 {{- end }}
 
 {{- define "sharebroker.tlsVolume" -}}
-{{- if .Values.tls.secret -}}
+{{- if include "sharebroker.tlsSecret" . -}}
 - name: tls
   secret:
-    secretName: {{ .Values.tls.secret | quote }}
+    secretName: {{ include "sharebroker.tlsSecret" . | quote }}
     defaultMode: 0440
 {{- end }}
 {{- end }}

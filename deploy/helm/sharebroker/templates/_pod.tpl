@@ -48,6 +48,12 @@ volumes:
   {{- with include "sharebroker.tlsVolume" $root }}
   {{- . | nindent 2 }}
   {{- end }}
+  {{- if and $root.Values.auth.enabled (eq .role "group-coordinator") }}
+  - name: admin
+    secret:
+      secretName: {{ include "sharebroker.adminSecret" $root | quote }}
+      defaultMode: 0440
+  {{- end }}
   {{- if $root.Values.redis.ca.secret }}
   - name: redis-ca
     secret:
@@ -78,12 +84,23 @@ args:
   {{- else if eq .role "gateway" }}
   - --kafka=none
   {{- end }}
-  {{- if $root.Values.tls.secret }}
+  {{- if include "sharebroker.tlsSecret" $root }}
   - --tls-cert=/etc/sharebroker/tls/tls.crt
   - --tls-key=/etc/sharebroker/tls/tls.key
   - --tls-ca=/etc/sharebroker/tls/ca.crt
   - --tls-server-name={{ include "sharebroker.serverName" $root }}
   - --set=ssl.client.auth={{ $root.Values.tls.clientAuth }}
+  {{- end }}
+  {{- with $root.Values.auth }}
+  {{- if .enabled }}
+  - --set=sasl.enabled.mechanisms={{ join "," .mechanisms }}
+  - --set=authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+  - {{ printf "--set=super.users=%s" (prepend (default list .superUsers) (printf "User:%s" .admin.user) | join ";") | quote }}
+  {{- if eq $.role "group-coordinator" }}
+  - --admin-user={{ .admin.user }}
+  - --admin-password-file=/etc/sharebroker/admin/{{ .admin.key }}
+  {{- end }}
+  {{- end }}
   {{- end }}
   {{- if $numbered }}
   - --set=node.id=$(POD_INDEX)
@@ -106,6 +123,11 @@ env:
     valueFrom:
       fieldRef:
         fieldPath: metadata.labels['apps.kubernetes.io/pod-index']
+  {{- end }}
+  {{- if and $root.Values.auth.enabled (eq .role "group-coordinator") }}
+  # For `kubectl exec ... sharebroker users add`, as the first user.
+  - name: SHAREBROKER_SERVER
+    value: {{ include "sharebroker.adminServer" $root | quote }}
   {{- end }}
   {{- include "sharebroker.redisEnv" $root | nindent 2 }}
   {{- with $values.extraEnv }}
@@ -149,6 +171,11 @@ volumeMounts:
     mountPath: /tmp
   {{- with include "sharebroker.tlsMount" $root }}
   {{- . | nindent 2 }}
+  {{- end }}
+  {{- if and $root.Values.auth.enabled (eq .role "group-coordinator") }}
+  - name: admin
+    mountPath: /etc/sharebroker/admin
+    readOnly: true
   {{- end }}
   {{- if $root.Values.redis.ca.secret }}
   - name: redis-ca
