@@ -18,15 +18,18 @@ TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 
 
 class Access:
-    """The rights of one caller. Without access control everything is allowed to everyone."""
+    """The rights of one caller, which is `requester`.
 
-    __slots__ = ("_context", "_requester", "gateway", "unrestricted")
+    Without access control everything is allowed to everyone, and `requester` is None.
+    """
+
+    __slots__ = ("_context", "gateway", "requester", "unrestricted")
 
     def __init__(self, gateway: Gateway, context: Any) -> None:
         self.unrestricted = gateway.authorizer is ALLOW_ALL
         self.gateway = gateway
         self._context = context
-        self._requester: Requester | None = None if self.unrestricted else requester(context)
+        self.requester: Requester | None = None if self.unrestricted else requester(context)
 
     @property
     def principal(self) -> str:
@@ -35,21 +38,21 @@ class Access:
 
     def denial(self, operation: AclOperation, kind: AclResourceType, name: str) -> KafkaError | None:
         """Returns why the caller may not do the operation; None if it may."""
-        if self._requester is None:
+        if self.requester is None:
             return None
-        return denial(self.gateway.authorizer, self._requester, operation, Resource(kind, name))
+        return denial(self.gateway.authorizer, self.requester, operation, Resource(kind, name))
 
     def allows(self, operation: AclOperation, kind: AclResourceType, name: str) -> bool:
         """Returns whether the caller may do the operation. The audit log does not record a denial."""
-        if self._requester is None:
+        if self.requester is None:
             return True
-        return self.gateway.authorizer.allows(self._requester, operation, Resource(kind, name))
+        return self.gateway.authorizer.allows(self.requester, operation, Resource(kind, name))
 
     def allows_any(self, operation: AclOperation, kind: AclResourceType) -> bool:
         """Returns whether the caller may do the operation to some resource of the type."""
-        if self._requester is None:
+        if self.requester is None:
             return True
-        return self.gateway.authorizer.allows_any(self._requester, operation, kind)
+        return self.gateway.authorizer.allows_any(self.requester, operation, kind)
 
     def allows_on_cluster(self, operation: AclOperation) -> bool:
         """Returns whether the caller may do the operation to the cluster."""

@@ -22,7 +22,7 @@ from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceTy
 
 _TRANSACTION: Final = AclResourceType.TRANSACTIONAL_ID
 
-_REMEMBERED: Final = 1_000
+MAX_REMEMBERED_TOPICS: Final = 1_000
 """Most topics of a ProduceStream whose permission is checked again when ACLs change."""
 
 
@@ -97,7 +97,7 @@ class _StreamRights:
     def _remember(self, name: str) -> None:
         if name and name not in self._written:
             self._written[name] = None
-            if len(self._written) > _REMEMBERED:
+            if len(self._written) > MAX_REMEMBERED_TOPICS:
                 del self._written[next(iter(self._written))]
 
 

@@ -16,7 +16,6 @@ from sharebroker_server.gateway.consume.membership import send_heartbeat
 from sharebroker_server.gateway.consume.stream import consume
 from sharebroker_server.gateway.consume.unary import UnaryConsumer
 from sharebroker_server.gateway.context import Gateway, deadline_of
-from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.core.validation import check_member_id, check_topic_names
 from sharebroker_server.gateway.grpc import share_messages as messages
 from sharebroker_server.gateway.share.acknowledge import Caller, share_acknowledge
@@ -66,8 +65,9 @@ class ShareServicer(ShareServiceServicer):
     @override
     async def ShareFetch(self, request: pb.ShareFetchRequest, context: Any) -> pb.ShareFetchResponse:
         access, deadline = Access(self._gateway, context), deadline_of(context)
-        self._check_read(access, request)
-        fetch = messages.fetch_of(request, Caller(context.peer()), access.principal)
+        access.require(AclOperation.READ, GROUP, request.group_id)
+        caller = Caller(context.peer(), requester=access.requester)
+        fetch = messages.fetch_of(request, caller, access.principal)
         # A response after the deadline is lost, and with it the new session epoch.
         fetch = fetch._replace(max_wait_ms=min(fetch.max_wait_ms, int(deadline.remaining() * 1000)))
         fetched = await share_fetch(self._gateway, fetch, deadline)
@@ -78,21 +78,8 @@ class ShareServicer(ShareServiceServicer):
         self, request: pb.ShareAcknowledgeRequest, context: Any
     ) -> pb.ShareAcknowledgeResponse:
         access = Access(self._gateway, context)
-        self._check_read(access, request)
-        acknowledgement = messages.acknowledge_of(request, Caller(context.peer()), access.principal)
+        access.require(AclOperation.READ, GROUP, request.group_id)
+        caller = Caller(context.peer(), requester=access.requester)
+        acknowledgement = messages.acknowledge_of(request, caller, access.principal)
         results = await share_acknowledge(self._gateway, acknowledgement, deadline_of(context))
         return messages.acknowledge_response(results, self._gateway.lock_timeout_ms(request.group_id))
-
-    def _check_read(self, access: Access, request: pb.ShareFetchRequest | pb.ShareAcknowledgeRequest) -> None:
-        """Raises GROUP_ or TOPIC_AUTHORIZATION_FAILED unless the caller may read the session's topics."""
-        if access.unrestricted:
-            return
-        access.require_read(request.group_id)
-        key = SessionKey(request.group_id, request.member_id, access.principal)
-        session = self._gateway.sessions.get(key)
-        topic_ids = {topic.topic_id for topic in request.topics}
-        topic_ids.update(part.topic_id for part in (session.partitions if session else ()))
-        for topic_id in topic_ids:
-            error = access.id_denial(AclOperation.READ, topic_id)
-            if error is not None:
-                raise error

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from sharebroker_server.security.principal import ANONYMOUS
 
-_PRINCIPALS: Final = 1_000
+MAX_CACHED_PRINCIPALS: Final = 1_000
 """Encoded principals that are cached."""
 
 _streams: Final = count(1)
@@ -22,12 +22,12 @@ _streams: Final = count(1)
 
 def member_holder(member_id: str, principal: str = "") -> str:
     """The holder of records that a member acquires by single calls; principal "": ANONYMOUS."""
-    return f"{_prefix(principal)}@{member_id}" if principal else f"@{member_id}"
+    return f"{encoded_principal(principal)}@{member_id}" if principal else f"@{member_id}"
 
 
 def new_stream_holder(member_id: str, principal: str = "") -> str:
     """A new holder, for a stream of a member."""
-    return f"{next(_streams)}{_prefix(principal)}@{member_id}"
+    return f"{next(_streams)}{encoded_principal(principal)}@{member_id}"
 
 
 def member_of(holder: str) -> str:
@@ -45,6 +45,7 @@ def is_held_by(holder: str, member_id: str, principal: str | None) -> bool:
     return member_of(holder) == member_id and (principal is None or principal_of(holder) == principal)
 
 
-@lru_cache(_PRINCIPALS)
-def _prefix(principal: str) -> str:
+@lru_cache(MAX_CACHED_PRINCIPALS)
+def encoded_principal(principal: str) -> str:
+    """Returns a principal as a part of a holder; "" for ANONYMOUS."""
     return "" if principal in ("", str(ANONYMOUS)) else f"/{quote(principal, safe='')}"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import produce_pb2
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.gateway.grpc.produce import MAX_REMEMBERED_TOPICS
+from sharebroker_server.security.acl import AclOperation, AclResourceType
+from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.produce.requests import appending, produced, records, refused
 
@@ -37,3 +40,16 @@ async def test_stream_responds_with_the_id_of_each_request(harness: Harness) -> 
 async def test_invalid_topic_is_rejected(harness: Harness) -> None:
     request = produce_pb2.PublishRequest(topic="no/name", records=records((None, "text")))
     assert (await refused(harness.produce.Publish(request))).code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_a_stream_remembers_a_limited_number_of_topics(harness: Harness) -> None:
+    table = harness.gateway.authorizer = TableAuthorizer()
+    call = harness.produce.ProduceStream(timeout=30.0)
+    for number in range(MAX_REMEMBERED_TOPICS + 10):
+        await call.write(produce_pb2.ProduceStreamRequest(id=number, produce=produced(0, name=f"t{number}")))
+        assert (await call.read()).id == number
+    table.checked.clear()
+    harness.gateway.rechecks.repeat()
+    last = range(10, MAX_REMEMBERED_TOPICS + 10)
+    assert table.checked == [(AclOperation.WRITE, AclResourceType.TOPIC, f"t{number}") for number in last]
+    call.cancel()

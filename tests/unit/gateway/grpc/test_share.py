@@ -14,12 +14,15 @@ from sharebroker_protocol.gateway.v1 import produce_pb2
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.catalog.records import TopicRecord
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 from tests.testkit.authorizer import TableAuthorizer
 from tests.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.produce.requests import produced
+from tests.unit.gateway.share.requests import acknowledge, answered, fetch, records_of, refused
 
 SECONDS = 10.0
 
@@ -147,19 +150,34 @@ async def test_acknowledgements_of_denied_topics_are_refused_one_by_one(
 
 
 @pytest.mark.parametrize("rpc", ["ShareFetch", "ShareAcknowledge"])
-@pytest.mark.parametrize(
-    ("kind", "code"),
-    [
-        (AclResourceType.GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED),
-        (AclResourceType.TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-    ],
-)
-async def test_requests_of_share_sessions_need_read(
-    harness: Harness, table: TableAuthorizer, rpc: str, kind: AclResourceType, code: ErrorCode
+async def test_requests_of_share_sessions_need_read_of_the_group(
+    harness: Harness, table: TableAuthorizer, rpc: str
 ) -> None:
-    table.deny(AclOperation.READ, kind)
-    request = getattr(pb, f"{rpc}Request")(group_id="g", member_id="m")
-    request.topics.add(topic_id=TOPIC.topic_id).partitions.add(partition_index=0)
-    with pytest.raises(grpc.aio.AioRpcError) as failure:
-        await getattr(harness.share, rpc)(request)
-    assert from_rpc_error(failure.value).code is code
+    table.deny(AclOperation.READ, AclResourceType.GROUP)
+    error = await refused(getattr(harness.share, rpc)(getattr(pb, f"{rpc}Request")(group_id="group")))
+    assert error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+async def test_partitions_of_a_share_session_are_denied_one_by_one(
+    harness: Harness, table: TableAuthorizer
+) -> None:
+    secret = Topic("C" * 21 + "A", "seats", 1)
+    harness.gateway.catalog.catalog.apply(TopicRecord(secret), 2)
+    harness.leader.answer = records_of(0)
+    table.deny(AclOperation.READ, AclResourceType.TOPIC, "seats")
+    request = fetch(0, 0)
+    request.topics.add(topic_id=secret.topic_id).partitions.add(partition_index=0)
+    read, denied = (await harness.share.ShareFetch(request)).responses
+    assert (read.topic_id, read.partitions[0].error_code) == (TOPIC.topic_id, 0)
+    assert read.partitions[0].acquired_records
+    assert denied.partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not denied.partitions[0].acquired_records
+
+    table.deny(AclOperation.READ, AclResourceType.TOPIC, "flights")
+    denied = answered(await harness.share.ShareAcknowledge(acknowledge(1, {0: [(0, 9, [1])]})))
+    assert denied[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not harness.leader.of(leader.AcknowledgeRecordsRequest)
+    denied = answered(await harness.share.ShareFetch(fetch(2, 0, acks={0: [(0, 9, [1])]})))
+    assert denied[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert denied[0].acknowledge_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not harness.leader.of(leader.AcknowledgeRecordsRequest)

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
 from sharebroker_server.share_partition_leader.share_partition.holders import (
+    MAX_CACHED_PRINCIPALS,
+    encoded_principal,
     is_held_by,
     member_holder,
     member_of,
@@ -51,3 +53,9 @@ def test_no_member_id_equals_a_session_holder(one: str, other: str) -> None:
 def test_a_delayed_release_has_no_member() -> None:
     assert DELAYED_RELEASE not in {member_holder(""), member_holder("m"), new_stream_holder("")}
     assert member_of(DELAYED_RELEASE) == ""
+
+
+def test_a_limited_number_of_encoded_principals_is_cached() -> None:
+    holders = {member_holder("m", f"User:{number}") for number in range(MAX_CACHED_PRINCIPALS + 10)}
+    assert len(holders) == MAX_CACHED_PRINCIPALS + 10
+    assert encoded_principal.cache_info().currsize == MAX_CACHED_PRINCIPALS
