@@ -13,7 +13,7 @@ from uuid import uuid4
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from sharebroker_protocol.address import CONNECT_TIMEOUT
+from sharebroker_protocol.address import CONNECT_TIMEOUT, Address
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
@@ -220,7 +220,10 @@ class Client:
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Client]:
-    """Provides a client of the gateway at an address; it reconnects at once when the gateway returns."""
+    """Provides a client of the gateway at an address, or at `tls://…` with certificates and a user.
+
+    It reconnects at once when the gateway returns.
+    """
     options = [
         ("grpc.initial_reconnect_backoff_ms", 50),
         CONNECT_TIMEOUT,
@@ -228,7 +231,7 @@ async def connected(address: str) -> AsyncIterator[Client]:
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ]
-    async with grpc.aio.insecure_channel(address, options=options) as channel:
+    async with Address.parse(address).open(options) as channel:
         yield Client(channel)
 
 

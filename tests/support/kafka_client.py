@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
+from ssl import SSLContext
 from typing import Any
 
 from sharebroker_server.kafka_wire.frames import codec_of, request_frame
@@ -152,10 +153,12 @@ def runs(data: Any) -> list[tuple[int, int, int]]:
 
 
 @asynccontextmanager
-async def connected(address: str, client_id: str | None = "test") -> AsyncIterator[KafkaClient]:
-    """Provides a connection to a broker at "host:port"."""
+async def connected(
+    address: str, client_id: str | None = "test", tls: SSLContext | None = None
+) -> AsyncIterator[KafkaClient]:
+    """Provides a connection to a broker at "host:port", over TLS if it has a context."""
     host, _, port = address.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 20, ssl=tls)
     client = KafkaClient(reader, writer, client_id)
     try:
         yield client
