@@ -21,7 +21,7 @@ from sharebroker_server.broker import roles
 from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
-from sharebroker_server.broker.redis import RedisConnections, StateVerifier, VerifyState, open_redis
+from sharebroker_server.broker.redis import RedisConnections, open_redis
 from sharebroker_server.broker.roles import BrokerContext, Storage
 from sharebroker_server.broker.settings import (
     ServeSettings,
@@ -30,6 +30,7 @@ from sharebroker_server.broker.settings import (
     parse_principals,
     unauthenticated,
 )
+from sharebroker_server.broker.state_verifier import StateVerifier, VerifyState
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.coordinator_runtime.host import not_active, shard_families
 from sharebroker_server.gateway.kafka.listener import KafkaServer

@@ -1,16 +1,12 @@
-"""The connections of a broker to Redis, or to the embedded Valkey that it starts, and its restarts."""
+"""The connections of a broker to Redis, or to the embedded Valkey that it starts."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Final
 
-import structlog
-
-from sharebroker_server.aio import Tasks, doubling
 from sharebroker_server.broker.settings import ServeSettings, invalid
 from sharebroker_server.redis_link.data_folder import make_private
 from sharebroker_server.redis_link.embedded import LINK, EmbeddedRedis
@@ -18,21 +14,13 @@ from sharebroker_server.redis_link.link import LinkSettings, Replicas
 from sharebroker_server.redis_link.links import connect, link_families
 from sharebroker_server.redis_link.memory import available_memory, default_limit
 from sharebroker_server.redis_link.port import Link, RedisError
-from sharebroker_server.stream_log.port import LogUnavailable
 from sharebroker_server.telemetry.metrics import Family
-
-_log = structlog.get_logger()
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to connect to the Redis of `--redis`."""
 
 _IDENTITY_FILES: Final = ("node.json", "node.new")
 """Files of `leases.identity` in the data folder, which may contain other things than ours."""
-
-_FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 1.0
-
-VerifyState = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,35 +84,3 @@ async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> Emb
     await server.start()
     stack.push_async_callback(server.stop)
     return server
-
-
-class StateVerifier:
-    """Runs `checks` when a link detects a restart or a fail-over of Redis.
-
-    Redis may then lack its newest writes, which this process still has in memory. A check is retried until
-    Redis responds.
-    """
-
-    def __init__(self, links: Iterable[Link], checks: Sequence[VerifyState]) -> None:
-        self._checks = checks
-        self._tasks = Tasks(lambda error: _log.error("state verification failed", error=repr(error)))
-        for link in links:
-            link.on_new_server.append(self._start)
-
-    async def stop(self) -> None:
-        """Cancels running checks."""
-        await self._tasks.stop()
-
-    def _start(self) -> None:
-        _log.warning("Redis restarted or failed over; verifying in-memory state against it")
-        for check in self._checks:
-            self._tasks.spawn(_retry(check))
-
-
-async def _retry(check: VerifyState) -> None:
-    pauses = doubling(_FIRST_PAUSE, _LONGEST_PAUSE)
-    while True:
-        try:
-            return await check()
-        except LogUnavailable:
-            await asyncio.sleep(next(pauses))

@@ -20,8 +20,8 @@ from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordina
 from sharebroker_server.broker.access_control import AccessControl
 from sharebroker_server.broker.cleanup import Cleanup
 from sharebroker_server.broker.observability import Observability
-from sharebroker_server.broker.redis import VerifyState
 from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.broker.state_verifier import VerifyState
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import internal_partitions, partition_count
 from sharebroker_server.coordinator_runtime.host import AnyHost

@@ -1,22 +1,18 @@
-"""The connections of a broker to Redis, and the checks after a restart of Redis."""
+"""The connections of a broker to Redis."""
 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
-from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.broker import redis as connections
-from sharebroker_server.broker.redis import StateVerifier, open_redis
+from sharebroker_server.broker.redis import open_redis
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.redis_link.memory import available_memory, default_limit
-from sharebroker_server.stream_log.port import LogUnavailable
 from tests.testkit.servers import free_port, running
 from tests.testkit.waiting import eventually
 
@@ -76,24 +72,3 @@ async def test_an_unreachable_redis_is_reported(monkeypatch: pytest.MonkeyPatch)
     async with AsyncExitStack() as stack:
         with pytest.raises(KafkaError, match="INVALID_CONFIG: no Redis at"):
             await open_redis(settings, stack)
-
-
-async def test_checks_run_after_a_change_and_are_retried_until_redis_responds() -> None:
-    link = SimpleNamespace(on_new_server=[])
-    attempts: list[str] = []
-
-    async def check() -> None:
-        attempts.append("check")
-        if len(attempts) == 1:
-            raise LogUnavailable("not yet")
-
-    verifier = StateVerifier([cast("Any", link)], [check])
-    assert not attempts
-    with capture_logs() as lines:
-        for callback in link.on_new_server:
-            callback()
-    await eventually(lambda: len(attempts) == 2)
-    await verifier.stop()
-    assert [line["event"] for line in lines] == [
-        "Redis restarted or failed over; verifying in-memory state against it"
-    ]
