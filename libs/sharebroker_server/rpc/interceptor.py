@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import grpc
 import structlog
-from google.protobuf import descriptor_pool
-from google.protobuf.descriptor import Descriptor
 from typing_extensions import override
 
 from sharebroker_protocol import tracing
@@ -23,8 +21,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import abort
 from sharebroker_server.rpc.call_metrics import CANCELLED, OK, CallCounts, MethodCounts
 from sharebroker_server.rpc.errors import CallLimits
-from sharebroker_server.rpc.message_limits import message_limits
-from sharebroker_server.rpc.receiving import Decoder, Receiver
+from sharebroker_server.rpc.requests import ListenerRequests, MethodRequests
 
 _log = structlog.get_logger()
 
@@ -48,7 +45,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     def __init__(self, limits: CallLimits | None = None, counts: CallCounts | None = None) -> None:
         self._limits = limits or CallLimits()
         self._counts = counts or CallCounts()
-        self._receiver = Receiver()
+        self._requests = ListenerRequests()
         self._wrapped: dict[str, Handler] = {}
 
     @override
@@ -67,58 +64,25 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
     def _wrap(self, method: str, handler: Handler) -> Handler:
         parse = cast("Callable[[bytes], Any]", handler.request_deserializer)
-        decoder = Decoder(message_limits(method), parse, _input(method))
+        requests = self._requests.of(method, parse)
         if method.startswith("/grpc."):
-            return _bounded(handler, _Requests(self._receiver, decoder))
-        call = _Call(self._limits, self._counts.of(method), _Requests(self._receiver, decoder))
+            return _bounded(handler, requests)
+        call = _Call(self._limits, self._counts.of(method), requests)
         if handler.stream_stream is not None:
             return _stream_handler(handler, _streaming(cast("_Behaviour", handler.stream_stream), call))
         if handler.unary_stream is not None:
             behaviour = cast("_Behaviour", handler.unary_stream)
             return _stream_handler(handler, _streaming(behaviour, call, one_request=True))
         unary: Any = _unary(cast("Callable[..., Any]", handler.unary_unary), call)
-        if decoder.limits.of_clients:  # a handler of streams decides when gRPC reads the request
+        if requests.of_clients:  # a handler of streams decides when gRPC reads the request
             return grpc.stream_unary_rpc_method_handler(
                 unary, response_serializer=handler.response_serializer
             )
         return grpc.unary_unary_rpc_method_handler(unary, response_serializer=handler.response_serializer)
 
 
-def _input(method: str) -> Descriptor | None:
-    """Returns the descriptor of the requests of a method, given as /package.Service/Method."""
-    service, _, name = method[1:].partition("/")
-    try:
-        return descriptor_pool.Default().FindServiceByName(service).methods_by_name[name].input_type
-    except KeyError:
-        return None
-
-
 def _stream_handler(handler: Handler, streaming: _Behaviour) -> Handler:
     return grpc.stream_stream_rpc_method_handler(streaming, response_serializer=handler.response_serializer)
-
-
-class _Requests(NamedTuple):
-    """Receives and decodes the requests of one method."""
-
-    receiver: Receiver
-    decoder: Decoder
-
-    async def data(self, request: Any, context: Context) -> Any:
-        """Returns the request of a unary call, not decoded; gRPC has read those of internal methods."""
-        return await self.receiver.receive(context) if self.decoder.limits.of_clients else request
-
-    async def message(self, data: bytes) -> Any:
-        """Returns the message of a request."""
-        return await self.receiver.decode(data, self.decoder)
-
-    async def messages(self, requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
-        """Yields the messages of a stream."""
-        async for data in requests:
-            yield await self.receiver.decode(data, self.decoder)
-
-    async def only_message(self, context: Context) -> Any:
-        """Returns the message of a call whose handler is one of streams."""
-        return await self.message(await self.receiver.receive(context))
 
 
 class _Call(NamedTuple):
@@ -126,10 +90,10 @@ class _Call(NamedTuple):
 
     limits: CallLimits
     counts: MethodCounts
-    requests: _Requests
+    requests: MethodRequests
 
 
-def _bounded(handler: Handler, requests: _Requests) -> Handler:
+def _bounded(handler: Handler, requests: MethodRequests) -> Handler:
     """Returns a handler of gRPC's own health service whose requests are limited."""
     if handler.unary_unary is None:
         return handler

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from google.protobuf import descriptor_pool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.rpc import reflection
 from sharebroker_server.rpc.call_metrics import CallCounts
 from sharebroker_server.rpc.errors import CallLimits
 from sharebroker_server.rpc.interceptor import ErrorInterceptor
@@ -88,8 +87,7 @@ class GrpcServer:
     async def start(self) -> None:
         """Starts to serve; health checks report NOT_SERVING until `ready`."""
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        names = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server, pool=MethodDescriptorPool())
+        reflection.enable((*self._names, health.SERVICE_NAME), self._server)
         await self._report(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
 
@@ -118,21 +116,3 @@ def _reason(failure: OSError | RuntimeError) -> str:
     if isinstance(failure, OSError) and failure.errno is not None and failure.errno > 0:
         return os.strerror(failure.errno)  # Python's own text repeats the address
     return str(failure)
-
-
-class MethodDescriptorPool:
-    """Descriptor pool that also finds methods, as the reflection protocol specifies; ghz queries methods."""
-
-    def __init__(self) -> None:
-        self._pool = descriptor_pool.Default()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._pool, name)
-
-    def FindFileContainingSymbol(self, symbol: str) -> Any:
-        """Returns the file of a message, a service or `package.Service.Method`. Raises KeyError."""
-        try:
-            return self._pool.FindFileContainingSymbol(symbol)
-        except KeyError:
-            service, _, method = symbol.rpartition(".")
-            return self._pool.FindServiceByName(service).methods_by_name[method].containing_service.file
