@@ -14,20 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import ssl
-import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
-from pathlib import Path
 from time import monotonic, time
-from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import Final, NamedTuple
 
 import structlog
-from typing_extensions import override
 
-from sharebroker_protocol.address import is_loopback
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.security.access_tokens import (
     AccessToken,
@@ -37,20 +31,12 @@ from sharebroker_server.security.access_tokens import (
     header_of,
     verify,
 )
-
-DEADLINE: Final = 10.0
-"""Seconds for a read of the keys."""
+from sharebroker_server.security.key_download import DEADLINE, SOCKET_TIMEOUT, read_url
 
 COOLDOWN: Final = 10.0
 """Seconds between two reads because of an unknown key id."""
 
-LARGEST_KEYS: Final = 1 << 20
-"""Bytes of a JWK set."""
-
 MAX_CACHED_TOKENS: Final = 10_000
-
-_SOCKET_TIMEOUT: Final = 5.0
-_CHUNK: Final = 65_536
 
 _log = structlog.get_logger()
 
@@ -119,7 +105,7 @@ class SigningKeys:
     async def _load(self) -> bool:
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(DEADLINE + _SOCKET_TIMEOUT):
+            async with asyncio.timeout(DEADLINE + SOCKET_TIMEOUT):
                 data = await loop.run_in_executor(self._thread, self._fetch, self._source.url)
             self.keys = KeySet.parse(data)
         except (OSError, HTTPException, ValueError) as failure:
@@ -158,54 +144,6 @@ class TokenVerifier:
         if keys is self._verified_with:
             self._verified[digest] = accepted
         return accepted
-
-
-def check_url(url: str) -> None:
-    """Raises ValueError unless keys may be read from the URL: no outsider may be able to replace them."""
-    parts = urlsplit(url)
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("it must not contain a user or password")
-    if parts.scheme == "file" and not parts.netloc and url.startswith("file:///"):
-        return
-    host = parts.hostname or ""
-    if not host or not (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))):
-        raise ValueError("expected https://…, file:///…, or http:// with a loopback address")
-
-
-def read_url(url: str) -> bytes:
-    """Returns the content of the URL, at most `LARGEST_KEYS` bytes. Raises OSError, ValueError.
-
-    Blocks for at most `DEADLINE` seconds and one time-out of a socket. Redirects are not followed.
-    """
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        with Path(unquote(parts.path)).open("rb") as file:
-            return _limited(file.read(LARGEST_KEYS + 1))
-    opener = urllib.request.build_opener(
-        _NoRedirects, urllib.request.HTTPSHandler(context=ssl.create_default_context())
-    )
-    until = monotonic() + DEADLINE
-    content = b""
-    with opener.open(url, timeout=_SOCKET_TIMEOUT) as response:
-        while chunk := response.read1(_CHUNK):
-            content = _limited(content + chunk)
-            if monotonic() > until:
-                raise TimeoutError("the response takes too long")
-    return content
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect could lead to a URL that `check_url` rejects."""
-
-    @override
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def _limited(content: bytes) -> bytes:
-    if len(content) > LARGEST_KEYS:
-        raise ValueError(f"it has more than {LARGEST_KEYS} bytes")
-    return content
 
 
 def _reason(failure: Exception) -> str:

@@ -12,9 +12,10 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.keys import split
 from sharebroker_server.security.access_tokens import TokenRules
 from sharebroker_server.security.authenticator import Authenticator
+from sharebroker_server.security.key_download import check_url
 from sharebroker_server.security.principal_mapping import PrincipalMapping
 from sharebroker_server.security.scram import OAUTHBEARER
-from sharebroker_server.security.signing_keys import KeySource, SigningKeys, TokenVerifier, check_url
+from sharebroker_server.security.signing_keys import KeySource, SigningKeys, TokenVerifier
 from sharebroker_server.security.user_access import UserAccess
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +13,11 @@ from sharebroker_server.security.access_tokens import TokenRules
 from sharebroker_server.security.principal import Principal
 from sharebroker_server.security.signing_keys import (
     COOLDOWN,
-    LARGEST_KEYS,
     KeySource,
     SigningKeys,
     TokenVerifier,
-    check_url,
-    read_url,
 )
-from tests.testkit.issuer import AUDIENCE, ISSUER, Issuer, jwk, jwk_set, token
+from tests.testkit.issuer import AUDIENCE, ISSUER, jwk, jwk_set, token
 from tests.testkit.waiting import eventually
 
 ONE = jwk_set(jwk("RS256", "1"))
@@ -165,75 +160,3 @@ async def test_the_number_of_cached_tokens_is_limited(monkeypatch: pytest.Monkey
         assert await verifying.accepts(token(name, now=1_000.0))
     assert not await verifying.accepts("x.y.z")
     await keys.stop()
-
-
-@pytest.mark.parametrize(
-    "url", ["https://a.b/c", "http://127.0.0.1:1/k", "http://[::1]/", "file:///etc/keys"]
-)
-def test_safe_urls(url: str) -> None:
-    check_url(url)
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "keys.json",
-        "http://issuer.example/",
-        "https:///k",
-        "file:keys",
-        "file://host/k",
-        "ftp://127.0.0.1/k",
-    ],
-)
-def test_unsafe_urls(url: str) -> None:
-    with pytest.raises(ValueError, match="expected https"):
-        check_url(url)
-
-
-def test_urls_contain_no_secret() -> None:
-    with pytest.raises(ValueError, match="user or password"):
-        check_url("https://me:secret@issuer.example/")
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[Issuer]:
-    with Issuer(ONE).serving() as made:
-        yield made
-
-
-def test_keys_are_read_from_a_server_and_from_a_file(issuer: Issuer, tmp_path: Path) -> None:
-    issuer.content, issuer.status = ONE, 200
-    assert read_url(issuer.url) == ONE
-    (tmp_path / "a b.json").write_bytes(TWO)
-    assert read_url((tmp_path / "a b.json").as_uri()) == TWO
-
-
-def test_redirects_and_errors_are_failures(issuer: Issuer) -> None:
-    issuer.status, issuer.headers = 302, {"Location": issuer.url}
-    with pytest.raises(OSError, match="302"):
-        read_url(issuer.url)
-    issuer.status, issuer.headers = 500, {}
-    with pytest.raises(OSError, match="500"):
-        read_url(issuer.url)
-
-
-def test_large_responses_and_files_are_rejected(issuer: Issuer, tmp_path: Path) -> None:
-    issuer.status, issuer.content = 200, b" " * (LARGEST_KEYS + 1)
-    with pytest.raises(ValueError, match="bytes"):
-        read_url(issuer.url)
-    (tmp_path / "large").write_bytes(issuer.content)
-    with pytest.raises(ValueError, match="bytes"):
-        read_url((tmp_path / "large").as_uri())
-
-
-def test_a_slow_response_ends_at_the_deadline(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    issuer.status, issuer.content = 200, ONE
-    monkeypatch.setattr(signing_keys, "DEADLINE", -1.0)
-    with pytest.raises(TimeoutError):
-        read_url(issuer.url)
-
-
-def test_a_missing_file_is_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
-        read_url((tmp_path / "missing").as_uri())
