@@ -15,9 +15,8 @@ from sharebroker_protocol.rpc_status import abort
 from sharebroker_server.security import audit
 from sharebroker_server.security.cluster_token import TokenVerdict
 from sharebroker_server.security.credentials import TOKEN_KEY, ClusterCredentials
-from sharebroker_server.security.interception import certificate_subjects, checked, rejecting
+from sharebroker_server.security.interception import certificate_subjects, checked, host_of, rejecting
 from sharebroker_server.security.permissions import required
-from sharebroker_server.security.user_access import host_of
 from sharebroker_server.telemetry.metrics import Family, counter
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What the checks of gRPC callers share: a caller's certificate, and handlers that reject or check a call."""
+"""What the checks of gRPC callers share: their address, their certificate, handlers that reject or check."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from time import time
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import grpc
 
@@ -117,3 +118,11 @@ def certificate_subjects(context: grpc.aio.ServicerContext[Any, Any]) -> list[st
     """Returns the subject of the caller's verified certificate; empty without one."""
     found = context.auth_context().get(_SUBJECT, ())
     return [subject.decode("utf-8", "replace") for subject in found]
+
+
+def host_of(peer: str) -> str:
+    """Returns the address of a gRPC peer without scheme and port: `ipv4:10.0.0.7:5000` is `10.0.0.7`."""
+    if not peer.startswith(("ipv4:", "ipv6:")):
+        return peer
+    address = unquote(peer.partition(":")[2])
+    return address.rpartition(":")[0].strip("[]")

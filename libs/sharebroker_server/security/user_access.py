@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote
 
 import grpc
 from typing_extensions import override
@@ -22,7 +21,7 @@ from sharebroker_server.security import audit
 from sharebroker_server.security.acl import Requester
 from sharebroker_server.security.authenticator import Authenticator
 from sharebroker_server.security.authorization_header import parse_basic
-from sharebroker_server.security.interception import certificate_of, checked, ending, rejecting
+from sharebroker_server.security.interception import certificate_of, checked, ending, host_of, rejecting
 from sharebroker_server.security.oauthbearer import parse_bearer
 from sharebroker_server.security.permissions import CLUSTER_ACTION, PERMISSIONS
 from sharebroker_server.security.principal import ANONYMOUS, Principal
@@ -134,14 +133,6 @@ def caller(context: Any) -> Principal:
 def requester(context: Any) -> Requester:
     """Returns the caller of a public RPC, as the authorizer sees it."""
     return Requester(caller(context), host_of(context.peer()))
-
-
-def host_of(peer: str) -> str:
-    """Returns the address of a gRPC peer without scheme and port: `ipv4:10.0.0.7:5000` is `10.0.0.7`."""
-    if not peer.startswith(("ipv4:", "ipv6:")):
-        return peer
-    address = unquote(peer.partition(":")[2])
-    return address.rpartition(":")[0].strip("[]")
 
 
 def _header(metadata: Any) -> object:

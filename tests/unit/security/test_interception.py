@@ -1,4 +1,4 @@
-"""Callers of gRPC: their certificates, and handlers that reject their calls."""
+"""Callers of gRPC: their addresses and certificates, and handlers that reject their calls."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sharebroker_server.security.interception import (
     certificate_subjects,
     checked,
     ending,
+    host_of,
     rejecting,
 )
 
@@ -155,3 +156,16 @@ async def test_a_client_that_leaves_earlier_ends_the_stream() -> None:
 async def test_a_stream_may_end_before() -> None:
     handler: Any = ending(grpc.stream_stream_rpc_method_handler(echo), 200.0, deny, lambda: 100.0)
     assert [each async for each in handler.stream_stream(several([b"a"]), Context())] == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:10.0.0.7:5000", "10.0.0.7"),
+        ("ipv6:%5B::1%5D:5000", "::1"),
+        ("ipv6:[::1]:5000", "::1"),
+        ("unix:", "unix:"),
+    ],
+)
+def test_the_host_of_a_peer_is_its_address_without_port(peer: str, host: str) -> None:
+    assert host_of(peer) == host

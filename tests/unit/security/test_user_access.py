@@ -18,7 +18,7 @@ from sharebroker_server.security.principal import ANONYMOUS, Principal
 from sharebroker_server.security.principal_mapping import PrincipalMapping
 from sharebroker_server.security.sasl import MECHANISMS
 from sharebroker_server.security.scram import OAUTHBEARER
-from sharebroker_server.security.user_access import UserAccess, caller, host_of
+from sharebroker_server.security.user_access import UserAccess, caller
 from tests.testkit.certificates import certificate_for
 from tests.testkit.sasl import MemoryUsers
 
@@ -182,16 +182,3 @@ async def test_a_stream_with_an_access_token_ends(authenticator: Authenticator) 
     access = UserAccess(authenticator)
     call = Details(PUBLIC, basic("alice", "pen:cil"))
     assert await access.intercept_service(continuation, call) is served
-
-
-@pytest.mark.parametrize(
-    ("peer", "host"),
-    [
-        ("ipv4:10.0.0.7:5000", "10.0.0.7"),
-        ("ipv6:%5B::1%5D:5000", "::1"),
-        ("ipv6:[::1]:5000", "::1"),
-        ("unix:", "unix:"),
-    ],
-)
-def test_the_host_of_a_peer_is_its_address_without_port(peer: str, host: str) -> None:
-    assert host_of(peer) == host
