@@ -53,6 +53,10 @@ class FencedMemory:
         """Queues a fault; each append consumes one."""
         self._faults.append(fault)
 
+    def drop_faults(self) -> None:
+        """Removes the faults that no append has consumed."""
+        self._faults.clear()
+
     def hold(self) -> None:
         """Delays appends until `release`, as a slow disk does."""
         self._open.clear()
