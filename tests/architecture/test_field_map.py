@@ -42,6 +42,8 @@ TRANSLATED: dict[str, ModuleType] = {
     "DescribeAcls": admin_pb2,
     "CreateAcls": cluster_pb2,
     "DeleteAcls": cluster_pb2,
+    "DescribeClientQuotas": admin_pb2,
+    "AlterClientQuotas": cluster_pb2,
     "DescribeUserScramCredentials": admin_pb2,
     "AlterUserScramCredentials": cluster_pb2,
     "Produce": produce_pb2,

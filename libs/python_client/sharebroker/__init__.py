@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         GroupListing,
         GroupOffset,
         MemberDescription,
+        QuotaDescription,
         TopicDescription,
         UserDescription,
     )
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "sharebroker.acls": "Acl AclSelection",
     "sharebroker.admin_model": "ConfigValue GroupDescription GroupListing GroupOffset "
-    "MemberDescription TopicDescription UserDescription",
+    "MemberDescription QuotaDescription TopicDescription UserDescription",
     "sharebroker.blocking.admin": "Admin",
     "sharebroker.blocking.consumer": "ShareConsumer",
     "sharebroker.blocking.producer": "Producer",
@@ -77,6 +78,7 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "Publication",
+    "QuotaDescription",
     "RebalanceListener",
     "Record",
     "RecordDeserializationError",

@@ -31,6 +31,16 @@ class UserDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaDescription:
+    """The quotas of one entity."""
+
+    entity: Mapping[str, str | None]
+    """Names by entity type (user, client-id, ip); None is the default."""
+    quotas: Mapping[str, float]
+    """Rates per second by quota, such as producer_byte_rate."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigValue:
     """The effective value of one property of a topic or a group."""
 

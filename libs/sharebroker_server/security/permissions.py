@@ -139,6 +139,8 @@ _SERVICES: Final[Mapping[str, Mapping[str, Permission]]] = {
         "DescribeAcls": _needs(_DESCRIBE_CLUSTER),
         "CreateAcls": _needs(_ALTER_CLUSTER),
         "DeleteAcls": _needs(_ALTER_CLUSTER),
+        "DescribeClientQuotas": _needs(Right(AclOperation.DESCRIBE_CONFIGS, AclResourceType.CLUSTER)),
+        "AlterClientQuotas": _needs(Right(AclOperation.ALTER_CONFIGS, AclResourceType.CLUSTER)),
         "DeleteRecords": _needs(_DELETE_TOPIC),
         "ListGroups": _needs(Need((_DESCRIBE_CLUSTER, _DESCRIBE_GROUP))),
         "ShareGroupDescribe": _needs(_DESCRIBE_GROUP, Need((_DESCRIBE_TOPIC,), "for each assigned topic")),

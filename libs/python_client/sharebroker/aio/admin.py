@@ -16,6 +16,7 @@ from sharebroker.admin_model import (
     GroupListing,
     GroupOffset,
     MemberDescription,
+    QuotaDescription,
     TopicDescription,
     UserDescription,
 )
@@ -56,8 +57,12 @@ def check(*parts: InBand) -> None:
             raise KafkaError(ErrorCode(part.error_code), part.error_message)
 
 
+def _name_of(part: cluster.QuotaEntityPart) -> str | None:
+    return part.entity_name if part.HasField("entity_name") else None
+
+
 class Admin(AsyncClient):
-    """Manages topics, groups, configs, users and ACLs (Kafka: Admin).
+    """Manages topics, groups, configs, users, ACLs and quotas (Kafka: Admin).
 
     Each method raises KafkaError and then changed nothing.
     """
@@ -253,6 +258,44 @@ class Admin(AsyncClient):
         (result,) = (await self._call(self._calls.DeleteAcls, request)).filter_results
         check(result)
         return deleted_acls(result)
+
+    # Quotas
+
+    async def list_quotas(self, entity: Mapping[str, str | None] | None = None) -> list[QuotaDescription]:
+        """Returns the quotas of the entities that have all parts of `entity`, sorted; without it, all quotas.
+
+        `entity` maps entity types (user, client-id, ip) to names; None is the default. Raises KafkaError
+        INVALID_REQUEST, UNSUPPORTED_VERSION.
+        """
+        request = gateway.DescribeClientQuotasRequest()
+        for kind, name in (entity or {}).items():
+            how = gateway.QUOTA_MATCH_TYPE_DEFAULT if name is None else gateway.QUOTA_MATCH_TYPE_UNSPECIFIED
+            request.components.add(entity_type=kind, match_type=how, match=name)
+        response = await self._call(self._calls.DescribeClientQuotas, request)
+        found = [
+            QuotaDescription(
+                {part.entity_type: _name_of(part) for part in entry.entity},
+                {value.key: value.value for value in entry.values},
+            )
+            for entry in response.entries
+        ]
+        return sorted(found, key=lambda one: [(kind, name or "") for kind, name in one.entity.items()])
+
+    async def alter_quotas(
+        self, entity: Mapping[str, str | None], quotas: Mapping[str, float | None]
+    ) -> None:
+        """Sets quotas of an entity; None removes a quota. Other quotas of the entity remain.
+
+        `entity` maps entity types (user, client-id, ip) to names; None is the default. Raises KafkaError
+        INVALID_REQUEST, POLICY_VIOLATION.
+        """
+        request = cluster.AlterClientQuotasRequest()
+        entry = request.entries.add()
+        for kind, name in entity.items():
+            entry.entity.add(entity_type=kind, entity_name=name)
+        for key, value in quotas.items():
+            entry.ops.add(key=key, value=value)
+        check(*(await self._call(self._calls.AlterClientQuotas, request)).entries)
 
     # Groups
 

@@ -9,7 +9,7 @@ from sharebroker.blocking.loop_thread import BlockingClient, blocking
 
 
 class Admin(BlockingClient[AsyncAdmin]):
-    """Manages topics, groups, configs, users and ACLs (Kafka: Admin).
+    """Manages topics, groups, configs, users, ACLs and quotas (Kafka: Admin).
 
     Each method raises KafkaError and then changed nothing. `sharebroker.aio.Admin` describes the methods.
     """
@@ -43,6 +43,8 @@ class Admin(BlockingClient[AsyncAdmin]):
     list_acls = blocking(AsyncAdmin.list_acls)
     create_acls = blocking(AsyncAdmin.create_acls)
     delete_acls = blocking(AsyncAdmin.delete_acls)
+    list_quotas = blocking(AsyncAdmin.list_quotas)
+    alter_quotas = blocking(AsyncAdmin.alter_quotas)
     list_groups = blocking(AsyncAdmin.list_groups)
     describe_group = blocking(AsyncAdmin.describe_group)
     delete_group = blocking(AsyncAdmin.delete_group)

@@ -9,7 +9,20 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.cli import acls, consume, groups, probe, produce, state, topics, trace, users, verify, work
+from sharebroker.cli import (
+    acls,
+    consume,
+    groups,
+    probe,
+    produce,
+    quotas,
+    state,
+    topics,
+    trace,
+    users,
+    verify,
+    work,
+)
 from sharebroker.cli.options import examples
 from sharebroker.cli.output import FAILED, explain, print_notice, replace_closed_streams
 
@@ -63,6 +76,7 @@ app.add_typer(groups.app, name="groups")
 app.add_typer(state.app, name="state")
 app.add_typer(users.app, name="users")
 app.add_typer(acls.app, name="acls")
+app.add_typer(quotas.app, name="quotas")
 
 
 def main() -> None:

@@ -6,11 +6,47 @@ from collections.abc import Iterable
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
+from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.quotas import QuotaEntity, QuotaKey, entity_of
+from sharebroker_server.catalog.quotas import (
+    QuotaEntity,
+    QuotaFilterComponent,
+    QuotaKey,
+    entity_of,
+    select_quotas,
+)
 from sharebroker_server.gateway.admin.topics import await_visible
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.security import audit
+
+_Entry = admin.DescribeClientQuotasResponse.Entry
+_Value = admin.DescribeClientQuotasResponse.Value
+
+
+def describe_quotas(
+    gateway: Gateway, request: admin.DescribeClientQuotasRequest
+) -> admin.DescribeClientQuotasResponse:
+    """Returns the entities that the filter of the request selects, with their quotas.
+
+    Raises INVALID_REQUEST, UNSUPPORTED_VERSION.
+    """
+    components = [
+        QuotaFilterComponent(one.entity_type, one.match_type, one.match if one.HasField("match") else None)
+        for one in request.components
+    ]
+    selected = select_quotas(gateway.catalog.catalog.quotas, components, strict=request.strict)
+    return admin.DescribeClientQuotasResponse(
+        entries=[
+            _Entry(
+                entity=[
+                    pb.QuotaEntityPart(entity_type=kind, entity_name=name)
+                    for kind, name in entity.parts.items()
+                ],
+                values=[_Value(key=key.value, value=value) for key, value in values.items()],
+            )
+            for entity, values in selected
+        ]
+    )
 
 
 async def alter_quotas(

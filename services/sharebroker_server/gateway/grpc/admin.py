@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.gateway.v1 import admin_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
-from sharebroker_server.gateway.admin import acls, cluster, groups, partitions, topics, users
+from sharebroker_server.gateway.admin import acls, cluster, groups, partitions, quotas, topics, users
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc import admin_rights as rights
 from sharebroker_server.gateway.grpc.servicers import Servicer, checked, rpc
@@ -35,6 +35,12 @@ async def _describe_acls(
     return acls.describe_acls(gateway, request)
 
 
+async def _describe_quotas(
+    gateway: Gateway, request: admin_pb2.DescribeClientQuotasRequest, _: Deadline
+) -> admin_pb2.DescribeClientQuotasResponse:
+    return quotas.describe_quotas(gateway, request)
+
+
 class AdminServicer(Servicer, AdminServiceServicer):
     """Translates requests to the functions of `gateway.admin`."""
 
@@ -60,3 +66,5 @@ class AdminServicer(Servicer, AdminServiceServicer):
     DescribeAcls = rpc(_describe_acls, checked(rights.check_describe_cluster))
     CreateAcls = rpc(acls.create_acls, checked(rights.check_alter_cluster))
     DeleteAcls = rpc(acls.delete_acls, checked(rights.check_alter_cluster))
+    DescribeClientQuotas = rpc(_describe_quotas, checked(rights.check_describe_quotas))
+    AlterClientQuotas = rpc(quotas.alter_quotas, checked(rights.check_alter_quotas))

@@ -84,6 +84,16 @@ def check_alter_cluster(access: Access, _: object) -> None:
     access.require(AclOperation.ALTER, *CLUSTER)
 
 
+def check_describe_quotas(access: Access, _: object) -> None:
+    """Raises CLUSTER_AUTHORIZATION_FAILED."""
+    access.require(AclOperation.DESCRIBE_CONFIGS, *CLUSTER)
+
+
+def check_alter_quotas(access: Access, _: object) -> None:
+    """Raises CLUSTER_AUTHORIZATION_FAILED."""
+    access.require(AclOperation.ALTER_CONFIGS, *CLUSTER)
+
+
 async def metadata(
     _: Function[Any, Any], access: Access, request: admin_pb2.MetadataRequest, deadline: Deadline
 ) -> admin_pb2.MetadataResponse:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
-from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.catalog.quotas import QuotaEntity, QuotaKey, QuotaRecord
-from sharebroker_server.gateway.admin.quotas import alter_quotas, quota_parts
+from sharebroker_server.gateway.admin.quotas import alter_quotas, describe_quotas, quota_parts
 from sharebroker_server.rpc.errors import wire
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -39,6 +41,23 @@ async def test_each_change_is_audited_with_its_outcome() -> None:
         ("user=alice", "INVALID_REQUEST"),
     ]
     assert lines[0]["quotas"] == {"producer_byte_rate": 5.0}
+
+
+async def test_the_entities_that_a_filter_selects_are_described() -> None:
+    harness = Harness()
+    for entity in (QuotaEntity("alice", ""), QuotaEntity("alice"), QuotaEntity("bob")):
+        harness.gateway.catalog.catalog.quotas.apply(QuotaRecord(entity, QuotaKey.PRODUCER_BYTE_RATE, 5.0))
+    request = admin.DescribeClientQuotasRequest()
+    request.components.add(entity_type="user", match="alice")
+    response = describe_quotas(harness.gateway, request)
+    assert [list(entry.entity) for entry in response.entries] == [[USER, DEFAULT_CLIENT], [USER]]
+    assert [(one.key, one.value) for one in response.entries[0].values] == [("producer_byte_rate", 5.0)]
+    request.strict = True
+    assert len(describe_quotas(harness.gateway, request).entries) == 1
+    request.components[0].match_type = admin.QUOTA_MATCH_TYPE_DEFAULT
+    with pytest.raises(KafkaError, match="also specified a match string"):
+        describe_quotas(harness.gateway, request)
+    await harness.close()
 
 
 def test_an_absent_name_is_the_default() -> None:

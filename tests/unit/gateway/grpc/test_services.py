@@ -155,6 +155,8 @@ REQUESTS: Mapping[str, Mapping[str, Message]] = {
     "DescribeAcls": {"": admin_pb2.DescribeAclsRequest()},
     "CreateAcls": {"": cluster_pb2.CreateAclsRequest()},
     "DeleteAcls": {"": cluster_pb2.DeleteAclsRequest()},
+    "DescribeClientQuotas": {"": admin_pb2.DescribeClientQuotasRequest()},
+    "AlterClientQuotas": {"": cluster_pb2.AlterClientQuotasRequest()},
     "ListGroups": {"": group.ListGroupsRequest()},
     "ShareGroupDescribe": {
         "": group.ShareGroupDescribeRequest(group_ids=["g"]),

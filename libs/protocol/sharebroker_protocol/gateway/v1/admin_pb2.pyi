@@ -41,6 +41,30 @@ KEY_TYPE_SHARE: KeyType.ValueType  # 2
 """The share coordinator of "group:topicId:partition"."""
 Global___KeyType: _TypeAlias = KeyType  # noqa: Y015
 
+class _QuotaMatchType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _QuotaMatchTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_QuotaMatchType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    QUOTA_MATCH_TYPE_UNSPECIFIED: _QuotaMatchType.ValueType  # 0
+    """The name is equal to `match` (Kafka: MATCH_TYPE_EXACT)."""
+    QUOTA_MATCH_TYPE_DEFAULT: _QuotaMatchType.ValueType  # 1
+    """The default, which applies to all that have no quota of their own."""
+    QUOTA_MATCH_TYPE_SPECIFIED: _QuotaMatchType.ValueType  # 2
+    """Every name, and the default."""
+
+class QuotaMatchType(_QuotaMatchType, metaclass=_QuotaMatchTypeEnumTypeWrapper):
+    """Kafka's match types of a quota filter."""
+
+QUOTA_MATCH_TYPE_UNSPECIFIED: QuotaMatchType.ValueType  # 0
+"""The name is equal to `match` (Kafka: MATCH_TYPE_EXACT)."""
+QUOTA_MATCH_TYPE_DEFAULT: QuotaMatchType.ValueType  # 1
+"""The default, which applies to all that have no quota of their own."""
+QUOTA_MATCH_TYPE_SPECIFIED: QuotaMatchType.ValueType  # 2
+"""Every name, and the default."""
+Global___QuotaMatchType: _TypeAlias = QuotaMatchType  # noqa: Y015
+
 @_typing.final
 class MetadataRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -604,3 +628,118 @@ class DescribeAclsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DescribeAclsResponse: _TypeAlias = DescribeAclsResponse  # noqa: Y015
+
+@_typing.final
+class DescribeClientQuotasRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Component(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ENTITY_TYPE_FIELD_NUMBER: _builtins.int
+        MATCH_TYPE_FIELD_NUMBER: _builtins.int
+        MATCH_FIELD_NUMBER: _builtins.int
+        entity_type: _builtins.str
+        """user, client-id or ip."""
+        match_type: Global___QuotaMatchType.ValueType
+        match: _builtins.str
+        """Only for an exact match."""
+        def __init__(
+            self,
+            *,
+            entity_type: _builtins.str = ...,
+            match_type: Global___QuotaMatchType.ValueType = ...,
+            match: _builtins.str | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_match", b"_match", "match", b"match"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_match", b"_match", "entity_type", b"entity_type", "match", b"match", "match_type", b"match_type"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__match: _TypeAlias = _typing.Literal["match"]  # noqa: Y015
+        _WhichOneofArgType__match: _TypeAlias = _typing.Literal["_match", b"_match"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__match) -> _WhichOneofReturnType__match | None: ...
+
+    COMPONENTS_FIELD_NUMBER: _builtins.int
+    STRICT_FIELD_NUMBER: _builtins.int
+    strict: _builtins.bool
+    """Leaves out entities that have other types than the components."""
+    @_builtins.property
+    def components(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeClientQuotasRequest.Component]:
+        """An entity must match all components. Empty: all entities."""
+
+    def __init__(
+        self,
+        *,
+        components: _abc.Iterable[Global___DescribeClientQuotasRequest.Component] | None = ...,
+        strict: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["components", b"components", "strict", b"strict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeClientQuotasRequest: _TypeAlias = DescribeClientQuotasRequest  # noqa: Y015
+
+@_typing.final
+class DescribeClientQuotasResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Value(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Entry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ENTITY_FIELD_NUMBER: _builtins.int
+        VALUES_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def entity(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_pb2.QuotaEntityPart]: ...
+        @_builtins.property
+        def values(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeClientQuotasResponse.Value]: ...
+        def __init__(
+            self,
+            *,
+            entity: _abc.Iterable[_cluster_pb2.QuotaEntityPart] | None = ...,
+            values: _abc.Iterable[Global___DescribeClientQuotasResponse.Value] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["entity", b"entity", "values", b"values"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeClientQuotasResponse.Entry]: ...
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[Global___DescribeClientQuotasResponse.Entry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeClientQuotasResponse: _TypeAlias = DescribeClientQuotasResponse  # noqa: Y015

@@ -149,6 +149,16 @@ class AdminServiceStub:
                 request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsResponse.FromString,
                 _registered_method=True)
+        self.DescribeClientQuotas = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/DescribeClientQuotas',
+                request_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.FromString,
+                _registered_method=True)
+        self.AlterClientQuotas = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/AlterClientQuotas',
+                request_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -293,6 +303,19 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeClientQuotas(self, request, context):
+        """Kafka: DescribeClientQuotas (48).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AlterClientQuotas(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -405,6 +428,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteAcls,
                     request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsRequest.FromString,
                     response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsResponse.SerializeToString,
+            ),
+            'DescribeClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeClientQuotas,
+                    request_deserializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.FromString,
+                    response_serializer=sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.SerializeToString,
+            ),
+            'AlterClientQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterClientQuotas,
+                    request_deserializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.FromString,
+                    response_serializer=sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1002,6 +1035,60 @@ class AdminService:
             '/sharebroker.gateway.v1.AdminService/DeleteAcls',
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsRequest.SerializeToString,
             sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.DeleteAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/DescribeClientQuotas',
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeClientQuotasRequest.SerializeToString,
+            sharebroker_dot_gateway_dot_v1_dot_admin__pb2.DescribeClientQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterClientQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/AlterClientQuotas',
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasRequest.SerializeToString,
+            sharebroker_dot_cluster_dot_v1_dot_cluster__pb2.AlterClientQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,

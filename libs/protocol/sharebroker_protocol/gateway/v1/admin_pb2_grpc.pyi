@@ -65,6 +65,9 @@ class AdminServiceStub:
     """Kafka: DescribeAcls (29)."""
     CreateAcls: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.CreateAclsRequest, _cluster_pb2.CreateAclsResponse]
     DeleteAcls: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.DeleteAclsRequest, _cluster_pb2.DeleteAclsResponse]
+    DescribeClientQuotas: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DescribeClientQuotasRequest, _admin_pb2.DescribeClientQuotasResponse]
+    """Kafka: DescribeClientQuotas (48)."""
+    AlterClientQuotas: _grpc.UnaryUnaryMultiCallable[_cluster_pb2.AlterClientQuotasRequest, _cluster_pb2.AlterClientQuotasResponse]
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -99,6 +102,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Kafka: DescribeAcls (29)."""
     CreateAcls: _aio.UnaryUnaryMultiCallable[_cluster_pb2.CreateAclsRequest, _cluster_pb2.CreateAclsResponse]  # type: ignore[assignment]
     DeleteAcls: _aio.UnaryUnaryMultiCallable[_cluster_pb2.DeleteAclsRequest, _cluster_pb2.DeleteAclsResponse]  # type: ignore[assignment]
+    DescribeClientQuotas: _aio.UnaryUnaryMultiCallable[_admin_pb2.DescribeClientQuotasRequest, _admin_pb2.DescribeClientQuotasResponse]  # type: ignore[assignment]
+    """Kafka: DescribeClientQuotas (48)."""
+    AlterClientQuotas: _aio.UnaryUnaryMultiCallable[_cluster_pb2.AlterClientQuotasRequest, _cluster_pb2.AlterClientQuotasResponse]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it."""
@@ -262,5 +268,20 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _cluster_pb2.DeleteAclsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_cluster_pb2.DeleteAclsResponse, _abc.Awaitable[_cluster_pb2.DeleteAclsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DescribeClientQuotas(
+        self,
+        request: _admin_pb2.DescribeClientQuotasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DescribeClientQuotasResponse, _abc.Awaitable[_admin_pb2.DescribeClientQuotasResponse]]:
+        """Kafka: DescribeClientQuotas (48)."""
+
+    @_abc_1.abstractmethod
+    def AlterClientQuotas(
+        self,
+        request: _cluster_pb2.AlterClientQuotasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_pb2.AlterClientQuotasResponse, _abc.Awaitable[_cluster_pb2.AlterClientQuotasResponse]]: ...
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
