@@ -60,9 +60,9 @@ SECURITY := tests/compat/test_acl_decisions.py
 security: $(READY) ## compare access control with Kafka's, at length (decisions by 10,000 sets of ACLs)
 	ACLS=10000 $(BIN)/python -m pytest -q $(SECURITY)
 
-fuzz: $(READY) ## send garbage to the reader of Kafka's messages (ten minutes)
+fuzz: $(READY) ## send garbage to the reader of Kafka's messages and to every gRPC method (a quarter of an hour)
 	$(BIN)/python -m pytest tests/property/kafka_wire/test_hostile_bytes.py tests/property/kafka_wire/test_corpus.py \
-	  --hypothesis-profile=fuzz --timeout=0 -q
+	  tests/integration/gateway/grpc/test_any_request.py --hypothesis-profile=fuzz --timeout=0 -q
 
 check: $(READY) ## check format, lint, types, import contracts, protos, generated code
 	$(BIN)/ruff format --check .

@@ -94,19 +94,41 @@ class _Call(NamedTuple):
 
 
 def _bounded(handler: Handler, requests: MethodRequests) -> Handler:
-    """Returns a handler of gRPC's own health service whose requests are limited."""
-    if handler.unary_unary is None:
-        return handler
-    unary: Callable[..., Any] = handler.unary_unary
+    """Returns a handler of gRPC's own services, health and reflection, whose requests are limited.
+
+    Without it, gRPC decodes the requests, and reports a malformed one as UNKNOWN.
+    """
+    if handler.stream_stream is not None:
+        return _stream_handler(handler, _bounded_stream(cast("_Behaviour", handler.stream_stream), requests))
+    single = handler.unary_unary or handler.unary_stream
+    bounded: Any = _bounded_call(cast("Callable[..., Any]", single), requests)
+    if handler.unary_stream is not None:
+        return _stream_handler(handler, bounded)
+    return grpc.stream_unary_rpc_method_handler(bounded, response_serializer=handler.response_serializer)
+
+
+def _bounded_call(behaviour: Callable[..., Any], requests: MethodRequests) -> Callable[..., Any]:
+    """Returns a coroutine function; one that returns a stream writes it to its context."""
 
     async def call(_requests: object, context: Context) -> Any:
         try:
             request = await requests.only_message(context)
         except KafkaError as error:
             return await abort(context, error)
-        return await unary(request, context)
+        return await behaviour(request, context)
 
-    return grpc.stream_unary_rpc_method_handler(call, response_serializer=handler.response_serializer)
+    return call
+
+
+def _bounded_stream(behaviour: _Behaviour, requests: MethodRequests) -> _Behaviour:
+    async def stream(messages: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
+        try:
+            async for response in behaviour(requests.messages(messages), context):
+                yield response
+        except KafkaError as error:
+            await abort(context, error)
+
+    return stream
 
 
 def _unary(behaviour: Callable[..., Any], call: _Call) -> Callable[..., Any]:
