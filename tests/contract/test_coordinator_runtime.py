@@ -30,7 +30,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Write,
 )
 from sharebroker_server.share_coordinator.core.state import ShareRecord
-from sharebroker_server.share_coordinator.service.servicer import Host, make_host
+from sharebroker_server.share_coordinator.service.shards import Host, make_host
 from sharebroker_server.stream_log.port import StreamLog
 from sharebroker_server.stream_log.redis import RedisStreamLog
 from tests.testkit.memory.leases import MemoryLeaseStore

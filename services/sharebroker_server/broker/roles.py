@@ -57,7 +57,7 @@ from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
-from sharebroker_server.share_coordinator.service.servicer import make_host as make_share_host
+from sharebroker_server.share_coordinator.service.shards import make_host as make_share_host
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
 from sharebroker_server.share_partition_leader.metrics.counters import ExhaustedRecordsLogger

@@ -28,7 +28,8 @@ from sharebroker_server.routing.router import Peer
 from sharebroker_server.routing.transaction_check import Claim, TransactionCheck
 from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host
+from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
+from sharebroker_server.share_coordinator.service.shards import make_host
 from sharebroker_server.share_partition_leader.leadership import Leadership
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 from sharebroker_server.share_partition_leader.share_partition.share_group_partition import (

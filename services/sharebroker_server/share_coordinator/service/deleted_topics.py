@@ -10,7 +10,7 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.share_coordinator.core.commands import DeleteTopicState, ListTopics
-from sharebroker_server.share_coordinator.service.servicer import Host
+from sharebroker_server.share_coordinator.service.shards import Host
 
 _log = structlog.get_logger()
 

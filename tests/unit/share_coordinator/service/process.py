@@ -13,7 +13,8 @@ from sharebroker_server.leases.port import ClusterMember
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.stubs import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker_server.share_coordinator.service.servicer import Host, ShareCoordinator, make_host
+from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator
+from sharebroker_server.share_coordinator.service.shards import Host, make_host
 from tests.testkit.memory.leases import MemoryLeaseStore
 from tests.testkit.memory.stream_log import MemoryStreamLog
 from tests.testkit.waiting import eventually

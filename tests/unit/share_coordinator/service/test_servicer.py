@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.coordinator_runtime.host import shard_of
-from sharebroker_server.share_coordinator.core.commands import Write
-from sharebroker_server.share_coordinator.service.servicer import trace_write
 from tests.testkit.memory.stream_log import Fault
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 from tests.unit.share_coordinator.service.process import GROUP, Process, Wrote
@@ -41,12 +34,6 @@ async def test_state_can_be_initialised_written_read_and_deleted(process: Proces
     deleted = await process.stub.DeleteShareGroupState(delete(group_id=GROUP, topics=gone))
     assert [p.error_code for p in deleted.results[0].partitions] == [0, 0]
     assert [p.error_code for p in await process.read(0, 1)] == [ErrorCode.INVALID_REQUEST, 0]
-
-
-async def test_keys_map_to_kafkas_shards(process: Process) -> None:
-    await process.initialize(0, 1, 2, 3)
-    written = {shard for shard, _, _ in process.log.appends}
-    assert written == {f"share-coordinator:{shard_of(f'{GROUP}:{TOPIC}:{n}', 50)}" for n in range(4)}
 
 
 async def test_each_partition_has_its_own_result(process: Process) -> None:
@@ -119,79 +106,3 @@ async def test_deleted_topic_has_no_state(process: Process) -> None:
     response = await process.stub.DeleteTopicState(pb.DeleteTopicStateRequest(topic_id=TOPIC))
     assert response.removed == 4
     assert {int(p.error_code) for p in await process.read(0, 1)} == {int(ErrorCode.INVALID_REQUEST)}
-
-
-async def test_a_leader_of_the_same_process_writes_without_messages(process: Process) -> None:
-    await process.initialize(0)
-    key = SharePartitionKey(GROUP, TOPIC, 0)
-    change = StateWrite(1, 1, 0, 1, (StateBatch(0, 9, RecordState.ACKNOWLEDGED, 1),))
-    await process.servicer.write(key, change)
-    [read] = await process.read(0)
-    assert [(b.first_offset, b.last_offset, b.delivery_state) for b in read.state_batches] == [(0, 9, 2)]
-    with pytest.raises(KafkaError) as refused:
-        await process.servicer.write(key, change._replace(state_epoch=0))
-    assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
-    with pytest.raises(KafkaError) as refused:
-        await process.servicer.write(key._replace(partition=9), change)
-    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-async def test_leaders_of_the_same_process_write_to_a_shard_together() -> None:
-    process = Process("share.coordinator.state.topic.num.partitions=1")
-    await process.start()
-    await process.initialize(0, 1, 2)
-    epochs = [1, 0, 1]  # the second is of an earlier state
-    changes = [
-        (SharePartitionKey(GROUP, TOPIC, n), StateWrite(epoch, 1, 5, 0, ())) for n, epoch in enumerate(epochs)
-    ]
-    first, fenced, last = await process.servicer.write_all(0, changes)
-    assert (first, fenced.code, last) == (None, ErrorCode.FENCED_STATE_EPOCH, None)
-    assert [part.start_offset for part in await process.read(0, 1, 2)] == [5, 0, 5]
-    with pytest.raises(KafkaError) as refused:  # one partition is unknown: none of them is written
-        process.servicer.write_all(
-            0, [(SharePartitionKey(GROUP, TOPIC, n), StateWrite(1, 1, 7, 0, ())) for n in (0, 9)]
-        )
-    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [part.start_offset for part in await process.read(0)] == [5]
-    await process.holder.stop()
-
-
-WRITE = Write(SharePartitionKey("g", "A" * 21 + "Q", 3), 1, 2, 7, 0, ())
-
-
-class FakeTracer:
-    def __init__(self, *, sampled: bool) -> None:
-        self.sampled = sampled
-        self.started: list[dict[str, Any]] = []
-        self.ended: list[KafkaError | None] = []
-
-    def current(self) -> object | None:
-        return object() if self.sampled else None
-
-    def inner(self, name: str, parent: object, attributes: dict[str, Any]) -> object:
-        self.started.append(attributes)
-        return name
-
-    def end(self, span: object, error: KafkaError | None) -> None:
-        self.ended.append(error)
-
-
-async def test_write_outside_of_a_trace_has_no_span() -> None:
-    tracer: Any = FakeTracer(sampled=False)
-    trace_write(tracer, asyncio.get_running_loop().create_future(), WRITE)
-    assert not tracer.started
-
-
-@pytest.mark.parametrize("error", [None, KafkaError(ErrorCode.FENCED_LEADER_EPOCH)])
-async def test_span_of_a_write_ends_with_the_append(error: KafkaError | None) -> None:
-    tracer: Any = FakeTracer(sampled=True)
-    written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    trace_write(tracer, written, WRITE)
-    assert tracer.started[0]["messaging.sharebroker.leader_epoch"] == 2
-    assert not tracer.ended
-    if error is None:
-        written.set_result(None)
-    else:
-        written.set_exception(error)
-    await asyncio.sleep(0)
-    assert tracer.ended == [error]
