@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sharebroker import Admin
+from sharebroker import Admin, Producer
 from sharebroker.acls import Acl
 from sharebroker_server.config.broker import STANDARD_AUTHORIZER
 from tests.support.client import Client, unique
@@ -55,6 +55,10 @@ class Users:
     def admin(self) -> Admin:
         """Returns a client of the super user."""
         return Admin(self.place.address())
+
+    def publisher(self) -> Producer:
+        """Returns a producer of the super user."""
+        return Producer(self.place.address())
 
     def deny(self, name: str, topic: str) -> None:
         """Revokes a user's permission to READ a topic."""

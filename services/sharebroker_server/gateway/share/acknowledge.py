@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from sharebroker_protocol.clock import Deadline, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -15,7 +15,9 @@ from sharebroker_server.gateway.core.validation import batches_refusal, check_me
 from sharebroker_server.gateway.share.session_end import close_session
 from sharebroker_server.leader_calls.values import AcknowledgeCall, AckPart, AckResult
 from sharebroker_server.security.acl import AclOperation, AclResourceType, Requester, Resource
-from sharebroker_server.security.authorizer import ALLOW_ALL, denial
+from sharebroker_server.security.authorizer import ALLOW_ALL, denial, require
+
+T = TypeVar("T")
 
 AckResults = Mapping[TopicIdPartition, KafkaError | None]
 Acks = Mapping[TopicIdPartition, Sequence[AckBatch]]
@@ -32,6 +34,32 @@ class Caller(NamedTuple):
     serves: Callable[[str, int], bool] | None = None
     leaving: bool = False
     requester: Requester | None = None
+
+    async def while_permitted(
+        self,
+        gateway: Gateway,
+        group_id: str,
+        partitions: Sequence[TopicIdPartition],
+        work: Coroutine[Any, Any, T],
+    ) -> T:
+        """Returns the result of work that may wait for records of the partitions.
+
+        Raises GROUP_ or TOPIC_AUTHORIZATION_FAILED as soon as the requester loses the permission to READ.
+        """
+        requester = self.requester
+        if requester is None or gateway.authorizer is ALLOW_ALL:
+            return await work
+
+        def check() -> None:
+            group = Resource(AclResourceType.GROUP, group_id)
+            require(gateway.authorizer, requester, AclOperation.READ, group)
+            for topic in filter(
+                None, map(gateway.catalog.topic_by_id, {part.topic_id for part in partitions})
+            ):
+                resource = Resource(AclResourceType.TOPIC, topic.name)
+                require(gateway.authorizer, requester, AclOperation.READ, resource)
+
+        return await gateway.rechecks.run(check, work)
 
     def may_read(self, gateway: Gateway, topic_ids: Iterable[str]) -> bool:
         """Returns whether the requester may READ all of these topics, as far as they exist."""

@@ -108,9 +108,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
             acknowledged = await _acknowledge(gateway, context, request, deadline)
         results: Mapping[TopicIdPartition, AcquireResult] = {}
         if context.partitions and request.fetches:
-            call, errors, known_errors = _acquire_call(gateway, context, request)
-            fetch = MultiLeaderFetch(gateway.leaders, call, known_errors, session.routes)
-            results = await fetch.run() | errors
+            results = await _acquire(gateway, context, request)
         fetched = _reported(context, results, acknowledged)
         if context.final:
             close_session(gateway, session)
@@ -182,6 +180,21 @@ async def _acknowledge(
     if call.parts:
         add_errors(results, await gateway.leaders.acknowledge(call, deadline, context.session.routes))
     return results
+
+
+async def _acquire(
+    gateway: Gateway, context: FetchContext, request: ShareFetch
+) -> Mapping[TopicIdPartition, AcquireResult]:
+    """Acquires records; a permission that is revoked meanwhile ends the wait."""
+    call, errors, known_errors = _acquire_call(gateway, context, request)
+    work = MultiLeaderFetch(gateway.leaders, call, known_errors, context.session.routes).run()
+    try:
+        found = await request.caller.while_permitted(gateway, call.group_id, call.partitions, work)
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
+        return _acquire_call(gateway, context, request)[1]
+    return found | errors
 
 
 def _acquire_call(

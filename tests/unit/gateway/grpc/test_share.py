@@ -181,3 +181,31 @@ async def test_partitions_of_a_share_session_are_denied_one_by_one(
     assert denied[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert denied[0].acknowledge_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert not harness.leader.of(leader.AcknowledgeRecordsRequest)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (AclResourceType.GROUP, "group", ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (AclResourceType.TOPIC, "flights", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ],
+)
+async def test_a_waiting_fetch_of_a_session_ends_when_its_permission_is_revoked(
+    harness: Harness, table: TableAuthorizer, kind: AclResourceType, name: str, code: ErrorCode
+) -> None:
+    async def wait(_: Any, context: Any) -> Any:
+        harness.leader.comes.set()
+        await asyncio.Event().wait()
+
+    harness.leader.AcquireRecords = wait  # type: ignore[method-assign,assignment]
+    call = harness.share.ShareFetch(fetch(0, 0, max_wait_ms=5_000), timeout=SECONDS)
+    waiting = asyncio.ensure_future(call)
+    await asyncio.wait_for(harness.leader.comes.wait(), SECONDS)
+    table.deny(AclOperation.READ, kind, "another")
+    harness.gateway.rechecks.repeat()
+    table.deny(AclOperation.READ, kind, name)
+    harness.gateway.rechecks.repeat()
+    if kind is AclResourceType.GROUP:
+        assert (await refused(waiting)).code is code
+    else:
+        assert answered(await waiting)[0].error_code == code
