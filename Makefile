@@ -55,10 +55,10 @@ chaos: $(READY) ## kill, freeze, stop and disconnect real processes and judge wh
 hostile: $(READY) ## attack a server beside an honest client; longest waits and peak memory (ONLY=records: matching attacks)
 	@$(BIN)/python -m tests.hostile --seconds $(or $(SECONDS),10) --only "$(ONLY)"
 
-SECURITY := tests/compat/test_acl_decisions.py
-
-security: $(READY) ## compare access control with Kafka's, at length (decisions by 10,000 sets of ACLs)
-	ACLS=10000 $(BIN)/python -m pytest -q $(SECURITY)
+security: kafka ## compare access control with Kafka 4.3.1: decisions by 10,000 sets of ACLs, errors of APIs (two minutes)
+	@$(BIN)/python -m tests.security.record --check
+	@ACLS=10000 $(BIN)/python -m pytest -q tests/compat/test_acl_decisions.py \
+	  tests/integration/security/test_kafka_permissions.py
 
 fuzz: $(READY) ## send garbage to the reader of Kafka's messages and to every gRPC method (a quarter of an hour)
 	$(BIN)/python -m pytest tests/property/kafka_wire/test_hostile_bytes.py tests/property/kafka_wire/test_corpus.py \
@@ -138,10 +138,6 @@ pipeline: $(READY) $(SPARK)/.ready ## run all flights through the Spark pipeline
 
 compat: kafka ## run Kafka's own tests of the share consumer (COMPAT='--only PATTERN', --real: on a real Kafka)
 	@$(BIN)/python -m tests.compat.run $(COMPAT)
-
-security: kafka ## compare what a missing permission causes with a real Kafka 4.3.1 (a minute)
-	@$(BIN)/python -m tests.security.record --check
-	@$(BIN)/python -m pytest -q tests/integration/security/test_kafka_permissions.py
 
 grpcurl: .cache/bin/grpcurl ## build grpcurl for the tests that use it (needs Go; a minute)
 

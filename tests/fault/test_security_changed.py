@@ -1,6 +1,6 @@
 """A running cluster gets users, ACLs, another certificate and another secret, and loses no record.
 
-The steps are those of "Turning access control on" in docs/security.md. Clients work all the time: first
+The steps are those of "Change a running cluster" in docs/security.md. Clients work all the time: first
 without a user, then as a user with the permissions of its topic and group.
 """
 
