@@ -19,7 +19,7 @@ from typer.main import get_command
 from sharebroker_server.broker.commands.serve import serve
 from sharebroker_server.broker.observability import LIVE, READY, STARTED
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.gateway.grpc.keda_scaler import Trigger, trigger_of
+from sharebroker_server.gateway.core.keda_trigger import Trigger, trigger_of
 from sharebroker_server.pipeline.command import app as pipeline
 from tests.deploy.chart import CASES, Manifest, golden, manifests, pods
 from tests.testkit.brokers import one_process

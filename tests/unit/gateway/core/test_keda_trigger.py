@@ -1,11 +1,11 @@
-""""""
+"""The metadata of triggers: what is read, ignored and rejected."""
 
 from __future__ import annotations
 
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.grpc.keda_scaler import Trigger, trigger_of
+from sharebroker_server.gateway.core.keda_trigger import Trigger, trigger_of
 
 
 def test_only_the_group_is_required() -> None:
