@@ -11,7 +11,7 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_server.catalog.acl_messages import created_acl, deleted_acl, filter_of
-from sharebroker_server.gateway.admin.topics import await_visible
+from sharebroker_server.gateway.admin.visibility import await_visible
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.security import audit
 from sharebroker_server.security.authorizer import ALLOW_ALL

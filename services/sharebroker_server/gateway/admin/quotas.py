@@ -15,7 +15,7 @@ from sharebroker_server.catalog.quotas import (
     entity_of,
     select_quotas,
 )
-from sharebroker_server.gateway.admin.topics import await_visible
+from sharebroker_server.gateway.admin.visibility import await_visible
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.security import audit
 

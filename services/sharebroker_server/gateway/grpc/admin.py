@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.gateway.v1 import admin_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceServicer
-from sharebroker_server.gateway.admin import acls, cluster, groups, partitions, quotas, topics, users
+from sharebroker_server.gateway.admin import acls, cluster, configs, groups, partitions, quotas, topics, users
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.grpc import admin_rights as rights
 from sharebroker_server.gateway.grpc.servicers import Servicer, checked, rpc
@@ -20,7 +20,7 @@ async def _find_coordinator(
 async def _describe_configs(
     gateway: Gateway, request: admin_pb2.DescribeConfigsRequest, _: Deadline
 ) -> admin_pb2.DescribeConfigsResponse:
-    return topics.describe_configs(gateway, request)
+    return configs.describe_configs(gateway, request)
 
 
 async def _describe_users(
@@ -50,7 +50,7 @@ class AdminServicer(Servicer, AdminServiceServicer):
     CreateTopics = rpc(topics.create_topics, rights.CREATE_TOPICS)
     DeleteTopics = rpc(topics.delete_topics, rights.DELETE_TOPICS)
     CreatePartitions = rpc(topics.create_partitions, rights.CREATE_PARTITIONS)
-    IncrementalAlterConfigs = rpc(topics.alter_configs, rights.ALTER_CONFIGS)
+    IncrementalAlterConfigs = rpc(configs.alter_configs, rights.ALTER_CONFIGS)
     ListOffsets = rpc(partitions.list_offsets, rights.LIST_OFFSETS)
     DeleteRecords = rpc(partitions.delete_records, rights.DELETE_RECORDS)
     ListGroups = rpc(groups.list_groups, rights.list_groups)

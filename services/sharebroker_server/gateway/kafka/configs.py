@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType, check_topic_name
-from sharebroker_server.gateway.admin.topics import alter_configs
+from sharebroker_server.gateway.admin.configs import alter_configs
 from sharebroker_server.gateway.kafka.authorization import require, require_on_cluster
 from sharebroker_server.gateway.kafka.call import Call, Refusal
 from sharebroker_server.gateway.kafka.catalog_changes import duplicate_check, each_item

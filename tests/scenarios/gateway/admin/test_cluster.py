@@ -1,4 +1,4 @@
-"""Nodes, coordinators, configs and offsets of logs through the gateway."""
+"""Nodes, coordinators and offsets of logs through the gateway."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
@@ -51,33 +50,6 @@ async def test_coordinators_are_found(connection: Connection, cluster: Cluster) 
     request = pb.FindCoordinatorRequest(coordinator_keys=["a:group"])
     (found,) = (await connection.admin.FindCoordinator(request)).coordinators
     assert found.address == cluster.process("group-coordinator").address
-
-
-async def test_configs_are_described(connection: Connection) -> None:
-    topic = await connection.topic()
-    group_id = await connection.group(topic)
-    resource = pb.DescribeConfigsRequest.Resource
-    response = await connection.admin.DescribeConfigs(
-        pb.DescribeConfigsRequest(
-            resources=[
-                resource(resource_type=cluster_pb.RESOURCE_TYPE_GROUP, resource_name=group_id),
-                resource(
-                    resource_type=cluster_pb.RESOURCE_TYPE_TOPIC,
-                    resource_name=topic.name,
-                    configuration_keys=["retention.ms"],
-                ),
-                resource(resource_type=cluster_pb.RESOURCE_TYPE_TOPIC, resource_name="nowhere"),
-                resource(resource_name="x"),
-                resource(resource_type=cluster_pb.RESOURCE_TYPE_GROUP),
-            ]
-        )
-    )
-    group, one, nowhere, unspecified, unnamed = response.results
-    reset = next(config for config in group.configs if config.name == "share.auto.offset.reset")
-    assert (reset.value, reset.is_default) == ("earliest", False)
-    assert [(config.name, config.is_default) for config in one.configs] == [("retention.ms", True)]
-    assert nowhere.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert unspecified.error_code == unnamed.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_log_offsets_are_listed(connection: Connection) -> None:
