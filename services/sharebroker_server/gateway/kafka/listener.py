@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import socket
 import ssl
 from collections.abc import Callable, Iterable
@@ -14,10 +13,14 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.kafka.buffers import MemoryBudget, UnreadResponses
 from sharebroker_server.gateway.kafka.call import KafkaListener
 from sharebroker_server.gateway.kafka.connection import ConnectionLimits, KafkaConnection
+from sharebroker_server.gateway.kafka.rejected_connections import (
+    Rejecting,
+    available_files,
+    logged_handshakes,
+)
 from sharebroker_server.gateway.kafka.telemetry import log_of_clients
 from sharebroker_server.security.principal_mapping import PrincipalMapping
 from sharebroker_server.telemetry.metrics import Family, gauge
-from sharebroker_server.telemetry.rate_limited_log import RateLimitedLog
 
 _BACKLOG: Final = 1024
 _CHECKS: Final = 10
@@ -29,9 +32,6 @@ _MIN_INTERVAL: Final = 0.1
 _HANDSHAKE_TIMEOUT: Final = 10.0
 _SHUTDOWN_TIMEOUT: Final = 1.0
 """Seconds for the handshake and for the shutdown of TLS."""
-
-_RESERVED_FILES: Final = 256
-"""File descriptors that are reserved for Redis, gRPC and logs."""
 
 
 class KafkaServer:
@@ -73,7 +73,7 @@ class KafkaServer:
 
     def open(self, listener: KafkaListener, config: BrokerConfig) -> None:
         """Sets the state that connections share, and their limits."""
-        max_connections = min(config.max_connections, _available_files())
+        max_connections = min(config.max_connections, available_files())
         self._limits = limits = ConnectionLimits(
             config.socket_request_max_bytes,
             MemoryBudget(config.queued_max_request_bytes),
@@ -82,7 +82,7 @@ class KafkaServer:
             tls=self._tls is not None,
             certificates=self._certificates,
         )
-        rejecting = _Rejecting(listener.log, max_connections)
+        rejecting = Rejecting(listener.log, max_connections)
 
         def connect() -> asyncio.Protocol:
             if len(self._connections) >= max_connections:
@@ -99,7 +99,7 @@ class KafkaServer:
         assert self._connect is not None, "open it first"
         assert self._socket is not None, "bind it first"
         if self._tls is not None:
-            self._tls.sslobject_class = _logged_handshakes(self._log)
+            self._tls.sslobject_class = logged_handshakes(self._log)
         self._server = await asyncio.get_running_loop().create_server(
             self._connect,
             sock=self._socket,
@@ -158,48 +158,3 @@ class KafkaServer:
             if loop.time() - checked_at >= interval:
                 checked_at = loop.time()
                 self.check(checked_at)
-
-
-class _Rejecting(asyncio.Protocol):
-    """Closes the connections of clients beyond the limit."""
-
-    def __init__(self, log: RateLimitedLog, max_connections: int) -> None:
-        self._log = log
-        self._max_connections = max_connections
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Closes the connection without a response."""
-        self._log.log("kafka connection rejected", max_connections=self._max_connections)
-        transport.close()
-
-
-def _logged_handshakes(log: RateLimitedLog) -> type[ssl.SSLObject]:
-    """Returns the class that asyncio uses for each client's TLS.
-
-    It logs why a handshake failed, asyncio does not.
-    """
-
-    class Handshake(ssl.SSLObject):
-        def do_handshake(self) -> None:
-            try:
-                super().do_handshake()
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                raise
-            except ssl.SSLError as failure:
-                reason = (failure.reason or "it ended early").lower().replace("_", " ")
-                log.log("kafka connection rejected", reason=f"TLS: {reason}")
-                raise
-
-    return Handshake
-
-
-def _available_files() -> int:
-    """Returns the number of connections that the operating system permits, after raising the soft limit."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-        except (OSError, ValueError):
-            pass  # the soft limit applies
-    return 1 << 30 if soft == resource.RLIM_INFINITY else max(soft - _RESERVED_FILES, soft // 2)

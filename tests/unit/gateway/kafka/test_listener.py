@@ -1,14 +1,12 @@
-"""Binding a port, and the limit on connections."""
+"""Binding a port."""
 
 from __future__ import annotations
 
-import resource
 import socket
 
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka import listener
 from sharebroker_server.gateway.kafka.listener import KafkaServer
 
 
@@ -34,33 +32,3 @@ async def test_stop_before_start_does_not_raise() -> None:
     kafka.bind("[::1]", 0) if socket.has_ipv6 else kafka.bind("127.0.0.1", 0)
     await kafka.stop(1.0)
     kafka.close()
-
-
-NO_LIMIT = resource.RLIM_INFINITY
-
-
-@pytest.mark.parametrize(
-    ("soft", "hard", "may", "room"),
-    [
-        (1024, 5000, True, 4744),
-        (5000, 5000, True, 4744),
-        (1024, 5000, False, 768),
-        (100, 100, True, 50),
-        (1024, NO_LIMIT, True, 1 << 30),
-        (1024, NO_LIMIT, False, 768),
-    ],
-)
-def test_connections_are_bounded_by_file_descriptors(
-    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, may: bool, room: int
-) -> None:
-    limits_set: list[tuple[int, int]] = []
-
-    def ask(_: int, limits: tuple[int, int]) -> None:
-        limits_set.append(limits)
-        if not may:
-            raise ValueError("not allowed to raise maximum limit")
-
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
-    monkeypatch.setattr(resource, "setrlimit", ask)
-    assert listener._available_files() == room
-    assert limits_set == ([] if soft == hard else [(hard, hard)])
