@@ -165,6 +165,15 @@ def decide_user(users: UserCatalog, command: UserCommand) -> tuple[UserRecord, .
     return (ScramCredentialRecord(command.user, mechanism, credential, super_user),)
 
 
+def change_of(command: UserCommand) -> str:
+    """Returns the change as text, without secrets."""
+    if isinstance(command, UpsertScramCredential):
+        return f"set {ScramMechanism(command.mechanism).label}"
+    if isinstance(command, DeleteScramCredential):
+        return f"deleted {ScramMechanism(command.mechanism).label}"
+    return "created"
+
+
 def check_user_name(name: str) -> None:
     """Raises UNACCEPTABLE_CREDENTIAL for a name that no user may have."""
     if not name:

@@ -15,6 +15,7 @@ from sharebroker_server.catalog.users import (
     ScramCredentialRecord,
     UpsertScramCredential,
     UserCatalog,
+    change_of,
     decide_user,
 )
 from sharebroker_server.config.broker import BrokerConfig
@@ -154,3 +155,17 @@ def test_credentials_survive_the_trimming_of_the_log() -> None:
     assert [name for name in ("alice", "bob", "carol") if machine.catalog.users.is_super_user(name)] == [
         "carol"
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (UPSERT, "set SCRAM-SHA-256"),
+        (DeleteScramCredential("alice", 2), "deleted SCRAM-SHA-512"),
+        (CreateUser("alice", {}), "created"),
+    ],
+)
+def test_a_change_is_described_without_secrets(
+    command: UpsertScramCredential | DeleteScramCredential | CreateUser, text: str
+) -> None:
+    assert change_of(command) == text

@@ -15,10 +15,14 @@ from sharebroker_server.catalog.acl_messages import created_acl, filter_of
 from sharebroker_server.catalog.acls import MAX_DELETED_AT_ONCE, CreateAcl, DeleteAcls
 from sharebroker_server.catalog.machine import CatalogCommand, CatalogReply
 from sharebroker_server.catalog.quotas import AlterQuotas, QuotaChange, entity_of
-from sharebroker_server.catalog.users import DeleteScramCredential, UpsertScramCredential, UserCommand
+from sharebroker_server.catalog.users import (
+    DeleteScramCredential,
+    UpsertScramCredential,
+    UserCommand,
+    change_of,
+)
 from sharebroker_server.rpc.errors import refusal
 from sharebroker_server.security.acl import AclBinding
-from sharebroker_server.security.scram import ScramMechanism
 
 _log = structlog.get_logger()
 
@@ -98,7 +102,7 @@ async def _alter_user(
     else:
         outcome = await write(commands[0])
     if not isinstance(outcome, KafkaError):
-        _log.info("user credential changed", user=user, change=_change_of(commands[0]))
+        _log.info("user credential changed", user=user, change=change_of(commands[0]))
     return pb.AlterUserScramCredentialsResponse.Result(user=user, **in_band(outcome))
 
 
@@ -146,15 +150,6 @@ def _user_commands(request: pb.AlterUserScramCredentialsRequest) -> dict[str, li
         )
         commands[one.name].append(upsertion)
     return commands
-
-
-def _change_of(command: UserCommand) -> str:
-    """Returns the change as text, without secrets."""
-    if isinstance(command, UpsertScramCredential):
-        return f"set {ScramMechanism(command.mechanism).label}"
-    if isinstance(command, DeleteScramCredential):
-        return f"deleted {ScramMechanism(command.mechanism).label}"
-    return "created"
 
 
 async def _create_acl(creation: pb.CreateAclsRequest.Creation, write: Write) -> pb.CreateAclsResponse.Result:
