@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from statistics import median, quantiles
 
-from tests.architecture.sources import content, functions, is_core, length, name, nodes, python
+from tests.architecture.sources import ROOT, content, functions, is_core, length, name, nodes, python
+from tests.perf.size import MANY_IMPORTS, measure
 
 LONGEST_FILE = 500
 LONGEST_FUNCTION = 50
@@ -13,6 +14,8 @@ MEDIAN_FUNCTION = 10
 NINTH_DECILE = 30
 LONGEST_RPC = 15
 MOST_PARAMETERS = 6
+MOST_IMPORTING_MUCH = 20
+"""Modules with more than `MANY_IMPORTS` top-level imports: those that compose others."""
 
 CORES = [path for path in python("services", "libs") if is_core(path)]
 
@@ -59,6 +62,11 @@ def test_constructors_take_few_parameters() -> None:
         if (count := _parameters(method)) > MOST_PARAMETERS
     }
     assert not wide
+
+
+def test_few_modules_have_many_imports() -> None:
+    many = measure(ROOT).importing_much
+    assert len(many) <= MOST_IMPORTING_MUCH, f"these have more than {MANY_IMPORTS}: move responsibilities"
 
 
 def _parameters(method: ast.FunctionDef) -> int:
