@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import describe_offsets
-from sharebroker_server.gateway.kafka.authorization import allows
+from sharebroker_server.gateway.kafka.authorization import allows, authorized
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import each_group
@@ -38,7 +38,7 @@ async def handle(call: Call[DescribeShareGroupOffsetsRequest]) -> DescribeShareG
             groups=[_permitted(groups[group_id], describable) for group_id in group_ids]
         )
         found = (await describe_offsets(call.gateway, request, call.deadline())).groups
-        return [_described(groups[group.group_id], group, describable) for group in found]
+        return [_described(call, groups[group.group_id], group) for group in found]
 
     def rejected(group_id: str, error: KafkaError) -> _Group:
         return _refuse.item("groups", groups[group_id], error)  # type: ignore[no-any-return]
@@ -65,17 +65,24 @@ def _permitted(
 
 
 def _described(
-    requested: _RequestedGroup, found: pb.DescribeShareGroupOffsetsResponse.Group, describable: _Describable
+    call: Call[DescribeShareGroupOffsetsRequest],
+    requested: _RequestedGroup,
+    found: pb.DescribeShareGroupOffsetsResponse.Group,
 ) -> _Group:
     """Returns a group: a named topic that is forbidden has the error, any other forbidden one is left out."""
-    group = _group(found)
+    group, describable = _group(found), _describable(call)
     if group.error_code:
         return group
-    forbidden = [topic for topic in requested.topics or () if not describable(topic.topic_name)]
+    named = [topic.topic_name for topic in requested.topics or ()]
+    permitted = authorized(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, named)
     error = denied(AclResourceType.TOPIC)
     group.topics = [
         *(topic for topic in group.topics if describable(topic.topic_name)),
-        *(_refuse_topics.item("groups.topics", topic, error) for topic in forbidden),
+        *(
+            _refuse_topics.item("groups.topics", topic, error)
+            for topic in requested.topics or ()
+            if topic.topic_name not in permitted
+        ),
     ]
     return group
 

@@ -10,6 +10,7 @@ from sharebroker_server.kafka_wire.messages import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
+from sharebroker_server.security import audit
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 from tests.testkit.authorizer import TableAuthorizer
 from tests.unit.gateway.fakes import TOPIC
@@ -79,3 +80,16 @@ async def test_forbidden_topics_are_errors_by_name_and_omitted_in_all(
     assert (second.error_code, second.topics) == (ErrorCode.NONE, [])
     sent = harness.services.requests["DescribeShareGroupOffsets"]
     assert [[topic.topic_name for topic in one.groups[0].topics] for one in sent] == [[], []]
+
+
+async def test_the_audit_log_has_denials_of_named_topics_only(
+    harness: Harness, authorizer: TableAuthorizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(audit, "denied", lambda *denial: logged.append(denial[2].name))
+    harness.services.reply("DescribeShareGroupOffsets", reply)
+    authorizer.deny(AclOperation.DESCRIBE, AclResourceType.TOPIC)
+    for topics, names in ((None, []), ([Topic(topic_name="seats", partitions=[0])], ["seats"])):
+        request = DescribeShareGroupOffsetsRequest(groups=[Group(group_id="a", topics=topics)])
+        await harness.call(1, request, DescribeShareGroupOffsetsResponse)
+        assert logged == names
