@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Protocol
 
 import typer
 from rich.console import Console
@@ -164,9 +164,9 @@ def comparisons(found: Found) -> list[Comparison]:
     return [Comparison.of(program, figure, pairs) for (program, figure), pairs in found.items()]
 
 
-def table(rows: Sequence[Comparison]) -> str:
-    """A Markdown table."""
-    heads = ("", "before", "after", "after / before", "range of the pairs", "")
+def table(rows: Sequence[Comparison], heads: Sequence[str] = ("before", "after", "after / before")) -> str:
+    """A Markdown table; `heads` name both sides and their ratio."""
+    heads = ("", *heads, "range of the pairs", "")
     lines = [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|---:|---|"]
     for row in rows:
         label = f"{LABELS[row.program]}, {FIGURES[row.figure][0]}"
@@ -266,7 +266,7 @@ class Plan:
             servers = {side: stack.enter_context(self._server(side, folder / side)) for side in order}
             for name in self.names:
                 try:
-                    yield name, {side: _settled(servers[side].program(name)) for side in order}
+                    yield name, {side: settled(servers[side].program(name)) for side in order}
                 except BenchFailed as failure:
                     yield name, failure
 
@@ -281,7 +281,7 @@ class Plan:
             yield Server(checkout, running, programs, self.records)
 
 
-def _settled(program: Program) -> Mapping[str, float]:
+def settled(program: Program) -> Mapping[str, float]:
     """Flushes the disk, so that the program does not wait for earlier writes, and runs it."""
     os.sync()
     time.sleep(PAUSE_SECONDS)
@@ -325,7 +325,7 @@ def main(
         QUICK_RECORDS if quick else RECORDS,
         chosen(only or (), with_kafka),
     )
-    found, failures = _measure(plan, 1 if quick else pairs, progress)
+    found, failures = measure(plan, 1 if quick else pairs, progress)
     rows = comparisons(found)
     revisions = " → ".join(f"{side} {checkouts[side].revision()}" for side in SIDES)
     typer.echo(f"{revisions}, --fsync {plan.fsync}, medians of {1 if quick else pairs} pairs. {machine()}\n")
@@ -335,7 +335,15 @@ def main(
     raise typer.Exit(1 if failures or any(row.slower for row in rows) else 0)
 
 
-def _measure(plan: Plan, pairs: int, progress: Console) -> tuple[Found, list[str]]:
+class Paired(Protocol):
+    """Runs pairs of servers."""
+
+    def pair(self, folder: Path, order: Sequence[Side]) -> Outcomes:
+        """One pair in a folder; the first side of the order is the first one in each program."""
+
+
+def measure(plan: Paired, pairs: int, progress: Console) -> tuple[Found, list[str]]:
+    """Runs pairs in alternating order; returns the figures, and what failed."""
     found: Found = {}
     failures: list[str] = []
     with interruptible():

@@ -85,10 +85,10 @@ FIGURES: Final = (
     Figure("memory.most", "memory of the server, maximum", "MB"),
 )
 
-NOT_YET_SERVED: Final = (
+NOT_YET_MEASURED: Final = (
     "SASL: ProducerPerformance, acks=all",
     "SASL: Java share consumer, implicit, 1 member",
     "SASL and ACLs: ProducerPerformance, acks=all",
     "SASL and ACLs: Java share consumer, implicit, 1 member",
 )
-"""Rows that wait for the server: it has neither SASL nor ACLs."""
+"""Rows without a program that configures users on both systems."""

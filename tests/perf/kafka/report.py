@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.perf.figures import Figures, medians
-from tests.perf.kafka.figures import FIGURES, NOT_YET_SERVED, Figure
+from tests.perf.kafka.figures import FIGURES, NOT_YET_MEASURED, Figure
 from tests.perf.kafka.systems import KAFKA, LIKE_FOR_LIKE
 from tests.perf.report import machine
 
@@ -49,7 +49,7 @@ def as_json(results: Results, remarks: Remarks) -> str:
             }
             for figure in FIGURES
         ],
-        "not_yet_served": list(NOT_YET_SERVED),
+        "not_yet_measured": list(NOT_YET_MEASURED),
         "runs": {system: list(runs) for system, runs in results.items()},
         "notes": list(remarks.notes),
         "failures": list(remarks.failures),
@@ -74,8 +74,8 @@ def show(results: Results, remarks: Remarks, console: Console) -> None:
             table.add_row(
                 figure.label, *_cells(figure, results, middle), _aim(figure), _verdict(figure, middle)
             )
-    for label in NOT_YET_SERVED:
-        table.add_row(label, *("not yet served" if system != KAFKA else "" for system in results))
+    for label in NOT_YET_MEASURED:
+        table.add_row(label, *("not yet measured" if system != KAFKA else "" for system in results))
     console.print(table)
     for line in remarks.about:
         console.print(line, markup=False, highlight=False, soft_wrap=True)

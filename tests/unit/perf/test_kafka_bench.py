@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.perf.kafka.bench import NAMES
-from tests.perf.kafka.figures import FIGURES, NOT_YET_SERVED, ROWS, Figure
+from tests.perf.kafka.figures import FIGURES, NOT_YET_MEASURED, ROWS, Figure
 from tests.perf.kafka.load import ProducerReports, drive, read_sample
 from tests.perf.kafka.programs import figures_of
 from tests.perf.kafka.report import Remarks, as_json, ratio, show
@@ -153,8 +153,8 @@ def test_table_has_medians_ratios_cpu_versions_and_unsupported_cases() -> None:
         "Kafka: flags",
         "was not steady in some run",
         "x: failed",
-        "not yet served",
-        *NOT_YET_SERVED,
+        "not yet measured",
+        *NOT_YET_MEASURED,
     ):
         assert part in text
     assert "implicit" not in text.replace("implicit, 1 member", "", 2)  # rows without figures are omitted

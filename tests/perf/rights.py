@@ -1,0 +1,124 @@
+"""`make bench-rights`: the cost of access control, as ratios of interleaved pairs on one machine.
+
+One server has no users. The other one has SCRAM users, the authorizer and thousands of ACLs; its clients are
+no super users. gRPC's programs use TLS on both servers, because users need it there. Kafka's clients use no
+encryption. In each pair both servers run, and each program drives them in turn; the order alternates.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from tests.perf.clients import Work
+from tests.perf.compare import Outcomes, Side, comparisons, measure, settled, short, table
+from tests.perf.kafka.programs import JAVA_VARIABLES, QUICK, Programs, Sizes, Target
+from tests.perf.processes import BenchFailed, run_client
+from tests.perf.report import machine
+from tests.perf.servers import Serving, serving
+from tests.perf.users import USER, add_users, client_config, options
+from tests.support.kafka_jars import CLIENTS, SERVER, is_there
+from tests.testkit.certificates import Authority
+
+GRPC: Final = ("publish", "each")
+KAFKA: Final = ("producer", "implicit1")
+HEADS: Final = ("open", "users and ACLs", "users and ACLs / open")
+
+ACLS: Final = 10_000
+RECORDS: Final = 2_000_000
+QUICK_RECORDS: Final = 200_000
+CLIENT_SECONDS: Final = 180.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The amount of work of the programs, and the programs of each listener."""
+
+    sizes: Sizes
+    records: int
+    acls: int
+    kafka: Sequence[str]
+
+    def pair(self, folder: Path, order: Sequence[Side]) -> Outcomes:
+        """One pair: each program on one server and then on the other. Raises BenchFailed."""
+        for names, tls in ((GRPC, True), (self.kafka, False)):
+            with ExitStack() as stack:
+                place = folder / ("grpc" if tls else "kafka")
+                runs = {side: stack.enter_context(self._server(side, place / side, tls)) for side in order}
+                for name in names:
+                    try:
+                        yield name, {side: settled(partial(runs[side].run, name)) for side in order}
+                    except BenchFailed as failure:
+                        yield name, failure
+
+    @contextmanager
+    def _server(self, side: Side, folder: Path, tls: bool) -> Iterator[Driven]:
+        folder.mkdir(parents=True)
+        authority, secured = Authority.make(folder / "authority"), side == "after"
+        chosen = ["--kafka", "127.0.0.1:0", *options(folder, authority, tls=tls, secured=secured)]
+        with serving(folder, "everysec", options=chosen) as server:
+            if secured:
+                add_users(server.kafka, authority if tls else None, self.acls)
+            config = client_config(folder) if secured else None
+            programs = Programs(Target(server.kafka, (server.pid,), config), self.sizes)
+            if not tls:
+                programs.prepare(self.kafka)
+            login = f"&user={USER}&password_file={folder / USER}" if secured else ""
+            yield Driven(server, f"tls://{server.address}?ca={authority.file}{login}", programs, self.records)
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A server with the programs that drive it, and its address for the Python client."""
+
+    serving: Serving
+    address: str
+    programs: Programs
+    records: int
+
+    def run(self, name: str) -> dict[str, float]:
+        """Runs a program; returns its figures, with CPU in microseconds a record."""
+        if name not in GRPC:
+            return dict(self.programs.run(name))
+        before = self.serving.cpu_seconds()
+        work = Work(self.address, "rights", group=name, records=self.records)
+        figures = run_client(name, asdict(work), CLIENT_SECONDS)
+        used = self.serving.cpu_seconds() - before
+        return {short(key): value for key, value in figures.items()} | {
+            "server_cpu": used / self.records * 1e6
+        }
+
+
+def main(
+    pairs: Annotated[int, typer.Option(min=1, max=50, help="Pairs; the table has their medians.")] = 5,
+    acls: Annotated[int, typer.Option(min=0, max=ACLS, help="ACLs of other users.")] = ACLS,
+    quick: Annotated[bool, typer.Option(help="One short pair: does it work?")] = False,
+) -> None:
+    """Compare a server with users and ACLs to one without; exit code 1 when something failed."""
+    progress = Console(stderr=True)
+    for variable in JAVA_VARIABLES:
+        os.environ.pop(variable, None)
+    with_kafka = is_there(SERVER) and is_there(CLIENTS["4.3.1"])
+    if not with_kafka:
+        progress.print("Kafka's clients are skipped, since their jars are missing: make kafka")
+    pairs = 1 if quick else pairs
+    sizes, records = (QUICK, QUICK_RECORDS) if quick else (Sizes(), RECORDS)
+    found, failures = measure(Plan(sizes, records, acls, KAFKA if with_kafka else ()), pairs, progress)
+    rows = [row for row in comparisons(found) if row.figure in ("rate", "server_cpu")]
+    typer.echo(f"{acls:,} ACLs, --fsync everysec, medians of {pairs} pairs. {machine()}\n")
+    typer.echo(table(rows, HEADS))
+    for failure in failures:
+        typer.echo(f"failed: {failure}")
+    raise typer.Exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    typer.run(main)
