@@ -8,7 +8,12 @@ from contextlib import suppress
 from threading import Thread
 from typing import Any, TypeVar
 
+import structlog
+
 from sharebroker_protocol.cancellation import end
+from sharebroker_protocol.errors import KafkaError
+
+_log = structlog.get_logger()
 
 T = TypeVar("T")
 
@@ -126,3 +131,11 @@ def doubling(first: float, longest: float) -> Iterator[float]:
     while True:
         yield pause
         pause = min(pause * 2, longest)
+
+
+async def logged(work: Coroutine[Any, Any, None], event: str) -> None:
+    """Runs `work`; logs `event` if it raises a KafkaError."""
+    try:
+        await work
+    except KafkaError as error:
+        _log.info(event, error=str(error))

@@ -246,7 +246,7 @@ def _open_kafka(base: BrokerContext, server: KafkaServer, context: Gateway) -> N
     authenticator = base.access.authentication.authenticator
     sasl = None if authenticator is None else SaslSettings.of(authenticator, base.settings.config)
     listener = KafkaListener(context, brokers, base.settings.features, APIS, sasl=sasl)
-    listener.throttle = ClientThrottle(base.catalog, base.settings.config)
+    listener.throttle = ClientThrottle(context.quotas)
     server.open(listener, base.settings.config)
     base.observability.metrics.add(listener.families)
     base.observability.metrics.add(server.families)

@@ -1,18 +1,26 @@
-"""What the caller of a public RPC may do; `security.permissions` lists what each RPC requires."""
+"""What the caller of a public RPC may do (`security.permissions`: what an RPC requires), and how fast."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeVar
 
+from google.protobuf.message import Message
+
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.catalog.quotas import LONGEST_NAME, QuotaKey
+from sharebroker_server.gateway.client_quotas import QuotaClient
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.security.acl import CLUSTER, AclOperation, AclResourceType, Requester, Resource
 from sharebroker_server.security.authorizer import ALLOW_ALL, denial
 from sharebroker_server.security.principal import owner_text
 from sharebroker_server.security.user_access import caller, requester
 
+M = TypeVar("M", bound=Message)
 T = TypeVar("T")
+
+_CLIENT_ID: Final = "client-id"
 
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 
@@ -35,6 +43,43 @@ class Access:
     def principal(self) -> str:
         """The principal that owns the caller's locks and sessions; "" for ANONYMOUS."""
         return owner_text(caller(self._context))
+
+    @property
+    def client(self) -> QuotaClient:
+        """The user and the client id whose quotas apply to the caller."""
+        metadata = self._context.invocation_metadata() or ()
+        client_id = next((value for key, value in metadata if key == _CLIENT_ID), "")
+        return QuotaClient(caller(self._context).name, client_id[:LONGEST_NAME])
+
+    async def admit_produced(self, request: Message, deadline: Deadline | None = None) -> None:
+        """Charges the bytes of a request to producer_byte_rate; waits until earlier requests are paid.
+
+        Raises THROTTLING_QUOTA_EXCEEDED if the wait would exceed the deadline.
+        """
+        quotas = self.gateway.quotas
+        if quotas.active:
+            await quotas.admit(QuotaKey.PRODUCER_BYTE_RATE, self.client, request.ByteSize(), deadline)
+
+    async def paced(self, requests: AsyncIterator[M]) -> AsyncIterator[M]:
+        """Yields the requests of a producer, each when the earlier ones are paid; does not read meanwhile."""
+        async for request in requests:
+            await self.admit_produced(request)
+            yield request
+
+    async def admit_fetch(self, deadline: Deadline) -> None:
+        """Waits until the records that the caller received are paid. Raises THROTTLING_QUOTA_EXCEEDED."""
+        quotas = self.gateway.quotas
+        if quotas.active:
+            await quotas.admit(QuotaKey.CONSUMER_BYTE_RATE, self.client, 0, deadline)
+
+    def charge_fetched(self, size: int) -> float:
+        """Charges bytes of records to consumer_byte_rate; returns the seconds until they are paid."""
+        quotas = self.gateway.quotas
+        return quotas.charge(QuotaKey.CONSUMER_BYTE_RATE, self.client, size) if quotas.active else 0.0
+
+    async def wait_throttled(self, seconds: float) -> None:
+        """Waits because of consumer_byte_rate."""
+        await self.gateway.quotas.wait(QuotaKey.CONSUMER_BYTE_RATE, seconds)
 
     def denial(self, operation: AclOperation, kind: AclResourceType, name: str) -> KafkaError | None:
         """Returns why the caller may not do the operation; None if it may."""

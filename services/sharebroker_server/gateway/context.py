@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-import structlog
-
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.aio import Turns
+from sharebroker_server.aio import Turns, logged
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.gateway.client_quotas import ClientQuotas
 from sharebroker_server.gateway.clients import REQUEST_TIMEOUT, Coordinators, Leaders
 from sharebroker_server.gateway.core.share_sessions import SessionCache
 from sharebroker_server.routing.router import Router
@@ -25,8 +24,6 @@ from sharebroker_server.telemetry.metrics import Histogram
 CLOSE_TIMEOUT: Final = 10.0
 """Limit of the time in which leaders complete pending acknowledgements after a client's last message."""
 
-
-_log = structlog.get_logger()
 
 T = TypeVar("T")
 
@@ -76,6 +73,7 @@ class Gateway:
         self.rechecks = Rechecks()
         self.sessions = SessionCache(config.group_share_max_share_sessions, uuid4().hex)
         self.fetches = FetchCounts()
+        self.quotas = ClientQuotas(catalog, config)
         self.turns = Turns()
         self.coordinators = Coordinators(router)
         self.leaders = Leaders(router)
@@ -130,7 +128,7 @@ class Gateway:
 
     def background(self, work: Coroutine[None, None, None], event: str) -> None:
         """Runs `work`; logs `event` if it raises a KafkaError."""
-        self.begin(_logged(work, event))
+        self.begin(logged(work, event))
 
     def begin(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
         """Runs `work`; `stop` waits for it."""
@@ -151,13 +149,6 @@ class Gateway:
             await asyncio.wait(
                 self._pending, timeout=deadline.remaining(), return_when=asyncio.FIRST_COMPLETED
             )
-
-
-async def _logged(work: Coroutine[None, None, None], event: str) -> None:
-    try:
-        await work
-    except KafkaError as error:
-        _log.info(event, error=str(error))
 
 
 def deadline_of(context: Any) -> Deadline:

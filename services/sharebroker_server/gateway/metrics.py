@@ -25,6 +25,11 @@ def gateway_families(gateway: Gateway) -> Iterable[Family]:
         ],
     )
     yield from _fetches(gateway.fetches)
+    yield counter(
+        "sharebroker_client_throttle_seconds_total",
+        "Time that requests of clients over their quotas had to wait, by the quota that was exceeded most.",
+        [(("quota", key.value), seconds) for key, seconds in gateway.quotas.throttled.items()],
+    )
     yield gauge("sharebroker_client_streams", "Open streams of gRPC clients.", [((), gateway.streams)])
 
 

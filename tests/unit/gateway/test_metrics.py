@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sharebroker_server.gateway.metrics import gateway_families
 from tests.unit.gateway.conftest import Harness
+from tests.unit.gateway.metric_values import values
 from tests.unit.gateway.share.requests import fetch, records_of
 
 
@@ -24,11 +24,3 @@ async def test_evictions_fetches_and_streams_are_measured(harness: Harness) -> N
     with gateway.serving(lambda _: None):
         assert values(harness, "client_streams") == [1]
     assert values(harness, "client_streams") == [0]
-
-
-def values(harness: Harness, name: str) -> list[object]:
-    """The values of a metric, in the order of its labels."""
-    (family,) = (
-        family for family in gateway_families(harness.gateway) if family.name == f"sharebroker_{name}"
-    )
-    return [sample.value for sample in family.samples]

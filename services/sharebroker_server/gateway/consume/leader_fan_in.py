@@ -112,6 +112,14 @@ class LeaderFanIn:
         if unknown:
             await self._put(DeliverOutput([], [_never_delivered(ack) for ack in unknown], [], []))
 
+    async def hold(self) -> None:
+        """Withdraws the credit of all leaders until `release`."""
+        await self._grant(self._credit.hold())
+
+    async def release(self) -> None:
+        """Grants the leaders the client's credit again."""
+        await self._grant(self._credit.release())
+
     async def finish(self) -> None:
         """The client has sent its last message: completes pending acknowledgements, then ends the queue."""
         self._routing.cancel()

@@ -39,6 +39,7 @@ async def consume(
             stream.start(first, requests)
             async for response in stream.responses():
                 yield response
+                stream.charge(response)
         finally:
             await stream.stop()
 
@@ -67,12 +68,14 @@ class ConsumeSession:
         self._topics: Iterable[str] = subscribe.topics
         self._key = SessionKey(subscribe.group_id, subscribe.member_id or str(uuid4()), access.principal)
         self._granted = 0
+        self._throttled = False
         self._tasks = Tasks(self.fail)
         self._fan_in = LeaderFanIn(self._gateway, subscribe, self._key, self._tasks)
         self._member = self._membership(subscribe, client_host) if subscribe.topics else None
 
     def start(self, first: pb.ConsumeRequest, requests: AsyncIterator[pb.ConsumeRequest]) -> None:
         """Starts the tasks of the stream."""
+        self._throttle(0)
         if self._member is None:
             self._put_subscribed(0, frozenset())
         else:
@@ -82,6 +85,25 @@ class ConsumeSession:
     def responses(self) -> AsyncIterator[pb.ConsumeResponse]:
         """The messages to the client. Raises the KafkaError that ends the stream."""
         return aiter(self._fan_in.queue)
+
+    def charge(self, response: pb.ConsumeResponse) -> None:
+        """Charges a response that was sent; withholds the client's credit until its records are paid."""
+        if response.deliveries or response.records:
+            self._throttle(response.ByteSize())
+
+    def _throttle(self, size: int) -> None:
+        seconds = self._access.charge_fetched(size)
+        if seconds and not self._throttled:
+            self._throttled = True
+            self._tasks.spawn(self._withhold(seconds))
+
+    async def _withhold(self, seconds: float) -> None:
+        await self._fan_in.hold()
+        while seconds:
+            await self._access.wait_throttled(seconds)
+            seconds = self._access.charge_fetched(0)
+        self._throttled = False
+        await self._fan_in.release()
 
     def fail(self, error: BaseException) -> None:
         """Ends the stream with an error."""

@@ -52,6 +52,7 @@ class UnaryConsumer:
             access.require_read(request.group_id, request.topics)
 
         check()
+        await access.admit_fetch(deadline)
         topics = [self._gateway.topic(name) for name in dict.fromkeys(request.topics)]
         key = SessionKey(request.group_id, request.member_id or str(uuid4()), access.principal)
         limits = AcquireLimits(request.max_records or 1, request.max_wait_ms / 1000)
@@ -67,6 +68,7 @@ class UnaryConsumer:
                     self._acknowledge(key, ack_parts(unreadable)),
                     "acknowledgement of unreadable offsets failed",
                 )
+        access.charge_fetched(sum(len(result.records) for result in acquired.values()))
         return response
 
     async def acknowledge(

@@ -20,12 +20,16 @@ Grants = list[tuple[L, int]]
 
 
 class CreditSplit(Generic[L]):
-    """`pool` is credit that no leader has; below 0 if more was delivered than granted."""
+    """`pool` is credit that no leader has; below 0 if more was delivered than granted.
 
-    __slots__ = ("_credit", "_delivered", "_owed", "pool")
+    While the credit is `held`, it is in the pool.
+    """
+
+    __slots__ = ("_credit", "_delivered", "_owed", "held", "pool")
 
     def __init__(self) -> None:
         self.pool = 0
+        self.held = False
         self._credit: dict[L, int] = {}
         self._owed: dict[L, int] = {}
         self._delivered: set[L] = set()
@@ -43,6 +47,16 @@ class CreditSplit(Generic[L]):
         """The client grants more credit, or withdraws some (below 0)."""
         self.pool += records
         return self._distribute() if records > 0 else self._collect()
+
+    def hold(self) -> Grants[L]:
+        """Withdraws the credit of all leaders until `release`."""
+        self.held = True
+        return [self._give(leader, -credit) for leader, credit in self._credit.items() if credit > 0]
+
+    def release(self) -> Grants[L]:
+        """Divides the credit over the leaders again."""
+        self.held = False
+        return self._distribute()
 
     def add(self, leader: L) -> Grants[L]:
         """Adds a leader, or a leader that was parked."""
@@ -97,7 +111,7 @@ class CreditSplit(Generic[L]):
 
     def _distribute(self) -> Grants[L]:
         """Divides the pool so that the leaders with the least credit become equal."""
-        if self.pool <= 0 or not self._credit:
+        if self.held or self.pool <= 0 or not self._credit:
             return []
         credit = self._credit
         poorest = sorted(credit, key=credit.__getitem__)

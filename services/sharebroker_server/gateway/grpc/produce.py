@@ -106,8 +106,8 @@ class ProduceServicer(Servicer, ProduceServiceServicer):
 
     STREAMING: Final = ("ProduceStream",)
 
-    Publish = rpc(publish, checked(_check_publish))
-    Produce = rpc(produce, _PRODUCE)
+    Publish = rpc(publish, checked(_check_publish), produces=True)
+    Produce = rpc(produce, _PRODUCE, produces=True)
     InitProducerId = rpc(init_producer_id, checked(_check_producer))
     EndTxn = rpc(end_txn, checked(_check_end_txn))
 
@@ -117,7 +117,8 @@ class ProduceServicer(Servicer, ProduceServiceServicer):
     ) -> AsyncIterator[pb.ProduceStreamResponse]:
         audited(context)
         access = Access(self._gateway, context)
+        requests = access.paced(request_iterator)
         if access.unrestricted:
-            return produce_stream(self._gateway, request_iterator)
+            return produce_stream(self._gateway, requests)
         rights = _StreamRights(access)
-        return produce_stream(self._gateway, request_iterator, rights.produce, rights.check)
+        return produce_stream(self._gateway, requests, rights.produce, rights.check)

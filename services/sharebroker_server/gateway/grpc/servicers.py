@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
+from google.protobuf.message import Message
+
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.authorization import Access
@@ -48,15 +50,17 @@ class Rpc(Protocol[Q_contra, R_co]):
         ...
 
 
-def rpc(function: Function[Q, R], authorized: Authorized[Q, R]) -> Rpc[Q, R]:
+def rpc(function: Function[Q, R], authorized: Authorized[Q, R], *, produces: bool = False) -> Rpc[Q, R]:
     """Returns a method that calls `function` with the gateway, the request and the deadline of the call.
 
-    With access control `authorized` calls it.
+    With access control `authorized` calls it. If it `produces`, the request is charged to the caller's quota.
     """
 
     async def serve(self: Servicer, request: Q, context: Any) -> R:
         gateway, deadline = self._gateway, deadline_of(context)
         audited(context)
+        if produces and gateway.quotas.active:
+            await Access(gateway, context).admit_produced(cast("Message", request), deadline)
         if gateway.authorizer is ALLOW_ALL:
             return await function(gateway, request, deadline)
         return await authorized(function, Access(gateway, context), request, deadline)

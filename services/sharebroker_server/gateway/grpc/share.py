@@ -67,10 +67,12 @@ class ShareServicer(ShareServiceServicer):
         access, deadline = Access(self._gateway, context), deadline_of(context)
         access.require(AclOperation.READ, GROUP, request.group_id)
         caller = Caller(context.peer(), requester=access.requester)
+        await access.admit_fetch(deadline)
         fetch = messages.fetch_of(request, caller, access.principal)
         # A response after the deadline is lost, and with it the new session epoch.
         fetch = fetch._replace(max_wait_ms=min(fetch.max_wait_ms, int(deadline.remaining() * 1000)))
         fetched = await share_fetch(self._gateway, fetch, deadline)
+        access.charge_fetched(sum(len(part.records) for part in fetched))
         return messages.fetch_response(fetched, self._gateway.lock_timeout_ms(request.group_id))
 
     @override

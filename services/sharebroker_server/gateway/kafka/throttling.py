@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from functools import partial
-from time import monotonic, perf_counter
+from time import perf_counter
 from types import coroutine
 from typing import Any, Final, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.quotas import QuotaKey
-from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.gateway.core.quotas import Parts, QuotaUse
+from sharebroker_server.gateway.client_quotas import ClientQuotas, QuotaClient
 from sharebroker_server.gateway.kafka.call import Call, ClientConnection
 from sharebroker_server.kafka_wire.schema import Message
 
@@ -25,36 +23,19 @@ T = TypeVar("T")
 _PRODUCE: Final = 0
 _FETCHES: Final = frozenset({1, 78})
 _MUTATIONS: Final = frozenset({19, 20, 37})
-_CONTROLLER: Final = frozenset({QuotaKey.CONTROLLER_MUTATION_RATE})
 _PERCENT: Final = 100.0
 
 
 class ClientThrottle:
-    """The use of quotas by the Kafka clients of this process. `now` returns monotonic seconds."""
+    """The use of quotas by the Kafka clients of this process."""
 
-    def __init__(
-        self, catalog: MetadataCache, config: BrokerConfig, now: Callable[[], float] = monotonic
-    ) -> None:
-        self._catalog = catalog
-        self._now = now
-        bytes_burst = float(config.quota_window_num * config.quota_window_size_seconds)
-        mutation_burst = float(
-            config.controller_quota_window_num * config.controller_quota_window_size_seconds
-        )
-        self._uses = {
-            key: QuotaUse(mutation_burst if key in _CONTROLLER else bytes_burst) for key in QuotaKey
-        }
-        self._seen: tuple[object, int] = (None, 0)
-        self._active = False
+    def __init__(self, quotas: ClientQuotas) -> None:
+        self._quotas = quotas
 
     @property
     def active(self) -> bool:
         """Whether there are quotas."""
-        quotas = self._catalog.catalog.quotas
-        if self._seen[0] is not quotas or self._seen[1] != quotas.version:
-            self._seen = quotas, quotas.version
-            self._follow()
-        return self._active
+        return self._quotas.active
 
     def charge(
         self, call: Call[Any], api_key: int, size: int, response: Message | None, spent: float
@@ -63,14 +44,17 @@ class ClientThrottle:
 
         `spent` are the seconds of the event loop that the request used.
         """
-        waits = [self._charge(QuotaKey.REQUEST_PERCENTAGE, call, spent * _PERCENT)]
+        amounts = {QuotaKey.REQUEST_PERCENTAGE: spent * _PERCENT}
         if api_key == _PRODUCE:
-            waits.append(self._charge(QuotaKey.PRODUCER_BYTE_RATE, call, size))
+            amounts[QuotaKey.PRODUCER_BYTE_RATE] = size
         elif api_key in _FETCHES and response is not None:
-            waits.append(self._charge(QuotaKey.CONSUMER_BYTE_RATE, call, record_bytes(response)))
+            amounts[QuotaKey.CONSUMER_BYTE_RATE] = record_bytes(response)
         elif api_key in _MUTATIONS:
-            waits.append(self._charge(QuotaKey.CONTROLLER_MUTATION_RATE, call, 0))
-        return max(waits)
+            amounts[QuotaKey.CONTROLLER_MUTATION_RATE] = 0
+        waits = {key: self._charge(key, call, amount) for key, amount in amounts.items()}
+        longest = max(waits, key=waits.__getitem__)
+        self._quotas.throttled[longest] += waits[longest]
+        return waits[longest]
 
     def timed(self, work: Coroutine[Any, Any, T], spent: list[float]) -> Awaitable[T]:
         """Returns `work` so that the seconds of each of its steps are added to `spent`.
@@ -95,24 +79,12 @@ class ClientThrottle:
         """Returns whether the address of a new connection may open one more."""
         if not self.active:
             return True
-        address = client.host.removeprefix("/")
-        use = self._uses[QuotaKey.CONNECTION_CREATION_RATE]
-        return use.charge(address, "", 1, self._now()) == 0
+        address = QuotaClient(client.host.removeprefix("/"), "")
+        return self._quotas.charge(QuotaKey.CONNECTION_CREATION_RATE, address, 1) == 0
 
     def _charge(self, key: QuotaKey, call: Call[Any], amount: float) -> float:
-        use = self._uses[key]
-        return use.charge(call.client.principal.name, call.client_id, amount, self._now()) if use else 0.0
-
-    def _follow(self) -> None:
-        """Replaces the quotas by those of the catalog; an address takes the place of a user."""
-        quotas: dict[QuotaKey, dict[Parts, float]] = {key: {} for key in QuotaKey}
-        for entity, values in self._catalog.catalog.quotas.items():
-            parts: Parts = (entity.user, entity.client_id) if entity.ip is None else (entity.ip, None)
-            for key, value in values.items():
-                quotas[key][parts] = value
-        for key, use in self._uses.items():
-            use.replace(quotas[key])
-        self._active = any(quotas.values())
+        client = QuotaClient(call.client.principal.name, call.client_id)
+        return self._quotas.charge(key, client, amount)
 
 
 @coroutine

@@ -13,7 +13,7 @@ STEPS = st.lists(
         st.tuples(st.just("grant"), st.integers(-10, 20).filter(bool)),
         st.tuples(st.just("deliver"), LEADERS, st.integers(1, 12)),
         st.tuples(st.sampled_from(["add", "park", "remove"]), LEADERS),
-        st.tuples(st.just("rebalance")),
+        st.tuples(st.sampled_from(["rebalance", "hold", "release"])),
     ),
     min_size=15,
     max_size=60,
@@ -45,7 +45,9 @@ def test_credit_is_conserved(steps: list[tuple[str, ...]]) -> None:
         for leader in model.serving:
             assert credit.of(leader) == model.left.get(leader, 0)
         assert credit.pool + sum(model.left.values()) == model.granted - model.delivered - owed(model)
-        if model.serving:
+        if credit.held:
+            assert all(model.left.get(leader, 0) <= 0 for leader in model.serving)
+        elif model.serving:
             assert credit.pool <= 0  # no credit is unused while a leader could deliver with it
 
 
@@ -68,8 +70,8 @@ def play(credit: CreditSplit[str], model: Leaders, kind: str, *arguments: object
             model.left[leader] -= records
             model.delivered += records
             credit.delivered(leader, records)
-    elif kind == "rebalance":
-        model.sent(credit.rebalance())
+    elif kind in ("rebalance", "hold", "release"):
+        model.sent(getattr(credit, kind)())
     else:
         (leader,) = arguments
         assert isinstance(leader, str)

@@ -144,3 +144,16 @@ def test_withdrawal_and_grant_to_one_leader_are_netted() -> None:
     credit = split(a=9, b=0, c=1)
     assert sum(change for _, change in credit.rebalance()) == 0
     assert sorted(credit.of(leader) for leader in "abc") == [3, 3, 4]
+
+
+def test_held_credit_is_divided_again_after_the_release() -> None:
+    credit: CreditSplit[str] = CreditSplit()
+    credit.add("a")
+    credit.grant(10)
+    assert credit.hold() == [("a", -10)]
+    credit.delivered("a", 3)  # sent before the leader received the withdrawal
+    assert credit.grant(5) == []
+    assert credit.add("b") == []
+    assert credit.outstanding == 12
+    assert dict(credit.release()) == {"a": 9, "b": 6}
+    assert credit.outstanding == 12

@@ -12,6 +12,7 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.quotas import QuotaEntity, QuotaKey, QuotaRecord
 from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.gateway.client_quotas import ClientQuotas
 from sharebroker_server.gateway.kafka.call import ClientConnection
 from sharebroker_server.gateway.kafka.throttling import ClientThrottle, record_bytes
 from sharebroker_server.kafka_wire.messages import (
@@ -33,7 +34,7 @@ class Clients:
     def __init__(self, harness: Harness) -> None:
         self.now = 0.0
         self.harness = harness
-        self.throttle = ClientThrottle(harness.gateway.catalog, CONFIG, lambda: self.now)
+        self.throttle = ClientThrottle(ClientQuotas(harness.gateway.catalog, CONFIG, lambda: self.now))
         harness.listener.throttle = self.throttle
 
     def limit(self, key: QuotaKey, value: float | None, entity: QuotaEntity = ANYONE) -> None:
