@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -19,6 +18,7 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.access_control import AccessControl
+from sharebroker_server.broker.garbage import shorten_collections
 from sharebroker_server.broker.logs import follow_level
 from sharebroker_server.broker.observability import Observability, start_tracing
 from sharebroker_server.broker.redis import RedisConnections, open_redis
@@ -64,9 +64,6 @@ from sharebroker_server.telemetry.metrics import AppendMetricsByLog
 from sharebroker_server.telemetry.process import release
 
 _log = structlog.get_logger()
-
-_GC_THRESHOLD: Final = 20_000
-"""Threshold of the cyclic garbage collector: hardly any of our objects are in cycles."""
 
 WILDCARD_HOSTS: Final = frozenset({"0.0.0.0", "[::]", "::"})
 """Hosts of listeners that accept connections on every address of the machine."""
@@ -346,9 +343,7 @@ async def run(settings: ServeSettings) -> None:
         loop.add_signal_handler(name, stopping.set)
     process = Process(settings)
     await process.start()
-    gc.collect()
-    gc.freeze()  # a full collection of the loaded modules takes 15 milliseconds
-    gc.set_threshold(_GC_THRESHOLD)
+    shorten_collections()
     await stopping.wait()
     _log.info("stopping")
     await process.stop()
