@@ -31,6 +31,7 @@ async def find_offsets(
 
     `query` returns the partition and the timestamp of an item.
     """
+    deadline = call.deadline(timeout_ms)
 
     async def ordinary(items: list[Located[I]]) -> Sequence[Offset]:
         queries = [(topic.topic_id, *query(item)) for topic, item in items]
@@ -41,7 +42,7 @@ async def find_offsets(
             ],
             isolation_level=isolation_level,
         )
-        return (await list_offsets(call.gateway, request, call.deadline(timeout_ms))).partitions
+        return (await list_offsets(call.gateway, request, deadline)).partitions
 
     async def internal_offset(topic_id: str, index: int, timestamp: int) -> Offset:
         try:
@@ -54,5 +55,9 @@ async def find_offsets(
         return await asyncio.gather(*(internal_offset(topic.topic_id, *query(item)) for topic, item in items))
 
     return await each_partition(
-        partitions, ordinary, internal, lambda rejected: Offset(error_code=wire(rejected.error.code))
+        partitions,
+        ordinary,
+        internal,
+        lambda rejected: Offset(error_code=wire(rejected.error.code)),
+        call.gateway.turns,
     )

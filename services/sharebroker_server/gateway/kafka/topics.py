@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from itertools import islice
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.aio import Turns
 from sharebroker_server.catalog.topics import INTERNAL_TOPIC_IDS, INTERNAL_TOPIC_NAMES, Topic
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.kafka.authorization import allows, require
@@ -125,25 +127,38 @@ def check_partition(call: Call, topic: Topic, index: int, leader_epoch: int = -1
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
+PORTION: Final = 500
+"""Partitions of a request that are served in one turn of the event loop."""
+
+
 async def each_partition(
     partitions: Iterable[Located[I] | Rejected[I]],
     ordinary: Callable[[list[Located[I]]], Awaitable[Sequence[A]]],
     internal: Callable[[list[Located[I]]], Awaitable[Sequence[A]]],
     rejected: Callable[[Rejected[I]], A],
+    turns: Turns | None = None,
 ) -> list[A]:
     """Returns the result of each partition, in order. One call serves the partitions of internal topics;
     then one call serves those of ordinary topics.
+
+    With `turns`, each call serves `PORTION` partitions at most. Other requests are served in between, and
+    while `partitions` are looked up.
     """
     results: dict[int, A] = {}
     located: tuple[dict[int, Located[I]], dict[int, Located[I]]] = ({}, {})
     for number, partition in enumerate(partitions):
+        if turns is not None and number % PORTION == PORTION - 1:
+            await turns.next()
         if isinstance(partition, Rejected):
             results[number] = rejected(partition)
         else:
             located[is_internal(partition.topic)][number] = partition
     for is_of_internal, serve in ((True, internal), (False, ordinary)):
-        if batch := located[is_of_internal]:
-            results.update(zip(batch, await serve([*batch.values()]), strict=True))
+        remaining = iter(located[is_of_internal].items())
+        while portion := dict(islice(remaining, None if turns is None else PORTION)):
+            results.update(zip(portion, await serve([*portion.values()]), strict=True))
+            if turns is not None:
+                await turns.next()
     return [results[number] for number in range(len(results))]
 
 

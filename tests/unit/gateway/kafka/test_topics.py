@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -10,6 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.topics import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.topics import (
+    PORTION,
     Located,
     Rejected,
     by_topic,
@@ -79,6 +81,33 @@ async def test_results_keep_the_order_and_internal_topics_are_first(call: Call) 
     results = await each_partition(located, ordinary, internal, lambda one: f"rejected {one.item}")
     assert results == ["ordinary 0", "rejected 1", "internal 2", "ordinary 3"]
     assert order == ["internal", "ordinary"]
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+async def test_many_partitions_are_served_in_portions(call: Call, *, in_turns: bool) -> None:
+    served: list[int] = []
+    turns = 0
+
+    async def serve(located: list[Located[int]]) -> Sequence[int]:
+        served.append(len(located))
+        return [one.item for one in located]
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    number = 3 * PORTION + 1
+    located = (locate(call, READ, item, 0, name=TOPIC.name) for item in range(number))
+    task = asyncio.create_task(others())
+    results = await each_partition(
+        located, serve, serve, lambda _: -1, call.gateway.turns if in_turns else None
+    )
+    task.cancel()
+    assert results == [*range(number)]
+    assert served == ([PORTION] * 3 + [1] if in_turns else [number])
+    assert (turns >= 6) == in_turns
 
 
 def test_results_are_grouped_by_topic() -> None:

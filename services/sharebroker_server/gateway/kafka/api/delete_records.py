@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin.partitions import delete_records
@@ -31,19 +32,24 @@ _Topic = DeleteRecordsResponse.DeleteRecordsTopicResult
 
 async def handle(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     """Returns one result per partition."""
-    located = [
+    located = (
         locate(call, AclOperation.DELETE, item, item.partition_index, name=topic.name)
         for topic in call.request.topics
         for item in topic.partitions
-    ]
-    results = await each_partition(located, lambda items: _ordinary(call, items), _internal, _rejected)
+    )
+    deadline = call.deadline(call.request.timeout_ms)
+    results = await each_partition(
+        located, lambda items: _ordinary(call, items, deadline), _internal, _rejected, call.gateway.turns
+    )
     return DeleteRecordsResponse(topics=by_topic(call.request.topics, results, _Topic))
 
 
-async def _ordinary(call: Call[DeleteRecordsRequest], items: list[Located[_Item]]) -> list[_Result]:
+async def _ordinary(
+    call: Call[DeleteRecordsRequest], items: list[Located[_Item]], deadline: Deadline
+) -> list[_Result]:
     partitions = [_partition(item, topic_id=topic.topic_id) for topic, item in items]
     request = pb.DeleteRecordsRequest(partitions=partitions)
-    deleted = await delete_records(call.gateway, request, call.deadline(call.request.timeout_ms))
+    deleted = await delete_records(call.gateway, request, deadline)
     return [
         _result(result, low_watermark=_NONE) if result.error_code else _result(result)
         for result in deleted.partitions

@@ -43,7 +43,7 @@ async def handle(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
     """Returns one result per partition."""
     named = [(topic.name, item) for topic in call.request.topics for item in topic.partitions]
     count = Counter((name, item.partition_index) for name, item in named)
-    located = [_locate(call, name, item, once=count[name, item.partition_index] == 1) for name, item in named]
+    located = (_locate(call, name, item, once=count[name, item.partition_index] == 1) for name, item in named)
     found = await find_offsets(
         call,
         located,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -19,6 +20,9 @@ from sharebroker_server.security.acl import AclOperation, AclResourceType
 _NONE: Final = -1
 _ERROR_OF_REQUEST: Final = 2
 """From this version on the response has an error for the whole request."""
+
+_PORTION: Final = 50
+"""Groups that are served at once."""
 
 _FIRST_WITH_SEVERAL: Final = 8
 """The first version whose requests name several groups."""
@@ -36,9 +40,11 @@ _topic_before_several = to_kafka(_Topic, OffsetFetchResponse.OffsetFetchResponse
 async def handle(call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
     """Returns one group up to version 7, several from version 8 on; -1 means that no offset is committed."""
     if call.version >= _FIRST_WITH_SEVERAL:
-        return OffsetFetchResponse(
-            groups=await asyncio.gather(*(_group(call, group) for group in call.request.groups))
-        )
+        groups, remaining = list[_Group](), iter(call.request.groups)
+        while portion := [*islice(remaining, _PORTION)]:
+            groups += await asyncio.gather(*(_group(call, group) for group in portion))
+            await call.gateway.turns.next()
+        return OffsetFetchResponse(groups=groups)
     topics = await _topics(call, call.request.group_id, call.request.topics)
     return OffsetFetchResponse(topics=list(map(_topic_before_several, topics)))
 

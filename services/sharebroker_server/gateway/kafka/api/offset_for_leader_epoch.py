@@ -23,7 +23,7 @@ _Topic = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
 async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
     """Returns the log end offset for every epoch, since logs are never truncated at their end."""
     named = [(topic.topic, item) for topic in call.request.topics for item in topic.partitions]
-    located = [_locate(call, name, item) for name, item in named]
+    located = (_locate(call, name, item) for name, item in named)
     ends = await find_offsets(call, located, lambda item: (item.partition, _LATEST))
     results = (_result(item, end) for (_, item), end in zip(named, ends, strict=True))
     return OffsetForLeaderEpochResponse(topics=by_topic(call.request.topics, results, _Topic))

@@ -67,6 +67,14 @@ async def test_version_8_names_several_groups(harness: Harness, version: int) ->
     assert (unknown.group_id, unknown.error_code) == ("none", ErrorCode.GROUP_ID_NOT_FOUND)
 
 
+async def test_many_groups_keep_their_order(harness: Harness) -> None:
+    harness.services.reply("OffsetFetch", reply)
+    names = [f"group-{number}" for number in range(101)]
+    request = OffsetFetchRequest(groups=[group(8, name) for name in names])
+    response = await harness.call(8, request, OffsetFetchResponse)
+    assert [one.group_id for one in response.groups] == names
+
+
 @pytest.mark.parametrize(("version", "code"), [(1, 0), (2, ErrorCode.NOT_COORDINATOR)])
 async def test_rejected_old_request_fails_each_partition(harness: Harness, version: int, code: int) -> None:
     harness.lead_elsewhere()
