@@ -18,6 +18,7 @@ from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.topics import ConfigResource, ResourceType
 from sharebroker_server.routing.router import GATEWAY
+from sharebroker_server.security import audit
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
@@ -100,6 +101,7 @@ def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     cluster = Cluster(loop, random, plan or drawn(seed))
     history = cluster.around.history
     failure: BaseException | None = None
+    audit.windows.clear()  # state of the process; an earlier run must not affect this one
     with simulated(loop, seed, cluster.around.network.dial), _POLLING:
         try:
             run(loop, cluster.run())

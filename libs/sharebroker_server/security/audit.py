@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import monotonic
@@ -35,7 +35,7 @@ from sharebroker_server.security.principal import ANONYMOUS
 AUDIT: Final = "sharebroker.audit"
 """The value of `logger` in the lines of the audit log."""
 
-WINDOW: Final = 60.0
+WINDOW: Final = 30.0
 """Seconds in which repetitions of a denial are counted instead of logged."""
 
 MAX_WINDOWS: Final = 1000
@@ -117,6 +117,10 @@ class Windows:
             del self._open[window.key]
         return window.repeated
 
+    def clear(self) -> None:
+        """Closes all windows."""
+        self._open.clear()
+
     def _expire(self, now: float) -> None:
         """Closes windows that are over, whether or not their timers fired."""
         while self._open:
@@ -126,7 +130,8 @@ class Windows:
             del self._open[oldest.key]
 
 
-_windows: Final = Windows()
+windows: Final = Windows()
+"""The windows of this process."""
 
 
 def change(operation: str, kind: str, name: str, error_code: int = 0, **details: object) -> None:
@@ -195,16 +200,18 @@ def internal_call_denied(method: str, peer: str, host: str, reason: str) -> None
 
 def _first(fields: dict[str, str]) -> bool:
     """Returns whether this denial has a line; else it is counted, and reported when its window closes."""
-    window = _windows.admit(tuple(fields.values()), monotonic())
-    if window is None:
-        return False
-    with suppress(RuntimeError):  # without an event loop the next denial after the window closes it
-        asyncio.get_running_loop().call_later(WINDOW, _report, window, fields)
-    return True
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # without an event loop the next denial after the window closes it
+        return windows.admit(tuple(fields.values()), monotonic()) is not None
+    window = windows.admit(tuple(fields.values()), loop.time())
+    if window is not None:
+        loop.call_later(WINDOW, _report, window, fields)
+    return window is not None
 
 
 def _report(window: Window, fields: dict[str, str]) -> None:
-    repeated = _windows.close(window)
+    repeated = windows.close(window)
     if repeated:
         # The window that many different denials share has no fields of its own.
         _log.warning(

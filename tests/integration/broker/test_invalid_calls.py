@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import grpc
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
@@ -12,6 +13,7 @@ from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
+from sharebroker_server.rpc.message_limits import MAX_MESSAGE
 from tests.integration.broker.harness import Harness, undisturbed
 from tests.support.client import TIMEOUT, Client, rejection, unique
 
@@ -306,5 +308,8 @@ async def test_consume_stream_with_an_invalid_topic_is_rejected(client: Client) 
 
 async def test_oversized_message_is_rejected_and_the_connection_stays_open(client: Client) -> None:
     async with undisturbed(client) as harness:
-        refused = await rejection(publish(value=bytes(64 * 1024 * 1024))(harness))
+        refused = await rejection(publish(value=bytes(MAX_MESSAGE))(harness))
         assert refused.code is ErrorCode.MESSAGE_TOO_LARGE
+        with pytest.raises(grpc.aio.AioRpcError) as failed:  # gRPC itself rejects a message beyond its limit
+            await publish(value=bytes(64 * 1024 * 1024))(harness)
+        assert failed.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

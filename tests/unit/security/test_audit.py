@@ -23,7 +23,7 @@ ORDERS = Resource(AclResourceType.TOPIC, "orders")
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[EventDict]]:
-    monkeypatch.setattr(audit, "_windows", Windows())
+    monkeypatch.setattr(audit, "windows", Windows())
     audit.serving(lambda: RequestOrigin(ALICE, "kafka", "DeleteTopics"))
     with capture_logs() as logged:
         yield logged
