@@ -13,7 +13,8 @@ leader.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from tests.testkit.checker.events import Delivered, Event, Requested, Share, Verdict
@@ -88,11 +89,14 @@ def _in_order(
     """Yields each sighting with the latest time at which it can have been acquired."""
     final = [one for one in sightings if one.verdict.final and one.request_id in applied]
     if not final:
-        yield from ((one, one.at) for one in _by_stored_count(sightings, {*applied}))
+        yield from ((one, one.at) for one in _by_stored_count(sightings, applied.__contains__))
         return
     last = min(final, key=lambda one: applied[one.request_id])
     finished = applied[last.request_id]
-    confirmed = {request_id for request_id, at in applied.items() if at <= finished}
+
+    def confirmed(request_id: int) -> bool:
+        return applied.get(request_id, inf) <= finished
+
     others = _by_stored_count([one for one in sightings if one is not last], confirmed)
     latest = stalls.latest(finished)
     late = [one for one in others if one.at > latest and one.deliveries >= last.deliveries]
@@ -101,17 +105,20 @@ def _in_order(
     yield from ((one, one.at) for one in late)
 
 
-def _by_stored_count(sightings: Sequence[Sighting], confirmed: Collection[int]) -> list[Sighting]:
-    """Returns sightings in the order of arrival, except for buffered ones; `confirmed` holds request ids."""
+def _by_stored_count(sightings: Sequence[Sighting], confirmed: Callable[[int], bool]) -> list[Sighting]:
+    """Returns sightings in the order of arrival, except for buffered ones.
+
+    `confirmed` returns whether the acknowledgement of a request id was confirmed.
+    """
     ordered: list[Sighting] = []
     for one in sorted(sightings, key=lambda one: one.at):
         after = [
             place
             for place, other in enumerate(ordered)
-            if other.request_id in confirmed and other.deliveries > one.deliveries
+            if other.deliveries > one.deliveries and confirmed(other.request_id)
         ]
         # A confirmed acknowledgement proves that its member held the record when it arrived.
-        buffered = after and one.request_id not in confirmed
+        buffered = after and not confirmed(one.request_id)
         ordered.insert(after[0] if buffered else len(ordered), one)
     return ordered
 
