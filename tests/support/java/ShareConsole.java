@@ -1,5 +1,6 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -20,9 +21,11 @@ import org.apache.kafka.common.serialization.StringDeserializer;
  * "acknowledge OFFSET TYPE" (of the last polled records), "commit", "close".
  */
 public final class ShareConsole {
+    private static final PrintStream responses = System.out;
     private static final Map<Long, ConsumerRecord<String, String>> held = new LinkedHashMap<>();
 
     public static void main(String[] arguments) throws Exception {
+        System.setOut(System.err); // Log4j without a configuration writes errors of the client to standard output
         Properties settings = new Properties();
         for (int i = 1; i < arguments.length; i++) {
             String[] pair = arguments[i].split("=", 2);
@@ -40,12 +43,12 @@ public final class ShareConsole {
                 try {
                     obey(consumer, words);
                 } catch (KafkaException | IllegalStateException error) {
-                    System.out.println("error " + error.getClass().getSimpleName() + " " + error.getMessage());
+                    responses.println("error " + error.getClass().getSimpleName() + " " + error.getMessage());
                 }
-                System.out.println("done");
+                responses.println("done");
             }
         }
-        System.out.println("done");
+        responses.println("done");
     }
 
     private static void obey(KafkaShareConsumer<String, String> consumer, String[] words) {
@@ -65,7 +68,7 @@ public final class ShareConsole {
             for (var record : consumer.poll(Duration.ofMillis(200))) {
                 held.put(record.offset(), record);
                 got++;
-                System.out.println("record " + record.partition() + " " + record.offset() + " "
+                responses.println("record " + record.partition() + " " + record.offset() + " "
                         + record.deliveryCount().orElse((short) -1) + " " + record.value());
             }
         } while (got < wanted && System.nanoTime() < deadline);
@@ -73,7 +76,7 @@ public final class ShareConsole {
 
     private static void commit(KafkaShareConsumer<String, String> consumer) {
         Map<TopicIdPartition, Optional<KafkaException>> results = consumer.commitSync();
-        results.forEach((partition, error) -> System.out.println("committed " + partition.partition() + " "
+        results.forEach((partition, error) -> responses.println("committed " + partition.partition() + " "
                 + error.map(one -> one.getClass().getSimpleName()).orElse("well")));
     }
 }
