@@ -143,14 +143,28 @@ class Chaos(Generic[D]):
         history.events.append(Healed(history.now()))
         await actors.stop_publishing()
 
+        unfinished: list[str] = []
+
         async def finished() -> bool:
             try:
-                return not any(part.error_code or part.lag for _, part in await lags(client, _GROUPS))
-            except grpc.aio.AioRpcError:
+                parts = await lags(client, _GROUPS)
+            except grpc.aio.AioRpcError as error:
+                unfinished[:] = [f"the offsets of the groups: {error.code().name}"]
                 return False
+            unfinished[:] = [
+                f"{group} {part.partition} (start offset {part.start_offset}, lag {part.lag}, "
+                f"error {part.error_code})"
+                for group, part in parts
+                if part.error_code or part.lag
+            ]
+            return not unfinished
 
-        with contextlib.suppress(AssertionError):  # the checker describes best what is missing
+        try:
             await eventually(finished, PATIENCE)
+        except AssertionError:  # the checker describes best what is missing
+            self._log(f"not finished after {PATIENCE:.0f} s: {', '.join(unfinished)}")
+            return
+        with contextlib.suppress(AssertionError):
             await reader.read()
             history.accounts = await accounts(client, topic, _GROUPS, reader.ends, history.now())
             history.accounts += await logs_read(self._deployment.address(), topic[0], _GROUPS, history.now())
