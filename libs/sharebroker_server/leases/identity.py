@@ -5,7 +5,6 @@ The incarnation distinguishes a restarted broker from its former process, whose 
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from dataclasses import asdict, dataclass
@@ -13,6 +12,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 import orjson
+
+from sharebroker_server.redis_link.data_folder import replace_file
 
 HIGHEST_NODE_ID = 2**31 - 1
 
@@ -73,13 +74,8 @@ def _load(path: Path, cluster_id: str) -> NodeIdentity:
 
 
 def _save(path: Path, identity: NodeIdentity, cluster_id: str) -> None:
-    """Replaces the file atomically and durably, before the identity is used; only its owner can read it."""
-    fresh = path.with_suffix(".new")
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(orjson.dumps({**asdict(identity), "cluster_id": cluster_id}))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    """Stores the identity durably, before it is used."""
+    replace_file(path, orjson.dumps({**asdict(identity), "cluster_id": cluster_id}))
 
 
 def _milliseconds() -> int:

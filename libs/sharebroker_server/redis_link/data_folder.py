@@ -45,6 +45,16 @@ def make_private(folder: Path, names: Sequence[str] | None = None) -> None:
         )
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Replaces a file atomically and durably; only its owner can read it. Raises OSError."""
+    fresh = path.with_suffix(".new")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
 def append_to(path: Path) -> BinaryIO:
     """Opens a file to append to it; creates it with mode 0600. Raises OSError."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE), "ab")

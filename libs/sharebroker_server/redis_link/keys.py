@@ -49,6 +49,13 @@ class Keys:
         """String: the secrets by which the processes of the cluster recognise each other, one per line."""
         return f"{self.prefix}:cluster-secret"
 
+    def format_version(self) -> str:
+        """Hash {version, release}: the format version of all data under the prefix.
+
+        The key has the slot of the catalog, so that a script distinguishes new data from old data.
+        """
+        return f"{self.prefix}:{{catalog}}:format"
+
     def generation(self, name: str) -> str:
         """Hash {digest, number}: the number of changes of the named digest."""
         return f"{self.prefix}:{name}:generation"

@@ -58,6 +58,10 @@ class RedisUrlInvalid(RedisError):
     """The Redis URL is invalid."""
 
 
+class FormatUnsupported(RedisError):
+    """The stored data has a format version that this server cannot read."""
+
+
 class DataDirectoryInUse(RedisError):
     """Another process holds the data directory."""
 

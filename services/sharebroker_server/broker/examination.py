@@ -11,6 +11,7 @@ from sharebroker_server.broker.core.diagnosis import (
     RedisFacts,
     of_clocks,
     of_cluster,
+    of_format,
     of_redis,
     of_versions,
 )
@@ -18,6 +19,7 @@ from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import ClusterMember, LeaseStore
 from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.redis_link.format_version import FORMAT_VERSION, read_format
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.link import LinkSettings
 from sharebroker_server.redis_link.links import connect
@@ -43,7 +45,11 @@ async def examine_redis(url: str, config: BrokerConfig) -> Examination:
     try:
         facts = [await _redis(f"redis {index}", node) for index, node in enumerate(link.nodes)]
         findings = [finding for each in facts for finding in of_redis(each)]
-        store = RedisLeaseStore(link, Keys.of_cluster(config.cluster_id))
+        keys = Keys.of_cluster(config.cluster_id)
+        stored = await read_format(link, keys)
+        if stored is not None:
+            findings.append(of_format(stored.version, stored.release, FORMAT_VERSION))
+        store = RedisLeaseStore(link, keys)
         members = [member for member in await store.members() if not member.is_dead]
         findings += of_cluster(await _cluster(store, members, config))
         findings += of_clocks({member.address: member.skew for member in members})

@@ -10,6 +10,7 @@ from typing import Final
 from sharebroker_server.broker.settings import ServeSettings, invalid
 from sharebroker_server.redis_link.data_folder import make_private
 from sharebroker_server.redis_link.embedded import LINK, EmbeddedRedis
+from sharebroker_server.redis_link.format_version import FORMAT_FILE, check_folder, check_redis
 from sharebroker_server.redis_link.link import LinkSettings, Replicas
 from sharebroker_server.redis_link.links import connect, link_families
 from sharebroker_server.redis_link.memory import available_memory, default_limit
@@ -19,8 +20,8 @@ from sharebroker_server.telemetry.metrics import Family
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to connect to the Redis of `--redis`."""
 
-_IDENTITY_FILES: Final = ("node.json", "node.new")
-"""Files of `leases.identity` in the data folder, which may contain other things than ours."""
+_OWN_FILES: Final = ("node.json", "node.new", FORMAT_FILE, "format.new")
+"""Our files in the data folder, which may contain other things than ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,10 @@ class RedisConnections:
 
 
 async def open_redis(settings: ServeSettings, stack: AsyncExitStack) -> RedisConnections:
-    """Connects to Redis, or starts the embedded Valkey; `stack` closes both. Raises INVALID_CONFIG."""
+    """Connects to Redis, or starts the embedded Valkey, and checks the format version of the data.
+
+    `stack` closes both. Raises INVALID_CONFIG.
+    """
     replicas = _replicas(settings)
     if settings.redis is not None and settings.max_memory is not None:
         raise invalid("--max-memory limits the embedded Valkey: set maxmemory in the Redis of --redis.")
@@ -58,6 +62,7 @@ async def open_redis(settings: ServeSettings, stack: AsyncExitStack) -> RedisCon
         link_settings = LinkSettings() if embedded is None else LINK
         reads = await _open(url, stack, link_settings)
         writes = await _open(url, stack, LinkSettings(replicas=replicas)) if replicas else reads
+        await check_redis(writes, settings.config.cluster_id)
     except RedisError as error:
         raise invalid(str(error)) from error
     return RedisConnections(reads, writes, embedded)
@@ -78,7 +83,8 @@ def _replicas(settings: ServeSettings) -> Replicas | None:
 
 
 async def _start_embedded(settings: ServeSettings, stack: AsyncExitStack) -> EmbeddedRedis:
-    make_private(settings.data, names=_IDENTITY_FILES)
+    make_private(settings.data, names=_OWN_FILES)
+    check_folder(settings.data)
     limit = default_limit(available_memory()) if settings.max_memory is None else settings.max_memory
     server = EmbeddedRedis(settings.data / "valkey", fsync=settings.fsync, max_memory=limit)
     await server.start()

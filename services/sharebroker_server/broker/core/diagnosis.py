@@ -95,6 +95,18 @@ def of_versions(versions: Mapping[str, str]) -> Iterator[Finding]:
         )
 
 
+def of_format(version: int, writer: str, supported: int) -> Finding:
+    """Reports the format version of the stored data, and the release that wrote it."""
+    what = f"Format version {version}, written by release {writer}."
+    if version <= supported:
+        return Finding(Level.NOTE, "stored data", what, "")
+    return _error(
+        "stored data",
+        f"{what} This release reads format versions up to {supported}; its brokers do not start.",
+        f"Start release {writer} or newer, or restore a backup from before the upgrade.",
+    )
+
+
 def of_clocks(skews: Mapping[str, float]) -> Iterator[Finding]:
     """Reports brokers, by address, whose clocks differ from that of Redis."""
     for address, skew in sorted(skews.items()):

@@ -35,6 +35,7 @@ async def test_a_healthy_cluster_has_no_errors(watched: Watched) -> None:
         return done.returncode == 0 and [(row["level"], row["subject"]) for row in rows] == [
             ("warning", "redis 0"),  # it has no replica
             ("note", "redis 0"),  # its version
+            ("note", "stored data"),
             ("note", "versions"),
         ]
 
@@ -92,6 +93,7 @@ async def test_doctor_reports_lag_without_members(watched: Watched) -> None:
     assert [row["subject"] for row in json.loads(done.stdout)] == [
         "redis 0",
         "redis 0",
+        "stored data",
         "gateway",
         "versions",
     ]

@@ -9,6 +9,7 @@ from sharebroker_server.broker.core.diagnosis import (
     RedisFacts,
     of_clocks,
     of_cluster,
+    of_format,
     of_gateways,
     of_group,
     of_open_gateway,
@@ -114,6 +115,14 @@ def test_mixed_broker_versions_are_reported(versions: dict[str, str], level: Lev
     (finding,) = of_versions(versions)
     assert (finding.level, finding.subject, finding.what) == (level, "versions", what)
     assert bool(finding.remedy) is (level is Level.WARNING)
+
+
+@pytest.mark.parametrize(("version", "level"), [(1, Level.NOTE), (2, Level.NOTE), (3, Level.ERROR)])
+def test_data_of_a_newer_format_is_an_error(version: int, level: Level) -> None:
+    finding = of_format(version, "0.3.0", supported=2)
+    assert (finding.level, finding.subject) == (level, "stored data")
+    assert f"Format version {version}, written by release 0.3.0." in finding.what
+    assert ("Start release 0.3.0 or newer" in finding.remedy) is (level is Level.ERROR)
 
 
 def test_clock_skew_is_reported() -> None:
