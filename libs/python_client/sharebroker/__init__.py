@@ -1,7 +1,8 @@
 """Sharebroker's Python client: share groups over gRPC.
 
-`ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same classes for asyncio. Modules are
-loaded on first use, so that importing one name does not load the rest.
+`ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same classes for asyncio. `Worker`
+calls a function for each record. Modules are loaded on first use, so that importing one name does not load
+the rest.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     )
     from sharebroker.producer.buffer import Publication, RecordMetadata
     from sharebroker.producer.config import ProducerConfig
+    from sharebroker.worker.config import MaxFailuresError, Reject, Retry, WorkerConfig
+    from sharebroker.worker.runner import Worker
     from sharebroker_protocol.errors import ErrorCode, FieldViolation, IllegalStateError, KafkaError
     from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
@@ -52,6 +55,8 @@ _HOMES = {
     "sharebroker_protocol.errors": "ErrorCode FieldViolation IllegalStateError KafkaError",
     "sharebroker.producer.config": "ProducerConfig",
     "sharebroker.producer.buffer": "Publication RecordMetadata",
+    "sharebroker.worker.config": "MaxFailuresError Reject Retry WorkerConfig",
+    "sharebroker.worker.runner": "Worker",
     "sharebroker_protocol.records.record": "AcknowledgeType Acknowledgement Record",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -74,6 +79,7 @@ __all__ = [
     "IllegalStateError",
     "KafkaError",
     "LockLost",
+    "MaxFailuresError",
     "MemberDescription",
     "Producer",
     "ProducerConfig",
@@ -84,11 +90,15 @@ __all__ = [
     "RecordDeserializationError",
     "RecordMetadata",
     "RecordResult",
+    "Reject",
+    "Retry",
     "ShareConsumer",
     "TopicDescription",
     "TopicPartition",
     "UserDescription",
     "WakeupError",
+    "Worker",
+    "WorkerConfig",
 ]
 
 

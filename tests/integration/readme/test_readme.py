@@ -84,8 +84,11 @@ def test_readme_examples_work(cluster: Cluster, environment: dict[str, str]) -> 
 
 @pytest.mark.timeout(180)
 def test_clients_document_examples_work(cluster: Cluster, environment: dict[str, str]) -> None:
-    _, python, _, kafka = outputs(_CLIENTS, cluster, environment)
+    _, python, _, worker, _, kafka = outputs(_CLIENTS, cluster, environment)
     assert python.count("accepted, durable") == python.count("b'{") >= 1
+    assert worker.count("Retry") == 3
+    assert worker.count("resized b'17'") == 1
+    assert worker.count("Reject") == 2  # the first record of this group is the JSON of the example before
     assert "0 b'{\"amount\": 1}'" in kafka
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from enum import IntEnum
 from typing import Any, Final, Protocol
 
@@ -65,7 +65,8 @@ class AcquiredRecords:
 
     `deadline` is in seconds since the Unix epoch, `since` is the client's loop time of arrival.
     `unacknowledged` counts offsets without a final acknowledgement sent. `lost` lists ranges with a lost
-    lock, `renewed` ranges with a later deadline (last inclusive).
+    lock, `renewed` ranges with a later deadline (last inclusive). `watchers` has functions to call when the
+    lock on an offset is lost.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class AcquiredRecords:
         "topic",
         "topic_id",
         "unacknowledged",
+        "watchers",
     )
 
     def __init__(
@@ -99,6 +101,7 @@ class AcquiredRecords:
         self.unacknowledged = self.last - self.first + 1
         self.lost: list[tuple[int, int]] = []
         self.renewed: list[tuple[int, int, float]] = []
+        self.watchers: dict[int, Callable[[], None]] | None = None
 
     def renew(self, first: int, last: int, deadline: float) -> None:
         """Sets the deadline of the lock on first..last (inclusive)."""
@@ -112,6 +115,13 @@ class AcquiredRecords:
     def deadline_of(self, offset: int) -> float:
         """Returns the deadline of the lock on `offset`."""
         return max((d for first, last, d in self.renewed if first <= offset <= last), default=self.deadline)
+
+    def lose(self, first: int, last: int) -> None:
+        """Marks the lock on first..last (inclusive) as lost and calls the watchers of these offsets."""
+        self.lost.append((first, last))
+        if self.watchers is not None:
+            for offset in [offset for offset in self.watchers if first <= offset <= last]:
+                self.watchers.pop(offset)()
 
     def is_lost(self, offset: int) -> bool:
         """Whether the lock on `offset` is known to be lost."""
@@ -244,6 +254,21 @@ class Record:
     def renew(self) -> Acknowledgement:
         """Renews the acquisition lock for another full lock duration while the record is being processed."""
         return self.acquisition.sink.acknowledge(self, _RENEW)
+
+    def watch_lock(self, on_lost: Callable[[], None] | None) -> None:
+        """Sets the function that is called once, in the client's event loop, if the lock is lost.
+
+        None removes it. It is called immediately if the lock is already lost.
+        """
+        acquisition = self.acquisition
+        if acquisition.watchers is None:
+            acquisition.watchers = {}
+        if on_lost is None:
+            acquisition.watchers.pop(self.offset, None)
+        elif self.lock_lost:
+            on_lost()
+        else:
+            acquisition.watchers[self.offset] = on_lost
 
     def __repr__(self) -> str:
         return f"Record({self.topic}-{self.partition}@{self.offset}, delivery {self.delivery_count})"

@@ -14,9 +14,10 @@ import typer
 
 from sharebroker import AcknowledgeType, ConsumerConfig, Record, WakeupError
 from sharebroker.aio import ShareConsumer
+from sharebroker.aio.signals import on_interrupt
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Timeout, Topic
 from sharebroker.cli.output import FAILED, print_notice
-from sharebroker.cli.session import FromBeginning, document, on_interrupt, place, prepare
+from sharebroker.cli.session import FromBeginning, document, place, prepare
 
 _NO_TIMEOUT: Final = 3600.0
 _MAX_POLL_RECORDS: Final = 500

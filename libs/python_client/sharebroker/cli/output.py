@@ -137,6 +137,7 @@ def print_notice(message: str) -> None:
 
 FAILED: Final = 1
 BAD_USAGE: Final = 2
+UNFINISHED: Final = 3
 
 _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`sharebroker topics list` lists the topics.",

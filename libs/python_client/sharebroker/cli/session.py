@@ -1,11 +1,9 @@
-"""Shared by the commands that publish or consume: group set-up, interruption, tracing, records as text."""
+"""Shared by the commands that publish or consume: group set-up, tracing, records as text."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -34,20 +32,6 @@ def prepare(server: str, group: str, topic: str, from_beginning: bool) -> None:
         admin.describe_topic(topic)
         if from_beginning:
             admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
-
-
-@contextmanager
-def on_interrupt(act: Callable[[], None]) -> Iterator[None]:
-    """Calls `act` in the running event loop on SIGINT (Ctrl-C) and SIGTERM."""
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for number in signals:
-        loop.add_signal_handler(number, act)
-    try:
-        yield
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
 
 
 @contextmanager

@@ -4,28 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+import signal
+from contextlib import suppress
 from typing import Annotated, Final
 
 import typer
 
-from sharebroker import AcknowledgeType, ConsumerConfig, KafkaError, Record, WakeupError
-from sharebroker.aio import ShareConsumer
+from sharebroker import (
+    ConsumerConfig,
+    MaxFailuresError,
+    Record,
+    Reject,
+    Retry,
+    Worker,
+    WorkerConfig,
+)
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Timeout, Topic
-from sharebroker.cli.output import FAILED, print_done, print_notice
-from sharebroker.cli.session import FromBeginning, environment, on_interrupt, place, prepare, traced
+from sharebroker.cli.output import UNFINISHED, print_json, print_notice
+from sharebroker.cli.session import FromBeginning, environment, prepare, traced
+from sharebroker.cli.work_report import WorkReport
 
-RELEASE_CODE: Final = 75
-"""EX_TEMPFAIL: a temporary failure of the command."""
+REJECT_CODE: Final = 65
+"""EX_DATAERR of sysexits.h: the input data was incorrect."""
+
+_CODES: Final = re.compile(r"([0-9]{1,3})(?:-([0-9]{1,3}))?")
+_TERMINATION_TIMEOUT: Final = 5.0
+"""Seconds that a command has to end after SIGTERM."""
 
 EXAMPLES: Final = (
     "sharebroker work orders --group billing --workers 4 -- ./bill.sh",
-    "sharebroker work pictures --group thumbs -- sh -c 'convert - $SHAREBROKER_OFFSET.png'",
+    "sharebroker work orders --group billing --reject-codes 65,100-109 --backoff 5 -- ./bill.sh",
+    "sharebroker work pictures --group thumbs -- sh -c 'convert - $SHAREBROKER_OFFSET.png || exit 65'",
     "sharebroker work orders --group copy --from-beginning --timeout 5 -- tee -a orders.txt",
 )
+
+
+def parse_codes(text: str) -> frozenset[int]:
+    """Parses exit codes and ranges of them: "65", "65,100-109", "none". Raises typer.BadParameter."""
+    codes: set[int] = set()
+    for part in [] if text.strip() == "none" else text.split(","):
+        found = _CODES.fullmatch(part.strip())
+        low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+        if not 1 <= low <= high <= 255:
+            text = f"{part!r} is neither an exit code from 1 to 255 nor a range of them such as 100-109."
+            raise typer.BadParameter(text, param_hint="--reject-codes")
+        codes.update(range(low, high + 1))
+    return frozenset(codes)
 
 
 def work(
@@ -39,6 +65,39 @@ def work(
         int,
         typer.Option("--workers", "-n", min=1, max=1000, help="The number of commands that run at a time."),
     ] = 1,
+    reject_codes: Annotated[
+        str,
+        typer.Option(
+            "--reject-codes", metavar="CODES", help="Exit codes that reject, such as 65,100-109; or none."
+        ),
+    ] = str(REJECT_CODE),
+    backoff: Annotated[
+        float,
+        typer.Option(
+            "--backoff",
+            min=0,
+            max=86400,
+            metavar="SECONDS",
+            help="Delay after a record's first failure; it doubles with each delivery.",
+        ),
+    ] = 1.0,
+    backoff_max: Annotated[
+        float,
+        typer.Option("--backoff-max", min=0, max=86400, metavar="SECONDS", help="The longest such delay."),
+    ] = 100.0,
+    max_failures: Annotated[
+        int,
+        typer.Option("--max-failures", min=0, help="Stop after so many consecutive failures; 0: never."),
+    ] = 20,
+    grace: Annotated[
+        float | None,
+        typer.Option(
+            "--grace",
+            min=0,
+            metavar="SECONDS",
+            help="Time that running commands have after Ctrl-C or SIGTERM. Default: no limit.",
+        ),
+    ] = None,
     timeout: Timeout = None,
     from_beginning: FromBeginning = False,
     server: Server = DEFAULT_SERVER,
@@ -46,86 +105,67 @@ def work(
 ) -> None:
     """Run CMD for each record, with the payload on its standard input and the position in its environment.
 
-    Exit code 0 accepts the record, 75 releases it for another delivery, any other rejects it. The lock is
-    renewed while CMD runs. Ctrl-C lets running commands finish and releases the other records. CMD's
-    environment has SHAREBROKER_TOPIC, SHAREBROKER_PARTITION, SHAREBROKER_OFFSET, SHAREBROKER_KEY and
+    Exit code 0 accepts the record, and a code of --reject-codes rejects it. Any other exit code, and a signal
+    that ends CMD, releases the record: it is delivered again after --backoff, up to the group's
+    share.delivery.count.limit. The lock is renewed while CMD runs.
+
+    Ctrl-C or SIGTERM lets running commands finish and releases the other records. A second one, or the end of
+    --grace, terminates the commands and releases their records.
+
+    CMD's environment has SHAREBROKER_TOPIC, SHAREBROKER_PARTITION, SHAREBROKER_OFFSET, SHAREBROKER_KEY and
     SHAREBROKER_DELIVERY_COUNT, and TRACEPARENT if OpenTelemetry's variables enable tracing.
+
+    Exits with 3 if a record was rejected or left unfinished: released or not confirmed, and not accepted
+    later in this run.
     """
     if shutil.which(command[0]) is None:
         raise typer.BadParameter(f"Command {command[0]!r} was not found.", param_hint="CMD")
+    runner = CommandRunner(command, parse_codes(reject_codes))
     prepare(server, group, topic, from_beginning)
-    config = ConsumerConfig(
-        client_id="sharebroker-cli",
-        share_acquire_mode="record_limit",
-        max_poll_records=1,
-        prefetch_records=workers,
-        auto_renew=True,
+    report = WorkReport()
+    config = WorkerConfig(
+        concurrency=workers,
+        backoff=backoff,
+        backoff_max=backoff_max,
+        max_failures=max_failures,
+        idle_timeout=timeout,
+        graceful_shutdown_timeout=grace,
+        consumer=ConsumerConfig(client_id="sharebroker-cli"),
+        on_success=report.accepted,
+        on_failure=report.failed,
+        on_unconfirmed=report.unconfirmed,
     )
-    pool = WorkerPool(command, workers, timeout)
-    with traced():
-        asyncio.run(pool.run(lambda: ShareConsumer(server, group, [topic], config)))
-    counts = ", ".join(f"{outcome} {count}" for outcome, count in pool.counts.items())
-    print_done(pool.counts, as_json, f"{counts.capitalize()}.")
-    if pool.counts["refused"]:
-        raise typer.Exit(FAILED)
+    try:
+        with traced():
+            Worker(server, group, [topic], runner.handle, config).run()
+    except MaxFailuresError as error:
+        print_notice(str(error))
+    finally:
+        if as_json:
+            print_json(report.document())
+        else:
+            print_notice(report.text())
+    if report.incomplete:
+        raise typer.Exit(UNFINISHED)
 
 
-def verdict(exit_code: int) -> AcknowledgeType:
-    """Returns the acknowledge type for a command's exit code."""
-    if exit_code == 0:
-        return AcknowledgeType.ACCEPT
-    return AcknowledgeType.RELEASE if exit_code == RELEASE_CODE else AcknowledgeType.REJECT
+class CommandRunner:
+    """Runs the command for a record and raises Reject or Retry by its exit code."""
 
-
-class WorkerPool:
-    """Runs commands, at most `workers` at a time; `counts` has the outcomes of their records."""
-
-    def __init__(self, command: Sequence[str], workers: int, timeout: float | None) -> None:
+    def __init__(self, command: list[str], reject_codes: frozenset[int]) -> None:
         self._command = command
-        self._slots = asyncio.Semaphore(workers)
-        self._timeout = timeout
-        self._stopping = False
-        self.counts = Counter(dict.fromkeys(("accepted", "released", "rejected", "refused"), 0))
+        self._reject_codes = reject_codes
 
-    async def run(self, join: Callable[[], ShareConsumer]) -> None:
-        """Runs until the user stops it, or no record arrives within the timeout."""
-        async with join() as consumer:
-
-            def stop() -> None:
-                self._stopping = True
-                consumer.wakeup()
-
-            with on_interrupt(stop):
-                async with asyncio.TaskGroup() as running:
-                    with suppress(WakeupError):
-                        await self._dispatch(consumer, running)
-
-    async def _dispatch(self, consumer: ShareConsumer, running: asyncio.TaskGroup) -> None:
-        records = aiter(consumer)
-        while True:
-            await self._slots.acquire()
-            if self._stopping:
-                return
-            try:
-                async with asyncio.timeout(self._timeout):
-                    record = await anext(records)
-            except TimeoutError:
-                return
-            running.create_task(self._handle(record, consumer.processing(record)))
-
-    async def _handle(self, record: Record, processing: AbstractContextManager[None]) -> None:
+    async def handle(self, record: Record) -> None:
+        """Runs the command; a cancelled call terminates it."""
         try:
-            with processing:
-                exit_code = await self._execute(record)
-                kind = verdict(exit_code)
-                acknowledgement = record.acquisition.sink.acknowledge(record, kind)
-            await acknowledgement
-            self.counts[_DONE[kind]] += 1
-        except KafkaError as error:
-            self.counts["refused"] += 1
-            print_notice(f"{place(record)}: {error.message}")
-        finally:
-            self._slots.release()
+            exit_code = await self._execute(record)
+        except OSError as error:
+            raise Retry(None, f"the command cannot be started: {error.strerror or error}") from error
+        if exit_code in self._reject_codes:
+            raise Reject(f"exit code {exit_code}")
+        if exit_code != 0:
+            raise Retry(None, describe(exit_code))
 
     async def _execute(self, record: Record) -> int:
         # A new session: Ctrl-C in the terminal reaches this process only.
@@ -135,13 +175,31 @@ class WorkerPool:
             env=os.environ | environment(record),
             start_new_session=True,
         )
-        with suppress(BrokenPipeError, ConnectionResetError):  # the command need not read its input
-            await process.communicate(record.value or b"")
-        return await process.wait()
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # the command need not read its input
+                await process.communicate(record.value or b"")
+            return await process.wait()
+        except asyncio.CancelledError:
+            await _terminate(process)
+            raise
 
 
-_DONE: Final = {
-    AcknowledgeType.ACCEPT: "accepted",
-    AcknowledgeType.RELEASE: "released",
-    AcknowledgeType.REJECT: "rejected",
-}
+async def _terminate(process: asyncio.subprocess.Process) -> None:
+    """Ends a command and its children: SIGTERM, then SIGKILL."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_TERMINATION_TIMEOUT):
+                await process.wait()
+                return
+
+
+def describe(exit_code: int) -> str:
+    """Returns an exit code as text; a negative one is a signal."""
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"

@@ -221,7 +221,7 @@ class Accumulator:
         for acquisition, first, last in spans(records):
             batch = PendingAckBatch(acquisition, (first, last), RELEASE)
             batch.unseen = True
-            acquisition.lost.append((first, last))
+            acquisition.lose(first, last)
             self._queue_batch(batch)
 
     def drain(self) -> list[PendingAckBatch]:
@@ -294,7 +294,7 @@ class Accumulator:
                 and acquisition.first <= last
                 and first <= acquisition.last
             ):
-                acquisition.lost.append((first, last))
+                acquisition.lose(first, last)
                 self._count_acknowledged(
                     acquisition, min(last, acquisition.last) - max(first, acquisition.first) + 1
                 )
@@ -307,7 +307,7 @@ class Accumulator:
             self._complete(batch, error)
         self.drain()
         for acquisition in self.held:
-            acquisition.lost.append((acquisition.first, acquisition.last))
+            acquisition.lose(acquisition.first, acquisition.last)
         self.held.clear()
         self.unacknowledged = 0
 

@@ -6,54 +6,160 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.integration.client.cli.commands import LINES, MAIN, lag
 from tests.integration.client.cli.conftest import Command
 from tests.testkit.waiting import until
 
+COUNTS = ("accepted", "released", "rejected", "refused")
 
-def test_work_runs_a_command_for_each_record(
+
+def counts(data: dict[str, Any]) -> list[int]:
+    return [data[name] for name in COUNTS]
+
+
+def offsets(data: dict[str, Any], kind: str) -> set[tuple[int, int]]:
+    return {(record["partition"], record["offset"]) for record in data[f"{kind}_records"]}
+
+
+def test_exit_code_decides_and_retries_are_delayed(
     sharebroker: Command, topic: str, group: str, tmp_path: Path
 ) -> None:
-    sharebroker(
-        "produce", topic, "--format", "jsonl", "--key", "id", stdin=b'{"id":"a"}\n{"id":"b"}\n{"id":"c"}\n'
-    )
+    keys = b"".join(b'{"id":"%s"}\n' % key for key in (b"a", b"b", b"c", b"d"))
+    sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=keys)
     script = (
         'echo "$SHAREBROKER_KEY $SHAREBROKER_DELIVERY_COUNT $(cat)" >> "$0"\n'
-        'case "$SHAREBROKER_KEY $SHAREBROKER_DELIVERY_COUNT" in "a 1") exit 75;; b*) exit 1;; esac'
+        'case "$SHAREBROKER_KEY $SHAREBROKER_DELIVERY_COUNT" in\n'
+        "a?1) exit 1;; b*) exit 65;; d?1) kill -KILL $$;; esac"
     )
     handled = tmp_path / "handled"
-    options = ("--from-beginning", "--workers", "2", "--timeout", "3", "--json")
+    options = ("--from-beginning", "--workers", "2", "--timeout", "3", "--backoff", "0.2", "--json")
     ran = sharebroker("work", topic, "-g", group, *options, "--", "sh", "-c", script, str(handled))
-    assert ran.data == {"accepted": 2, "released": 1, "rejected": 1, "refused": 0}, ran
+    assert counts(ran.data) == [3, 2, 1, 0], ran
+    assert ran.code == 3, "a record was rejected"
+    assert len(ran.data["rejected_records"]) == 1
+    assert ran.data["unfinished_records"] == []
     assert sorted(handled.read_text().splitlines()) == [
         'a 1 {"id":"a"}',
         'a 2 {"id":"a"}',
         'b 1 {"id":"b"}',
         'c 1 {"id":"c"}',
+        'd 1 {"id":"d"}',
+        'd 2 {"id":"d"}',
     ]
+    assert "exit code 1; released, delay 0.2 s" in ran.err
+    assert "SIGKILL; released, delay 0.2 s" in ran.err
+    assert "exit code 65; rejected" in ran.err
 
 
-def test_work_needs_a_command_that_exists(sharebroker: Command, topic: str) -> None:
-    ran = sharebroker("work", topic, "-g", "g", "--", "no-such-command-here")
+def test_record_that_is_accepted_after_a_retry_is_done(sharebroker: Command, topic: str, group: str) -> None:
+    sharebroker("produce", topic, stdin=b"x\n")
+    options = ("--from-beginning", "--timeout", "3", "--backoff", "0.1")
+    script = "test $SHAREBROKER_DELIVERY_COUNT -gt 1"
+    ran = sharebroker("work", topic, "-g", group, *options, "--", "sh", "-c", script)
+    assert ran.code == 0, ran
+    assert ran.err.splitlines()[-1] == "Accepted 1, released 1, rejected 0, refused 0."
+
+
+def test_other_codes_reject_only_if_they_are_chosen(sharebroker: Command, topic: str, group: str) -> None:
+    sharebroker("produce", topic, stdin=b"65\n101\n")
+    options = ("--from-beginning", "--timeout", "2", "--backoff", "60", "--max-failures", "1", "--json")
+    codes = ("--reject-codes", "100-109,7")
+    ran = sharebroker("work", topic, "-g", group, *options, *codes, "--", "sh", "-c", "exit $(cat)")
+    assert ran.code == 3
+    assert ran.data["released"] == 1
+    assert ran.data["rejected"] in (0, 1), "the command may stop before it receives the other record"
+    assert offsets(ran.data, "unfinished").isdisjoint(offsets(ran.data, "rejected"))
+
+
+def test_consecutive_failures_stop_the_command(sharebroker: Command, topic: str, group: str) -> None:
+    sharebroker("produce", topic, stdin=LINES)
+    options = ("--from-beginning", "--max-failures", "3", "--backoff", "60", "--json")
+    ran = sharebroker("work", topic, "-g", group, *options, "--", "false")
+    assert ran.code == 3
+    assert counts(ran.data) == [0, 3, 0, 0]
+    assert len(ran.data["unfinished_records"]) == 3
+    assert "Stopped after 3 consecutive failures." in ran.err
+    assert lag(sharebroker, group) == 10
+
+
+def test_command_that_cannot_start_is_a_failure(
+    sharebroker: Command, topic: str, group: str, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    sharebroker("produce", topic, stdin=b"x\n")
+    options = ("--from-beginning", "--max-failures", "1", "--backoff", "60")
+    ran = sharebroker("work", topic, "-g", group, *options, "--", str(broken))
+    assert ran.code == 3
+    assert "the command cannot be started: No such file or directory; released, delay 60 s." in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--", "no-such-command-here"), "no-such-command-here"),
+        (("--reject-codes", "0", "--", "true"), "neither an exit code"),
+        (("--backoff", "86401", "--", "true"), "--backoff"),
+        (("--max-failures", "-1", "--", "true"), "--max-failures"),
+    ],
+)
+def test_wrong_usage_exits_with_2(
+    sharebroker: Command, topic: str, options: tuple[str, ...], named: str
+) -> None:
+    ran = sharebroker("work", topic, "-g", "g", *options)
     assert ran.code == 2
-    assert "no-such-command-here" in ran.err
+    assert named in ran.err
 
 
-def test_interrupt_finishes_running_commands_and_releases_rest(
-    sharebroker: Command, server: str, topic: str, group: str, tmp_path: Path
+@contextmanager
+def working(server: str, topic: str, group: str, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Starts `sharebroker work` in a process of its own."""
+    arguments = ["work", topic, "-g", group, "--from-beginning", "--server", server, "--json", *command]
+    with subprocess.Popen([*MAIN, *arguments], stdout=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_finishes_running_commands_and_releases_rest(
+    sharebroker: Command, server: str, topic: str, group: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     sharebroker("produce", topic, stdin=LINES)
     started, go = tmp_path / "started", tmp_path / "go"
     os.mkfifo(go)
     script = f"echo >> {started}; read -r line < {go}"
-    command = ["work", topic, "-g", group, "--from-beginning", "--server", server, "--json"]
-    with subprocess.Popen([*MAIN, *command, "--", "sh", "-c", script], stdout=subprocess.PIPE) as process:
+    with working(server, topic, group, "--", "sh", "-c", script) as process:
         until(started.exists, 30)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         go.write_text("on\n")
         out, _ = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert json.loads(out) == {"accepted": 1, "released": 0, "rejected": 0, "refused": 0}
+    assert counts(json.loads(out)) == [1, 0, 0, 0]
     assert lag(sharebroker, group) == 9
+
+
+def test_command_beyond_the_grace_period_is_terminated(
+    sharebroker: Command, server: str, topic: str, group: str, tmp_path: Path
+) -> None:
+    sharebroker("produce", topic, stdin=b"x\n")
+    started, ended = tmp_path / "started", tmp_path / "ended"
+    script = f"trap 'echo > {ended}; exit 1' TERM; echo > {started}; sleep 60 & wait"
+    with working(server, topic, group, "--grace", "0.1", "--", "sh", "-c", script) as process:
+        until(started.exists, 30)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert ended.exists()
+    data = json.loads(out)
+    assert counts(data) == [0, 1, 0, 0]
+    assert len(data["unfinished_records"]) == 1

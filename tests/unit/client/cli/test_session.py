@@ -1,16 +1,14 @@
-"""Functions that commands share: tracing, interruption, records as text and as environment variables."""
+"""Functions that commands share: tracing, records as text and as environment variables."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-import signal
 from dataclasses import dataclass, field
 
 import pytest
 
-from sharebroker.cli.session import document, environment, on_interrupt, place, traced
+from sharebroker.cli.session import document, environment, place, traced
 from sharebroker.consumer.accumulator import Accumulator
 from sharebroker_protocol import tracing
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -96,11 +94,3 @@ def test_invalid_variable_is_reported(variables: pytest.MonkeyPatch) -> None:
     with pytest.raises(KafkaError) as caught, traced():
         pass
     assert caught.value.code is ErrorCode.INVALID_CONFIG
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_interrupt_calls_the_given_function(number: signal.Signals) -> None:
-    interrupted = asyncio.Event()
-    with on_interrupt(interrupted.set):
-        os.kill(os.getpid(), number)
-        await asyncio.wait_for(interrupted.wait(), 5)

@@ -1,22 +1,35 @@
-"""Exit codes of commands as acknowledge types."""
+"""Exit codes that reject, and the text of exit codes."""
 
 from __future__ import annotations
 
 import pytest
+import typer
 
-from sharebroker.cli.work import verdict
-from sharebroker_protocol.records.record import AcknowledgeType
+from sharebroker.cli.work import describe, parse_codes
 
 
 @pytest.mark.parametrize(
-    ("exit_code", "kind"),
+    ("text", "codes"),
     [
-        (0, AcknowledgeType.ACCEPT),
-        (75, AcknowledgeType.RELEASE),
-        (1, AcknowledgeType.REJECT),
-        (255, AcknowledgeType.REJECT),
-        (-9, AcknowledgeType.REJECT),
+        ("65", {65}),
+        ("65,100-102", {65, 100, 101, 102}),
+        (" 1 , 255", {1, 255}),
+        ("7-7", {7}),
+        ("none", set()),
     ],
 )
-def test_exit_code_determines_acknowledge_type(exit_code: int, kind: AcknowledgeType) -> None:
-    assert verdict(exit_code) is kind
+def test_codes_and_ranges_are_parsed(text: str, codes: set[int]) -> None:
+    assert parse_codes(text) == codes
+
+
+@pytest.mark.parametrize("text", ["", "0", "256", "9-7", "1-", "-1", "a", "1,,2", "1-2-3"])
+def test_invalid_codes_are_bad_usage(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match=r"neither an exit code from 1 to 255 nor a range"):
+        parse_codes(text)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "text"), [(1, "exit code 1"), (-9, "SIGKILL"), (-15, "SIGTERM"), (-99, "signal 99")]
+)
+def test_exit_code_as_text(exit_code: int, text: str) -> None:
+    assert describe(exit_code) == text

@@ -1,0 +1,438 @@
+"""The worker against a scripted gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from sharebroker import (
+    ConsumerConfig,
+    ErrorCode,
+    IllegalStateError,
+    KafkaError,
+    MaxFailuresError,
+    Record,
+    Reject,
+    Retry,
+    Worker,
+    WorkerConfig,
+)
+from sharebroker.worker.config import Handler
+from sharebroker_protocol.records.record import AcknowledgeType
+from tests.testkit.waiting import eventually
+from tests.unit.client.batches import batch
+from tests.unit.client.consuming import stream_of, values
+from tests.unit.client.fake_gateway import FakeGateway, Stream
+
+ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
+
+
+class Hooks:
+    """Records the hooks that ran."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def named(self, name: str) -> Callable[..., None]:
+        return lambda record, *more: self.calls.append((name, record.offset, *more))
+
+    def settings(self) -> dict[str, Any]:
+        names = ("on_start", "on_success", "on_failure", "on_lock_lost", "on_unconfirmed")
+        return {name: self.named(name) for name in names}
+
+    def names(self) -> list[str]:
+        return [name for name, *_ in self.calls]
+
+
+def worker_of(gateway: FakeGateway, handler: Handler, **settings: Any) -> Worker:
+    consumer = ConsumerConfig(retry_backoff_ms=10, retry_backoff_max_ms=20)
+    config = WorkerConfig(consumer=consumer, handle_signals=False, **settings)
+    return Worker(gateway.address, "group", ["flights"], handler, config)
+
+
+@asynccontextmanager
+async def running(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
+    """Runs the worker in a task, and stops it in the end."""
+    task = asyncio.create_task(worker.run_async())
+    try:
+        yield task
+    finally:
+        worker.stop()
+        async with asyncio.timeout(20):
+            await asyncio.wait([task])
+
+
+def deliver(stream: Stream, *offsets: int, count: int = 1) -> None:
+    for offset in offsets:
+        stream.deliver(batch(offset, values(1)), offset, offset, token=offset + 1, count=count)
+
+
+def acknowledged(stream: Stream) -> list[tuple[int, AcknowledgeType, int]]:
+    """Offset, acknowledge type and delay of each acknowledgement, without renewals."""
+    return [
+        (ack.first_offset, AcknowledgeType(ack.type), ack.delay_ms)
+        for ack in stream.all_acknowledgements
+        if ack.type != AcknowledgeType.RENEW and not ack.unseen
+    ]
+
+
+async def acknowledgements(stream: Stream, count: int) -> list[tuple[int, AcknowledgeType, int]]:
+    await eventually(lambda: len(acknowledged(stream)) >= count)
+    return acknowledged(stream)
+
+
+def failing(error: Exception) -> Handler:
+    async def handler(record: Record) -> None:
+        raise error
+
+    return handler
+
+
+async def succeeding(record: Record) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("handler", "count", "expected"),
+    [
+        (succeeding, 1, (ACCEPT, 0)),
+        (failing(Reject("no such account")), 1, (REJECT, 0)),
+        (failing(ValueError("a defect")), 1, (RELEASE, 1_000)),
+        (failing(ValueError("a defect")), 4, (RELEASE, 8_000)),
+        (failing(Retry()), 2, (RELEASE, 2_000)),
+        (failing(Retry(7.5)), 2, (RELEASE, 7_500)),
+        (failing(Retry(0)), 2, (RELEASE, 0)),
+        (failing(asyncio.CancelledError()), 1, (RELEASE, 1_000)),  # type: ignore[arg-type]
+    ],
+)
+async def test_outcome_of_the_handler_decides(
+    gateway: FakeGateway, handler: Handler, count: int, expected: tuple[AcknowledgeType, int]
+) -> None:
+    async with running(worker_of(gateway, handler)):
+        stream = await stream_of(gateway)
+        deliver(stream, 3, count=count)
+        assert await acknowledgements(stream, 1) == [(3, *expected)]
+
+
+async def test_reason_of_a_reject_is_sent(gateway: FakeGateway) -> None:
+    async with running(worker_of(gateway, failing(Reject("no such account")))):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await acknowledgements(stream, 1)
+        assert stream.all_acknowledgements[0].reason == "no such account"
+
+
+async def test_acknowledgement_by_the_handler_counts(gateway: FakeGateway) -> None:
+    hooks = Hooks()
+
+    async def handler(record: Record) -> None:
+        match record.offset:
+            case 0:
+                record.release(5)
+            case 1:
+                record.reject("bad")
+            case _:
+                record.accept()
+                raise ValueError("after the acknowledgement")
+
+    async with running(worker_of(gateway, handler, **hooks.settings())):
+        stream = await stream_of(gateway)
+        deliver(stream, 0, 1, 2)
+        assert await acknowledgements(stream, 3) == [(0, RELEASE, 5_000), (1, REJECT, 0), (2, ACCEPT, 0)]
+        await eventually(lambda: len(hooks.calls) == 6)
+    outcomes = [type(more[0]).__name__ if more else name for name, _, *more in hooks.calls]
+    assert [outcome for outcome in outcomes if outcome != "on_start"] == ["Retry", "Reject", "on_success"]
+
+
+async def test_hooks_run_around_the_handler(gateway: FakeGateway) -> None:
+    hooks = Hooks()
+    error = ValueError("odd")
+
+    def handler(record: Record) -> None:
+        hooks.calls.append(("handler", record.offset))
+        if record.offset == 1:
+            raise error
+
+    async with running(worker_of(gateway, handler, **hooks.settings())):
+        stream = await stream_of(gateway)
+        deliver(stream, 0, 1)
+        await eventually(lambda: len(hooks.calls) == 6)
+    assert [call for call in hooks.calls if call[1] == 0] == [
+        ("on_start", 0),
+        ("handler", 0),
+        ("on_success", 0),
+    ]
+    assert [call for call in hooks.calls if call[1] == 1] == [
+        ("on_start", 1),
+        ("handler", 1),
+        ("on_failure", 1, error),
+    ]
+
+
+async def test_failing_hook_is_logged_and_changes_nothing(
+    gateway: FakeGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def hook(record: Record) -> None:
+        raise ValueError("in the hook")
+
+    async with running(worker_of(gateway, succeeding, on_start=hook)):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        assert await acknowledgements(stream, 1) == [(0, ACCEPT, 0)]
+    assert [entry.message for entry in caplog.records] == ["hook hook raised an exception"]
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "thread", "callable object", "returns an awaitable"])
+async def test_every_kind_of_handler_runs(gateway: FakeGateway, kind: str) -> None:
+    threads: list[threading.Thread] = []
+
+    async def coroutine(record: Record) -> None:
+        threads.append(threading.current_thread())
+
+    def function(record: Record) -> None:
+        threads.append(threading.current_thread())
+
+    def returns_an_awaitable(record: Record) -> Any:
+        return coroutine(record)
+
+    class HandlerObject:
+        async def __call__(self, record: Record) -> None:
+            await coroutine(record)
+
+    handlers: dict[str, Handler] = {
+        "coroutine": coroutine,
+        "thread": function,
+        "callable object": HandlerObject(),
+        "returns an awaitable": returns_an_awaitable,
+    }
+    async with running(worker_of(gateway, handlers[kind])):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        assert await acknowledgements(stream, 1) == [(0, ACCEPT, 0)]
+    (thread,) = threads
+    assert (thread is threading.main_thread()) is (kind != "thread")
+
+
+async def test_at_most_concurrency_handlers_run(gateway: FakeGateway) -> None:
+    go = asyncio.Event()
+    started: list[int] = []
+
+    async def handler(record: Record) -> None:
+        started.append(record.offset)
+        await go.wait()
+
+    async with running(worker_of(gateway, handler, concurrency=2)):
+        stream = await stream_of(gateway)
+        deliver(stream, 0, 1, 2)
+        await eventually(lambda: len(started) == 2)
+        assert stream.credit <= 3, "the worker acquires no more than it handles soon"
+        assert acknowledged(stream) == []
+        go.set()
+        assert len(await acknowledgements(stream, 3)) == 3
+
+
+async def test_locks_are_renewed_while_the_handler_runs(gateway: FakeGateway) -> None:
+    go = threading.Event()
+
+    def handler(record: Record) -> None:
+        assert go.wait(20)
+
+    async with running(worker_of(gateway, handler)):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await eventually(
+            lambda: sum(ack.type == AcknowledgeType.RENEW for ack in stream.all_acknowledgements) >= 2
+        )
+        go.set()
+        assert await acknowledgements(stream, 1) == [(0, ACCEPT, 0)]
+
+
+@pytest.mark.parametrize("cause", ["lock timed out", "stream ended"])
+async def test_lost_lock_is_logged_once_and_calls_the_hook(
+    gateway: FakeGateway, caplog: pytest.LogCaptureFixture, cause: str
+) -> None:
+    hooks = Hooks()
+    go = asyncio.Event()
+
+    async def handler(record: Record) -> None:
+        await go.wait()
+
+    async with running(worker_of(gateway, handler, **hooks.settings())):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await eventually(lambda: hooks.names() == ["on_start"])
+        gateway.auto_answer = False
+        if cause == "lock timed out":
+            stream.lose(0, 0)
+            stream.lose(0, 0)
+        else:
+            stream.end(grpc.StatusCode.UNAVAILABLE)
+        await eventually(lambda: hooks.names() == ["on_start", "on_lock_lost"])
+        go.set()
+        if cause == "lock timed out":
+            await acknowledgements(stream, 1)
+            stream.answer(ErrorCode.INVALID_RECORD_STATE)
+        await eventually(lambda: hooks.names() == ["on_start", "on_lock_lost", "on_unconfirmed"])
+    assert sum("the lock was lost" in entry.message for entry in caplog.records) == 1
+
+
+async def test_stop_lets_running_handlers_finish(gateway: FakeGateway) -> None:
+    go = asyncio.Event()
+    started: list[int] = []
+
+    async def handler(record: Record) -> None:
+        started.append(record.offset)
+        await go.wait()
+
+    worker = worker_of(gateway, handler, graceful_shutdown_timeout=None)
+    async with running(worker) as task:
+        stream = await stream_of(gateway)
+        deliver(stream, 0, 1)
+        await eventually(lambda: started == [0])
+        worker.stop()
+        go.set()
+        await asyncio.wait_for(task, 20)
+    assert acknowledged(stream) == [(0, ACCEPT, 0)]
+    assert started == [0]
+
+
+@pytest.mark.parametrize("ends_by", ["grace period", "second stop", "cancellation"])
+@pytest.mark.parametrize("kind", ["coroutine", "thread"])
+async def test_handler_beyond_the_grace_period_is_released(
+    gateway: FakeGateway, ends_by: str, kind: str
+) -> None:
+    hooks = Hooks()
+    go = threading.Event()
+
+    async def coroutine(record: Record) -> None:
+        await asyncio.Event().wait()
+
+    def function(record: Record) -> None:
+        go.wait(20)
+
+    grace = 0.05 if ends_by == "grace period" else None
+    handler = coroutine if kind == "coroutine" else function
+    worker = worker_of(gateway, handler, graceful_shutdown_timeout=grace, max_failures=1, **hooks.settings())
+    async with running(worker) as task:
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await eventually(lambda: hooks.names() == ["on_start"])
+        if ends_by == "cancellation":
+            task.cancel()
+            await asyncio.wait([task], timeout=20)
+            assert task.cancelled()
+        else:
+            worker.stop()
+            if ends_by == "second stop":
+                worker.stop()
+            await asyncio.wait_for(task, 20)  # and no MaxFailuresError: the handler did not fail
+    go.set()
+    assert acknowledged(stream) == [(0, RELEASE, 0)]
+    assert hooks.names() == ["on_start", "on_failure"]
+
+
+async def test_consecutive_failures_stop_the_worker(gateway: FakeGateway) -> None:
+    async def handler(record: Record) -> None:
+        if record.offset == 2:
+            raise Reject
+        if record.offset != 1:
+            raise ValueError(f"failure {record.offset}")
+
+    worker = worker_of(gateway, handler, max_failures=2)
+    async with running(worker) as task:
+        stream = await stream_of(gateway)
+        deliver(stream, 0, 1, 2, 3, 4, 5)
+        with pytest.raises(MaxFailuresError, match="after 2 consecutive failures") as caught:
+            await asyncio.wait_for(task, 20)
+    assert repr(caught.value.__cause__) == "ValueError('failure 4')"
+    kinds = [kind for _, kind, _ in acknowledged(stream)]
+    assert kinds == [RELEASE, ACCEPT, REJECT, RELEASE, RELEASE]
+
+
+async def test_idle_worker_waits_for_handlers_and_for_retries(gateway: FakeGateway) -> None:
+    async def handler(record: Record) -> None:
+        await asyncio.sleep(0.3)  # longer than the idle timeout
+        if record.delivery_count == 1:
+            raise Retry(0.4)
+
+    worker = worker_of(gateway, handler, idle_timeout=0.1)
+    started = asyncio.get_running_loop().time()
+    task = asyncio.create_task(worker.run_async())
+    stream = await stream_of(gateway)
+    deliver(stream, 0)
+    await asyncio.wait_for(task, 20)
+    assert acknowledged(stream) == [(0, RELEASE, 400)]
+    assert asyncio.get_running_loop().time() - started >= 0.8
+
+
+async def test_corrupt_batch_does_not_stop_the_worker(gateway: FakeGateway) -> None:
+    async with running(worker_of(gateway, succeeding)):
+        stream = await stream_of(gateway)
+        damaged = bytearray(batch(0, values(1)))
+        damaged[-1] ^= 1
+        stream.deliver(bytes(damaged), 0, 0)
+        deliver(stream, 1)
+        assert [kind for _, kind, _ in await acknowledgements(stream, 2)] == [REJECT, ACCEPT]
+
+
+async def test_fatal_error_ends_the_run(gateway: FakeGateway) -> None:
+    gateway.heartbeat_errors = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    with pytest.raises(KafkaError) as caught:
+        await worker_of(gateway, succeeding).run_async()
+    assert caught.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+async def test_worker_runs_once(gateway: FakeGateway) -> None:
+    worker = worker_of(gateway, succeeding)
+    worker.stop()
+    await worker.run_async()
+    with pytest.raises(IllegalStateError):
+        await worker.run_async()
+    worker.stop()
+
+
+async def test_failure_of_the_handler_is_logged_with_its_traceback(
+    gateway: FakeGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(worker_of(gateway, failing(ValueError("odd")))):
+        stream = await stream_of(gateway)
+        deliver(stream, 0)
+        await acknowledgements(stream, 1)
+    (entry,) = [entry for entry in caplog.records if entry.levelno == logging.WARNING]
+    assert "the handler failed; released, delay 1 s" in entry.message
+    assert entry.exc_info is not None
+
+
+def test_run_blocks_until_the_worker_stops() -> None:
+    started = threading.Event()
+    workers: list[Worker] = []
+
+    async def gateway_thread(ready: threading.Event, end: threading.Event, address: list[str]) -> None:
+        async with FakeGateway() as gateway:
+            address.append(gateway.address)
+            ready.set()
+            stream = await stream_of(gateway)
+            deliver(stream, 0)
+            await asyncio.to_thread(end.wait, 20)
+
+    ready, end, address = threading.Event(), threading.Event(), list[str]()
+    serving = threading.Thread(target=lambda: asyncio.run(gateway_thread(ready, end, address)))
+    serving.start()
+    assert ready.wait(20)
+
+    def handler(record: Record) -> None:
+        started.set()
+        workers[0].stop()
+
+    workers.append(Worker(address[0], "group", ["flights"], handler))
+    workers[0].run()
+    assert started.is_set()
+    end.set()
+    serving.join(20)
