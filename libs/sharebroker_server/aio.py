@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -88,6 +89,23 @@ class Turns:
         """Returns in a later turn of the event loop, after the computations that wait already."""
         async with self._lock:
             await asyncio.sleep(0)
+
+    async def run(self, computation: Generator[None, None, T]) -> T:
+        """Returns the result of a computation; others have their turns wherever it yields."""
+        while True:
+            try:
+                next(computation)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # the generator's result
+            await self.next()
+
+    async def portions(self, items: Iterable[T], size: int) -> AsyncIterator[list[T]]:
+        """Yields the items in lists of `size`; other computations have their turns between two lists."""
+        remaining = iter(items)
+        while portion := [*islice(remaining, size)]:
+            yield portion
+            if len(portion) == size:
+                await self.next()
 
 
 async def _run_after(earlier: asyncio.Task[Any] | None, work: Coroutine[Any, Any, T]) -> T:

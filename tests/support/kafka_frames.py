@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
+from typing import TypeVar
 
 from sharebroker_server.kafka_wire.decoder import BadMessage, Reader, read_message, skip_tags, struct_reader
 from sharebroker_server.kafka_wire.frames import MessageCodec
 from sharebroker_server.kafka_wire.schema import Message
+
+T = TypeVar("T")
+
+
+def result_of(computation: Generator[None, None, T], pauses: list[None] | None = None) -> T:
+    """Completes a computation in portions; returns its result, and appends its pauses to a list."""
+    while True:
+        try:
+            pause = next(computation)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # the generator's result
+        if pauses is not None:
+            pauses.append(pause)
 
 
 def response_reader(codec: MessageCodec) -> Reader:

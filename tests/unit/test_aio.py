@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Generator
 from itertools import islice
 
 import pytest
@@ -110,6 +111,47 @@ async def test_long_computations_take_turns() -> None:
 
     await asyncio.gather(*map(compute, "abc"))
     assert events == [*"abc"] * 3
+
+
+async def test_a_computation_runs_until_its_result() -> None:
+    turns, events = Turns(), list[str]()
+
+    def compute(name: str) -> Generator[None, None, str]:
+        for _ in range(2):
+            events.append(name)
+            yield
+        return name
+
+    def fail() -> Generator[None, None, float]:
+        yield
+        return 1 / 0
+
+    assert await asyncio.gather(*(turns.run(compute(name)) for name in "abc")) == [*"abc"]
+    assert events == [*"abc"] * 2
+    with pytest.raises(ZeroDivisionError):
+        await turns.run(fail())
+
+
+async def test_items_are_divided_into_portions() -> None:
+    turns, events = Turns(), list[object]()
+
+    async def compute(number: int) -> None:
+        events.extend([portion async for portion in turns.portions(range(number), 2)])
+
+    async def tick() -> None:
+        while len(events) < 4:
+            events.append("other")
+            await asyncio.sleep(0)
+
+    await compute(0)
+    await compute(1)
+    assert events == [[0]]
+    portions = turns.portions(range(5), 2)
+    assert await anext(portions) == [0, 1]
+    task = asyncio.create_task(tick())
+    assert [portion async for portion in portions] == [[2, 3], [4]]
+    await task
+    assert events.count("other") >= 2
 
 
 async def test_other_tasks_run_between_the_portions_of_computations() -> None:

@@ -6,19 +6,21 @@ small multiple of a valid one.
 
 `struct_reader` compiles one function per struct and version (see `codegen`). A generated function moves `at`
 forward through `data`; the fields of a flexible version end with tagged fields, which `_read_tags` reads.
+A function in portions (`pausing_reader`) is a generator with the same lines: it yields after every 1,000
+structs, so that its caller can do other work.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any, Final, NoReturn
 
 from typing_extensions import override
 
 from sharebroker_server.codegen import Lines, Source, indented
-from sharebroker_server.kafka_wire.layout import FORMATS, FieldLines, layout
+from sharebroker_server.kafka_wire.layout import FORMATS, FieldLines, Portion, layout
 from sharebroker_server.kafka_wire.schema import Field, Message, Struct, id_text, message_class
 
 MAX_ENTRIES: Final = 50_000
@@ -48,6 +50,11 @@ Raises BadMessage, struct.error, IndexError, UnicodeDecodeError; `read_message` 
 BadMessage.
 """
 
+PausingReader = Callable[[bytes, int, EntryBudget, Portion], Generator[None, None, tuple[Any, int]]]
+"""A `Reader` in portions."""
+
+_INVALID: Final = (struct.error, IndexError, UnicodeDecodeError)
+
 
 def read_message(reader: Reader, data: bytes, at: int) -> Message:
     """Returns the message that begins at `at`. Raises BadMessage.
@@ -56,11 +63,24 @@ def read_message(reader: Reader, data: bytes, at: int) -> Message:
     """
     try:
         message, _ = reader(data, at, EntryBudget())
-    except (struct.error, IndexError) as error:
-        raise BadMessage("The message ends too early.") from error
-    except UnicodeDecodeError as error:
-        raise BadMessage("A string is not UTF-8.") from error
+    except _INVALID as error:
+        raise _bad_message(error) from error
     return message  # type: ignore[no-any-return]  # a struct reader returns a message
+
+
+def read_in_portions(reader: PausingReader, data: bytes, at: int) -> Generator[None, None, Message]:
+    """Returns what `read_message` returns, and yields after each portion. Raises BadMessage."""
+    try:
+        message, _ = yield from reader(data, at, EntryBudget(), Portion())
+    except _INVALID as error:
+        raise _bad_message(error) from error
+    return message  # type: ignore[no-any-return]  # a struct reader returns a message
+
+
+def _bad_message(error: Exception) -> BadMessage:
+    if isinstance(error, UnicodeDecodeError):
+        return BadMessage("A string is not UTF-8.")
+    return BadMessage("The message ends too early.")
 
 
 def uvarint(data: bytes, at: int) -> tuple[int, int]:
@@ -86,12 +106,22 @@ def skip_tags(data: bytes, at: int) -> int:
 @cache
 def struct_reader(struct: Struct, version: int, *, flexible: bool) -> Reader:
     """Returns the function that reads a struct in one version."""
+    return _compiled(struct, version, flexible, pausing=False)
+
+
+@cache
+def pausing_reader(struct: Struct, version: int, *, flexible: bool) -> PausingReader:
+    """Returns the function that reads a struct in one version, in portions."""
+    return _compiled(struct, version, flexible, pausing=True)
+
+
+def _compiled(struct: Struct, version: int, flexible: bool, pausing: bool) -> Callable[..., Any]:
     fields = struct.of(version)
-    source = Source(f"read_{struct.name}", "data, at, budget")
+    source = Source(f"read_{struct.name}", f"data, at, budget{', portion' if pausing else ''}")
     source.refer(message_class(struct), "message_class")
     source.refer(object.__new__, "new")
     source.add(["message = new(message_class)"])
-    _ReaderLines(source, version, flexible).add_untagged(fields)
+    _ReaderLines(source, version, flexible, pausing).add_untagged(fields)
     if flexible:
         tagged = {
             field.tag: (field.name, _tagged_reader(field, version))
@@ -115,8 +145,8 @@ def _tagged_reader(field: Field, version: int) -> Reader:
 class _ReaderLines(FieldLines):
     """Generates the lines that read the fields of one version; the lines move `at` forward."""
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
-        super().__init__(source, version, flexible)
+    def __init__(self, source: Source, version: int, flexible: bool, pausing: bool = False) -> None:
+        super().__init__(source, version, flexible, pausing)
         for value in (read_null, raise_too_many, uvarint, struct.unpack_from):
             source.refer(value, value.__name__)
 
@@ -142,6 +172,10 @@ class _ReaderLines(FieldLines):
         return self._item(field, target, nullable)
 
     def _item(self, field: Field, target: str, nullable: bool = False) -> Lines:
+        if field.struct is not None and self.pauses_in(field):
+            pausing = pausing_reader(field.struct, self._version, flexible=self._flexible)
+            name = self._source.refer(pausing, "read_in_portions")
+            return [f"{target}, at = yield from {name}(data, at, budget, portion)"]
         if field.struct is not None:
             reader = struct_reader(field.struct, self._version, flexible=self._flexible)
             return [f"{target}, at = {self._source.refer(reader, 'read_struct')}(data, at, budget)"]
@@ -180,7 +214,7 @@ class _ReaderLines(FieldLines):
         return [
             f"{target} = items = []",
             "for _ in range(n):",
-            *indented([*self._item(field, "item"), "items.append(item)"]),
+            *indented([*self._item(field, "item"), "items.append(item)", *self.pause(field)]),
         ]
 
     def _size(self, classic: str) -> Lines:

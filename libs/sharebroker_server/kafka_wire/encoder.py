@@ -1,20 +1,21 @@
 """Writes Kafka's messages.
 
 A field that was not set is written as its default. A null is written as empty in a version without nulls.
-`struct_writer` compiles one function per struct and version (see codegen).
+`struct_writer` compiles one function per struct and version (see codegen). `pausing_writer` compiles a
+generator with the same lines, which yields after every 1,000 structs.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache
 from typing import Any
 
 from typing_extensions import override
 
 from sharebroker_server.codegen import Lines, Source, indented
-from sharebroker_server.kafka_wire.layout import FORMATS, FieldLines, layout
+from sharebroker_server.kafka_wire.layout import FORMATS, FieldLines, Portion, layout
 from sharebroker_server.kafka_wire.schema import Field, Struct, equal_values, id_bytes, message_class
 
 Writer = Callable[[bytearray, Any], None]
@@ -22,6 +23,10 @@ Writer = Callable[[bytearray, Any], None]
 
 Raises ValueError, TypeError, struct.error for a value outside the field's type.
 """
+
+
+PausingWriter = Callable[[bytearray, Any, Portion], Generator[None, None, None]]
+"""A `Writer` in portions."""
 
 
 class EncodedArray(list[bytes]):
@@ -43,9 +48,19 @@ def put_uvarint(out: bytearray, value: int) -> None:
 @cache
 def struct_writer(struct: Struct, version: int, *, flexible: bool) -> Writer:
     """Returns the function that writes a struct in one version."""
+    return _compiled(struct, version, flexible, pausing=False)
+
+
+@cache
+def pausing_writer(struct: Struct, version: int, *, flexible: bool) -> PausingWriter:
+    """Returns the function that writes a struct in one version, in portions."""
+    return _compiled(struct, version, flexible, pausing=True)
+
+
+def _compiled(struct: Struct, version: int, flexible: bool, pausing: bool) -> Callable[..., Any]:
     fields = struct.of(version)
-    source = Source(f"write_{struct.name}", "out, message")
-    _WriterLines(source, version, flexible).add_untagged(fields)
+    source = Source(f"write_{struct.name}", f"out, message{', portion' if pausing else ''}")
+    _WriterLines(source, version, flexible, pausing).add_untagged(fields)
     defaults = message_class(struct)
     tagged: list[_Tagged] = sorted(
         (field.tag, field.name, _tagged_writer(field, version), getattr(defaults, field.name))
@@ -71,8 +86,8 @@ def _tagged_writer(field: Field, version: int) -> Writer:
 class _WriterLines(FieldLines):
     """Generates the lines that write the fields of one version."""
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
-        super().__init__(source, version, flexible)
+    def __init__(self, source: Source, version: int, flexible: bool, pausing: bool = False) -> None:
+        super().__init__(source, version, flexible, pausing)
         source.refer(put_uvarint, "put_uvarint")
         source.refer(struct.pack, "pack_all")
 
@@ -92,6 +107,9 @@ class _WriterLines(FieldLines):
         return self._item(field, value, nullable)
 
     def _item(self, field: Field, value: str, nullable: bool = False) -> Lines:
+        if field.struct is not None and self.pauses_in(field):
+            pausing = pausing_writer(field.struct, self._version, flexible=self._flexible)
+            return [f"yield from {self._source.refer(pausing, 'write_in_portions')}(out, {value}, portion)"]
         if field.struct is not None:
             writer = struct_writer(field.struct, self._version, flexible=self._flexible)
             return [f"{self._source.refer(writer, 'write_struct')}(out, {value})"]
@@ -122,7 +140,7 @@ class _WriterLines(FieldLines):
     def _items(self, field: Field) -> Lines:
         if field.type in FORMATS and field.type != "uuid":
             return [f"out += pack_all(f'>{{len(items)}}{FORMATS[field.type]}', *items)"]
-        items = ["for item in items:", *indented(self._item(field, "item"))]
+        items = ["for item in items:", *indented([*self._item(field, "item"), *self.pause(field)])]
         if field.struct is None:
             return items
         encoded = self._source.refer(EncodedArray, "EncodedArray")

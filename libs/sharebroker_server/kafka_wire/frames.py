@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from copy import copy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
-from sharebroker_server.kafka_wire.decoder import BadMessage, Reader, read_message, skip_tags, struct_reader
-from sharebroker_server.kafka_wire.encoder import Writer, struct_writer
+from sharebroker_server.kafka_wire.decoder import (
+    BadMessage,
+    PausingReader,
+    Reader,
+    pausing_reader,
+    read_in_portions,
+    read_message,
+    skip_tags,
+    struct_reader,
+)
+from sharebroker_server.kafka_wire.encoder import PausingWriter, Writer, pausing_writer, struct_writer
+from sharebroker_server.kafka_wire.layout import Portion
 from sharebroker_server.kafka_wire.schema import ApiSchema, Message, api_schema
 
 _HEAD: Final = Layout(">hhih")
@@ -51,6 +62,11 @@ class MessageCodec:
         return struct_reader(self.api.request, self.version, flexible=self.flexible)
 
     @cached_property
+    def read_request_in_portions(self) -> PausingReader:
+        """Reads the message of a request in portions."""
+        return pausing_reader(self.api.request, self.version, flexible=self.flexible)
+
+    @cached_property
     def write_request(self) -> Writer:
         """Writes the message of a request."""
         return struct_writer(self.api.request, self.version, flexible=self.flexible)
@@ -59,6 +75,11 @@ class MessageCodec:
     def write_response(self) -> Writer:
         """Writes the message of a response."""
         return struct_writer(self.api.response, self.version, flexible=self.flexible)
+
+    @cached_property
+    def write_response_in_portions(self) -> PausingWriter:
+        """Writes the message of a response in portions."""
+        return pausing_writer(self.api.response, self.version, flexible=self.flexible)
 
     def encoded(self, part: Message) -> bytes:
         """Returns a struct of a response as bytes, for an `EncodedArray`."""
@@ -94,21 +115,47 @@ def read_header(frame: bytes) -> RequestHeader:
 
 def read_request(frame: bytes, header: RequestHeader, codec: MessageCodec) -> Message:
     """Returns the message of a request. Raises BadMessage."""
+    return read_message(codec.read_request, frame, _start_of_message(frame, header, codec))
+
+
+def request_in_portions(
+    frame: bytes, header: RequestHeader, codec: MessageCodec
+) -> Generator[None, None, Message]:
+    """Returns the message of a request, and yields after each portion. Raises BadMessage."""
+    start = _start_of_message(frame, header, codec)
+    return (yield from read_in_portions(codec.read_request_in_portions, frame, start))
+
+
+def _start_of_message(frame: bytes, header: RequestHeader, codec: MessageCodec) -> int:
     try:
-        start = skip_tags(frame, header.end) if codec.flexible else header.end
+        return skip_tags(frame, header.end) if codec.flexible else header.end
     except IndexError as error:
         raise BadMessage("The header ends too early.") from error
-    return read_message(codec.read_request, frame, start)
 
 
 def response_frame(correlation_id: int, codec: MessageCodec, message: Message) -> bytearray:
     """Returns a response as bytes, with its length prefix."""
+    out = _response_header(correlation_id, codec)
+    codec.write_response(out, message)
+    _NUMBER.pack_into(out, 0, len(out) - 4)
+    return out
+
+
+def response_in_portions(
+    correlation_id: int, codec: MessageCodec, message: Message
+) -> Generator[None, None, bytearray]:
+    """Returns what `response_frame` returns, and yields after each portion."""
+    out = _response_header(correlation_id, codec)
+    yield from codec.write_response_in_portions(out, message, Portion())
+    _NUMBER.pack_into(out, 0, len(out) - 4)
+    return out
+
+
+def _response_header(correlation_id: int, codec: MessageCodec) -> bytearray:
     out = bytearray(4)
     out += _NUMBER.pack(correlation_id)
     if codec.tagged_response_header:
         out.append(0)
-    codec.write_response(out, message)
-    _NUMBER.pack_into(out, 0, len(out) - 4)
     return out
 
 

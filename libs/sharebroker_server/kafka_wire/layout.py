@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from sharebroker_server.codegen import Lines, Source
-from sharebroker_server.kafka_wire.schema import Field
+from sharebroker_server.kafka_wire.schema import Field, Struct
 
 FORMATS: Final = {
     "bool": "?",
@@ -22,6 +22,28 @@ FORMATS: Final = {
     "uuid": "16s",
 }
 """Types of fixed size, with their formats in the module `struct`."""
+
+
+PORTION: Final = 1_000
+"""Structs that a function in portions reads or writes before it yields."""
+
+
+class Portion:
+    """The number of structs until the next yield."""
+
+    __slots__ = ("remaining",)
+
+    def __init__(self) -> None:
+        self.remaining = PORTION
+
+
+def nests_structs(struct: Struct, version: int) -> bool:
+    """Returns whether a struct has arrays of structs, at any depth."""
+    return any(
+        field.struct is not None and (field.array or nests_structs(field.struct, version))
+        for field in struct.of(version)
+        if field.tag is None
+    )
 
 
 def runs(fields: Iterable[Field]) -> Iterator[list[Field]]:
@@ -41,12 +63,18 @@ def layout(run: Iterable[Field]) -> str:
 
 
 class FieldLines(ABC):
-    """Generates the lines that read or write the fields of a struct in one version."""
+    """Generates the lines that read or write the fields of a struct in one version.
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    With `pausing` the lines are those of a generator, which has a `Portion` as the variable `portion`.
+    """
+
+    def __init__(self, source: Source, version: int, flexible: bool, pausing: bool = False) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible
+        self._pausing = pausing
+        if pausing:
+            source.add(["yield from ()"])  # makes the function a generator, even without arrays
 
     def add_untagged(self, fields: Iterable[Field]) -> None:
         """Adds the lines for the attributes of `message`, except for tagged fields."""
@@ -54,6 +82,21 @@ class FieldLines(ABC):
             self._source.add(
                 self.run(run) if is_fixed(run[0]) else self.field(run[0], f"message.{run[0].name}")
             )
+
+    def pause(self, field: Field) -> Lines:
+        """Returns the lines after an item of an array."""
+        if not self._pausing or field.struct is None:
+            return []
+        return [
+            "portion.remaining -= 1",
+            "if not portion.remaining:",
+            f"    portion.remaining = {PORTION}",
+            "    yield",
+        ]
+
+    def pauses_in(self, field: Field) -> bool:
+        """Returns whether the function of the field's struct is a generator."""
+        return self._pausing and field.struct is not None and nests_structs(field.struct, self._version)
 
     @abstractmethod
     def run(self, run: list[Field]) -> Lines:

@@ -16,11 +16,11 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from sharebroker_server.kafka_wire.decoder import read_message
-from sharebroker_server.kafka_wire.frames import codec_of
+from sharebroker_server.kafka_wire.decoder import read_in_portions, read_message
+from sharebroker_server.kafka_wire.frames import codec_of, response_frame, response_in_portions
 from sharebroker_server.kafka_wire.schema import api_schema, id_bytes
 from tests.support.examples import scaled
-from tests.support.kafka_frames import response_reader
+from tests.support.kafka_frames import response_reader, result_of
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 
@@ -40,6 +40,21 @@ def test_requests_and_responses_equal_kios(key: int, version: int, data: st.Data
         theirs = _as_kio(message, kind)
         assert bytes(written) == _written_by_kio(theirs)
         assert read_message(read, bytes(written), 0) == message
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS)
+@given(data=st.data())
+@settings(max_examples=scaled(6))
+def test_portions_make_the_same_message_and_the_same_bytes(
+    key: int, version: int, data: st.DataObject
+) -> None:
+    how = codec_of(key, version)
+    request = data.draw(requests(key, version))
+    written = bytearray()
+    how.write_request(written, request)
+    assert result_of(read_in_portions(how.read_request_in_portions, bytes(written), 0)) == request
+    response = data.draw(responses(key, version))
+    assert result_of(response_in_portions(7, how, response)) == response_frame(7, how, response)
 
 
 def test_table_has_kios_versions() -> None:

@@ -15,10 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES, BadMessage, Reader, read_message
-from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request
+from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request, request_in_portions
 from sharebroker_server.kafka_wire.generate import APIS
 from sharebroker_server.kafka_wire.schema import Message
-from tests.support.kafka_frames import response_reader
+from tests.support.kafka_frames import response_reader, result_of
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 LENGTHS = [
@@ -66,7 +66,11 @@ def test_garbage_frame_is_rejected_or_read(data: bytes) -> None:
         frame = key.to_bytes(2) + data
         with suppress(BadMessage, KeyError):
             header = read_header(frame)
-            read_request(frame, header, codec_of(header.api_key, header.version))
+            codec = codec_of(header.api_key, header.version)
+            whole: Message | None = None
+            with suppress(BadMessage):
+                whole = read_request(frame, header, codec)
+            assert result_of(request_in_portions(frame, header, codec)) == whole
 
 
 @pytest.mark.parametrize("size", [1, 100, MAX_ENTRIES])

@@ -20,19 +20,24 @@ from sharebroker_server.kafka_wire.frames import (
     read_header,
     read_request,
     request_frame,
+    request_in_portions,
     response_frame,
+    response_in_portions,
 )
+from sharebroker_server.kafka_wire.layout import PORTION
 from sharebroker_server.kafka_wire.messages import (
     ApiVersionsRequest,
     ApiVersionsResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
     MetadataRequest,
     MetadataResponse,
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from tests.support.kafka_frames import read_response
+from tests.support.kafka_frames import read_response, result_of
 
-METADATA, API_VERSIONS = 3, 18
+LIST_OFFSETS, METADATA, API_VERSIONS = 2, 3, 18
 
 
 @pytest.mark.parametrize("client_id", [None, "", "client-é"])
@@ -48,6 +53,31 @@ def test_a_request_round_trips(key: int, version: int, client_id: str | None) ->
     header = read_header(bytes(frame[4:]))
     assert header[:4] == (key, version, 77, client_id)
     assert read_request(bytes(frame[4:]), header, codec_of(key, version)) == request
+
+
+@pytest.mark.parametrize("topics", [1, 7_000])
+def test_large_messages_are_read_and_written_in_portions(topics: int) -> None:
+    each = 7_000 // topics
+    part = ListOffsetsRequest.ListOffsetsPartition(partition_index=1, timestamp=-1)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=[part] * each)
+    codec, request = codec_of(LIST_OFFSETS, 9), ListOffsetsRequest(topics=[topic] * topics)
+    frame = bytes(request_frame(7, None, codec, request)[4:])
+    pauses: list[None] = []
+    assert result_of(request_in_portions(frame, read_header(frame), codec), pauses) == request
+    assert len(pauses) == (topics + 7_000) // PORTION
+    result = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=3)
+    answer = ListOffsetsResponse.ListOffsetsTopicResponse(name="t", partitions=[result] * each)
+    response = ListOffsetsResponse(topics=[answer] * topics)
+    pauses.clear()
+    assert result_of(response_in_portions(7, codec, response), pauses) == response_frame(7, codec, response)
+    assert len(pauses) == (topics + 7_000) // PORTION
+
+
+@pytest.mark.parametrize(("end", "reason"), [(b"", "ends too early"), (b"\0\0\0\1\0\1\xff", "not UTF-8")])
+def test_invalid_messages_in_portions_are_rejected(end: bytes, reason: str) -> None:
+    frame = bytes.fromhex("0003 0001 00000007 ffff") + end
+    with pytest.raises(BadMessage, match=reason):
+        result_of(request_in_portions(frame, read_header(frame), codec_of(METADATA, 1)))
 
 
 @pytest.mark.parametrize(("version", "tags"), [(1, b""), (9, b"\0")])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharebroker_server.kafka_wire.layout import is_fixed, layout, runs
+from sharebroker_server.kafka_wire.layout import is_fixed, layout, nests_structs, runs
 from sharebroker_server.kafka_wire.schema import api_schema
 
 
@@ -14,3 +14,13 @@ def test_neighbours_of_fixed_size_form_one_run() -> None:
     ]
     assert layout(partition.of(9)) == ">iiqqi"
     assert all(map(is_fixed, partition.of(9)))
+
+
+def test_arrays_of_structs_are_found_at_any_depth() -> None:
+    fetch, heartbeat = api_schema(1).request, api_schema(12).request
+    topic, partition = (
+        next(one for one in fetch.descendants() if one.name == name)
+        for name in ("FetchTopic", "FetchPartition")
+    )
+    assert [nests_structs(struct, 9) for struct in (fetch, topic, partition)] == [True, True, False]
+    assert not nests_structs(heartbeat, 4)

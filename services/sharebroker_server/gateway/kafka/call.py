@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Generic, Protocol
 
 from typing_extensions import TypeVar
@@ -258,6 +259,23 @@ Echo = Mapping[str, str | Callable[[Any], Any]]
 """Paths of response fields, and the request fields (or functions of them) that their values come from."""
 
 
+class LazyItems(Sequence[Any]):
+    """A sequence of results that are made from items when they are read."""
+
+    __slots__ = ("_items", "_make")
+
+    def __init__(self, make: Callable[[Any], Any], items: Sequence[Any]) -> None:
+        self._make = make
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __getitem__(self, index: Any) -> Any:
+        made = self._items[index]
+        return [*map(self._make, made)] if isinstance(index, slice) else self._make(made)
+
+
 class Refusal(Generic[A]):
     """Makes the response of an API to a request that failed: every error field has the error.
 
@@ -277,8 +295,12 @@ class Refusal(Generic[A]):
         self._constants = constants
 
     def __call__(self, call: Call[Any], error: KafkaError) -> A:
-        """Returns the response to a request that failed as a whole."""
-        return self._fill(self._response.struct, call.request, error, "")  # type: ignore[return-value]
+        """Returns the response to a request that failed as a whole.
+
+        Its arrays are filled when they are encoded, which is done in portions.
+        """
+        struct = self._response.struct
+        return self._fill(struct, call.request, error, "", lazily=True)  # type: ignore[return-value]
 
     def item(self, path: str, source: Any, error: KafkaError | None = None) -> Any:
         """Returns the result of one item in the array at `path`; `source` is the request's item."""
@@ -289,7 +311,9 @@ class Refusal(Generic[A]):
             )
         return self._fill(struct, source, error, f"{path}.")
 
-    def _fill(self, struct: Struct, source: Any, error: KafkaError | None, path: str) -> Message:
+    def _fill(
+        self, struct: Struct, source: Any, error: KafkaError | None, path: str, *, lazily: bool = False
+    ) -> Message:
         """Returns the struct at `path`; `source` is the part of the request that it refers to."""
         values: dict[str, Any] = {}
         for member in struct.fields:
@@ -301,8 +325,10 @@ class Refusal(Generic[A]):
             elif (origin := self._origin(member, source, path)) is not None:
                 value = origin(source) if callable(origin) else getattr(source, origin)
                 if member.struct is not None:
-                    at = f"{path}{member.name}."
-                    value = [self._fill(member.struct, item, error, at) for item in value or ()]
+                    fill = partial(
+                        self._fill, member.struct, error=error, path=f"{path}{member.name}.", lazily=lazily
+                    )
+                    value = LazyItems(fill, value or ()) if lazily else [*map(fill, value or ())]
                 values[member.name] = value
         return message_class(struct)(**values)
 

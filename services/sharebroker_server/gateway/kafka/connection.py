@@ -43,7 +43,14 @@ from sharebroker_server.gateway.kafka.buffers import (
 )
 from sharebroker_server.gateway.kafka.call import ClientConnection, KafkaListener, PredictedRequest
 from sharebroker_server.gateway.kafka.cluster_view import ClusterView
-from sharebroker_server.gateway.kafka.dispatch import DecodedRequest, EncodedResponse, decode, serve
+from sharebroker_server.gateway.kafka.dispatch import (
+    LARGE_REQUEST,
+    DecodedRequest,
+    EncodedResponse,
+    decode,
+    decode_in_portions,
+    serve,
+)
 from sharebroker_server.gateway.share.session_end import release_session_records
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.security.principal_mapping import PrincipalMapping
@@ -278,7 +285,7 @@ class KafkaConnection(asyncio.Protocol):
 
     async def _serve_next(self) -> None:
         """Serves the oldest request, and those that coalesce with it; a wait is skipped while closing."""
-        requests = self._next(await self._listener.brokers.view())
+        requests = await self._next(await self._listener.brokers.view())
         try:
             self._waiting = requests[0].api.waits
             if not (self._waiting and self._closing):
@@ -313,16 +320,26 @@ class KafkaConnection(asyncio.Protocol):
         elif sasl.principal is not None:
             self._requests.limit(self._limits.max_request_bytes)
 
-    def _next(self, view: ClusterView) -> list[DecodedRequest]:
+    async def _next(self, view: ClusterView) -> list[DecodedRequest]:
         """Removes the oldest request, and those after it that coalesce with it."""
-        requests = [self._decode(view, self._requests.pop())]
+        frame = self._requests.pop()
+        requests = [
+            self._decode(view, frame)
+            if len(frame) <= LARGE_REQUEST
+            else await self._decode_large(view, frame)
+        ]
         coalesces = requests[0].api.coalescing is not None
         while coalesces and self._requests and len(requests) < MAX_COALESCED:
             try:
-                following = self._decode(view, self._requests.first)
+                frame = self._requests.first
+                following = (
+                    self._decode(view, frame)
+                    if len(frame) <= LARGE_REQUEST
+                    else await self._decode_large(view, frame)
+                )
             except BadMessage:  # it closes the connection when its turn comes
                 break
-            if not following.coalesces_with(requests[0]):
+            if not self._requests or not following.coalesces_with(requests[0]):
                 break
             self._requests.pop()
             requests.append(following)
@@ -331,6 +348,10 @@ class KafkaConnection(asyncio.Protocol):
     def _decode(self, view: ClusterView, frame: bytes) -> DecodedRequest:
         queued_for, self._queued_for = self._queued_for, 0.0
         return decode(self._listener, self._client, view, frame, queued_for)
+
+    async def _decode_large(self, view: ClusterView, frame: bytes) -> DecodedRequest:
+        queued_for, self._queued_for = self._queued_for, 0.0
+        return await decode_in_portions(self._listener, self._client, view, frame, queued_for)
 
     def _write(self, responses: list[EncodedResponse | None]) -> None:
         for response in responses:

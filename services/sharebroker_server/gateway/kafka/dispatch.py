@@ -26,7 +26,9 @@ from sharebroker_server.kafka_wire.frames import (
     codec_of,
     read_header,
     read_request,
+    request_in_portions,
     response_frame,
+    response_in_portions,
 )
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from sharebroker_server.kafka_wire.schema import Message, api_schema
@@ -60,14 +62,35 @@ class EncodedResponse(NamedTuple):
     content: bytearray
 
 
+LARGE_REQUEST: Final = 32 * 1024
+"""Bytes of a request beyond which it is decoded in portions."""
+
+_AS_LARGE_AS_THE_REQUEST: Final = frozenset({0, 1, 78, 79})
+"""Produce, Fetch, ShareFetch, ShareAcknowledge: if the request is not large, the response has few entries."""
+
+
+async def decode_in_portions(
+    listener: KafkaListener, client: ClientConnection, view: ClusterView, frame: bytes, queued_for: float
+) -> DecodedRequest:
+    """Decodes a large request; other requests are served in between. Raises as `decode` does."""
+    header = read_header(frame)
+    api = listener.apis.get(header.api_key)
+    message = None
+    if api is not None and api.versions[0] <= header.version <= api.versions[1]:
+        codec = codec_of(header.api_key, header.version)
+        message = await listener.gateway.turns.run(request_in_portions(frame, header, codec))
+    return decode(listener, client, view, frame, queued_for, message)
+
+
 def decode(
     listener: KafkaListener,
     client: ClientConnection,
     view: ClusterView,
     frame: bytes,
     queued_for: float = 0.0,
+    message: Message | None = None,
 ) -> DecodedRequest:
-    """Decodes a request that waited `queued_for` seconds in the response cache.
+    """Decodes a request that waited `queued_for` seconds in the response cache; `message` is decoded already.
 
     Raises BadMessage: close the connection.
     """
@@ -80,7 +103,7 @@ def decode(
     request: Message
     if first <= header.version <= last:
         codec = codec_of(header.api_key, header.version)
-        request = read_request(frame, header, codec)
+        request = read_request(frame, header, codec) if message is None else message
     elif header.api_key == API_VERSIONS:
         api, codec, request = _UNKNOWN_VERSION, codec_of(API_VERSIONS, 0), ApiVersionsRequest()
     else:
@@ -118,11 +141,11 @@ async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | No
             messages = [_refused(api, request.call, error) for request in requests]
         if throttle is not None:
             _throttle(throttle, requests, messages, sum(spent))
-        return [_encoded(request, message) for request, message in zip(requests, messages, strict=True)]
+        return [await _encoded(request, message) for request, message in zip(requests, messages, strict=True)]
     except BadMessage:
         raise
     except Exception as error:  # any failure: its client gets a response, and other clients are not affected
-        return _failed(requests, error)
+        return await _failed(requests, error)
     finally:
         listener.fetches_in_flight -= api.waits
         listener.metrics.seconds[api.key].add_seconds(perf_counter() - begun)
@@ -147,14 +170,14 @@ def _throttle(
             message.throttle_time_ms = int(seconds * 1000) + 1
 
 
-def _failed(requests: Sequence[DecodedRequest], error: Exception) -> list[EncodedResponse | None]:
+async def _failed(requests: Sequence[DecodedRequest], error: Exception) -> list[EncodedResponse | None]:
     api, listener = requests[0].api, requests[0].call.listener
     listener.log.log(
         "kafka request failed", failed=error, api=api_schema(api.key).name, version=requests[0].header.version
     )
     listener.metrics.failures[api.key] += len(requests)
     failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; see its log for the cause.")
-    return [_encoded(request, _refused(api, request.call, failure)) for request in requests]
+    return [await _encoded(request, _refused(api, request.call, failure)) for request in requests]
 
 
 def _refused(api: Api, call: Call[Any], error: KafkaError) -> Message:
@@ -164,11 +187,14 @@ def _refused(api: Api, call: Call[Any], error: KafkaError) -> Message:
     return api.refuse(call, error)
 
 
-def _encoded(request: DecodedRequest, message: Message | None) -> EncodedResponse | None:
+async def _encoded(request: DecodedRequest, message: Message | None) -> EncodedResponse | None:
     if message is None:
         return None
-    content = response_frame(request.header.correlation_id, request.codec, message)
-    return EncodedResponse(message, content)
+    number, codec = request.header.correlation_id, request.codec
+    if request.size <= LARGE_REQUEST and request.api.key in _AS_LARGE_AS_THE_REQUEST:
+        return EncodedResponse(message, response_frame(number, codec, message))
+    encoding = response_in_portions(number, codec, message)
+    return EncodedResponse(message, await request.call.gateway.turns.run(encoding))
 
 
 async def _illegal_state(_: Call[Any]) -> Message | None:

@@ -119,6 +119,20 @@ def test_nested_items_are_echoed_by_name(harness: Harness) -> None:
     assert failed.error_code == ErrorCode.INVALID_REQUEST
 
 
+def test_items_are_filled_when_they_are_read(harness: Harness) -> None:
+    filled: list[str] = []
+
+    def name(source: str) -> str:
+        filled.append(source)
+        return source
+
+    refuse = Refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": name})
+    refused = refuse(harness.call_of(DeleteGroupsRequest(groups_names=["a", "b", "c"])), ERROR)
+    assert (len(refused.results), filled) == (3, [])
+    assert [one.group_id for one in refused.results[1:]] == ["b", "c"]
+    assert filled == ["b", "c"]
+
+
 def test_scalar_items_are_echoed_by_a_function(harness: Harness) -> None:
     refuse = Refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})
     refused = refuse(harness.call_of(DeleteGroupsRequest(groups_names=["a", "b"])), ERROR)

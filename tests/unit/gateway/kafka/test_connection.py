@@ -16,6 +16,7 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.core.share_sessions import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.connection import MAX_COALESCED, REQUESTS_PER_TURN
+from sharebroker_server.gateway.kafka.dispatch import LARGE_REQUEST
 from sharebroker_server.kafka_wire.frames import codec_of
 from tests.support.kafka_client import connected
 from tests.support.kafka_frames import read_response
@@ -93,6 +94,27 @@ async def test_neighbouring_requests_coalesce_and_keep_their_order(harness: Harn
         assert await caller.receive() == "other"
         assert await caller.receive_coalesced() == "join 5"
     assert harness.joined == [1, 2, 1, 2, 1]
+
+
+async def test_large_requests_coalesce_and_keep_their_order(harness: Harness) -> None:
+    large = [f"join {number} ".ljust(LARGE_REQUEST - 1, "x") for number in range(3)]
+    async with calling(harness) as caller:
+        caller.coalesce("hold:join")
+        await eventually(lambda: harness.begun)
+        caller.coalesce(*large)
+        await eventually(lambda: len(next(iter(harness.server._connections))._requests._frames) == 3)
+        harness.events["join"].set()
+        assert [await caller.receive_coalesced() for _ in range(4)] == ["hold:join", *large]
+    assert harness.joined == [1, 3]
+
+
+async def test_a_large_invalid_request_closes_the_connection(harness: Harness) -> None:
+    async with calling(harness) as caller:
+        with structlog.testing.capture_logs() as log:
+            head = struct.pack(">hhihi", JOIN, 1, 1, -1, 2)
+            await caller.raw.write((LARGE_REQUEST + len(head)).to_bytes(4) + head + b"\x7f" * LARGE_REQUEST)
+            assert await caller.raw.is_closed()
+        assert close_reasons(log) == ["A length of 32639 with 125 bytes remaining."]
 
 
 async def test_coalesced_requests_are_bounded(harness: Harness) -> None:
