@@ -13,7 +13,7 @@ from sharebroker_server.gateway.clients import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.authorization import authorized
 from sharebroker_server.gateway.kafka.call import Call
 from sharebroker_server.gateway.kafka.convert import to_proto
-from sharebroker_server.gateway.kafka.topics import topic_of
+from sharebroker_server.gateway.kafka.topics import PORTION, topic_of
 from sharebroker_server.kafka_wire.messages import OffsetCommitRequest
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 from sharebroker_server.security.authorizer import denied
@@ -85,26 +85,36 @@ async def commit_offsets(
 ) -> list[tuple[int, int]]:
     """Commits the offsets of the known partitions; returns index and error code of every partition.
 
-    Adds the known partitions to the coordinator's `request`, which `send` sends.
+    `send` sends the coordinator's `request`, which receives the known partitions in portions. After a
+    failure the remaining ones have its error. It is raised if no partition has another result.
     """
-    partitions = list(known_partitions(call))
-    request.partitions.extend(
-        _committed(partition, topic_id=topic_id) for partition, topic_id, error in partitions if not error
-    )
-    codes: dict[tuple[str, int], int] = {}
-    if request.partitions or not partitions:
-        # A partition that is named twice has one result.
-        try:
-            results = (await send()).partitions
-        except KafkaError as failure:
-            if not any(error for *_, error in partitions):
-                raise
-            return [(partition.partition_index, error or failure.code) for partition, _, error in partitions]
-        codes = {(result.topic_id, result.partition): result.error_code for result in results}
-    return [
-        (partition.partition_index, error or codes[topic_id, partition.partition_index])
-        for partition, topic_id, error in partitions
-    ]
+    results: list[tuple[int, int]] = []
+    failure: KafkaError | None = None
+    async for portion in call.gateway.turns.portions(known_partitions(call), PORTION):
+        known = [(partition, topic_id) for partition, topic_id, error in portion if not error]
+        codes: dict[tuple[str, int], int] = {}
+        del request.partitions[:]
+        request.partitions.extend(_committed(partition, topic_id=topic_id) for partition, topic_id in known)
+        if known and failure is None:
+            try:
+                committed = (await send()).partitions
+            except KafkaError as error:
+                failure = error
+            else:  # a partition that is named twice has one result
+                codes = {(result.topic_id, result.partition): result.error_code for result in committed}
+        if failure is not None:
+            codes = dict.fromkeys(
+                ((topic_id, partition.partition_index) for partition, topic_id in known), failure.code
+            )
+        results += [
+            (partition.partition_index, error or codes[topic_id, partition.partition_index])
+            for partition, topic_id, error in portion
+        ]
+    if not results:
+        await send()  # the coordinator checks the member
+    if failure is not None and all(code == failure.code for _, code in results):
+        raise failure
+    return results
 
 
 async def each_group(

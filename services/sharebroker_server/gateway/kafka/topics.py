@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -128,7 +128,7 @@ def check_partition(call: Call, topic: Topic, index: int, leader_epoch: int = -1
 
 
 PORTION: Final = 500
-"""Partitions of a request that are served in one turn of the event loop."""
+"""Topics or partitions of a request that are served in one turn of the event loop."""
 
 
 async def each_partition(
@@ -162,14 +162,23 @@ async def each_partition(
     return [results[number] for number in range(len(results))]
 
 
-def by_topic(topics: Sequence[Any], results: Iterable[Any], result: type[M]) -> list[M]:
-    """Groups the results of partitions by the topics of the request; `result` is the class of a group."""
+async def by_topic(call: Call[Any], results: Iterable[Any], result: type[M]) -> list[M]:
+    """Groups the results of partitions by the topics of the request; `result` is the class of a group.
+
+    Results and groups are made in portions.
+    """
+    turns = call.gateway.turns
+    made = [one async for portion in turns.portions(results, PORTION) for one in portion]
+    groups = grouped(call.request.topics, made, result)
+    return [group async for portion in turns.portions(groups, PORTION) for group in portion]
+
+
+def grouped(topics: Sequence[Any], results: Iterable[Any], result: type[M]) -> Iterator[M]:
+    """Yields the results of partitions by the topics of the request; `result` is the class of a group."""
     remaining = iter(results)
     classes: Any = (type(topics[0]), result) if topics else ()
-    return [
-        topic_conversion(*classes)(topic, partitions=[next(remaining) for _ in topic.partitions])
-        for topic in topics
-    ]
+    for topic in topics:
+        yield topic_conversion(*classes)(topic, partitions=[*islice(remaining, len(topic.partitions))])
 
 
 def describe_topic(

@@ -9,6 +9,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.status.v1 import status_pb2
+from sharebroker_server.aio import Turns
 from sharebroker_server.group_coordinator.core.consumer_groups import commands as c
 from sharebroker_server.proto_values import Conversion, Mapped
 from sharebroker_server.rpc.errors import wire
@@ -88,12 +89,19 @@ def commit_response(
     return response
 
 
-def fetch_response(offsets: c.GroupOffsets, *, require_stable: bool) -> pb.OffsetFetchResponse:
+_OFFSETS: Final = 500
+"""Offsets that one turn of the event loop adds to a response."""
+
+
+async def fetch_response(
+    offsets: c.GroupOffsets, turns: Turns, *, require_stable: bool
+) -> pb.OffsetFetchResponse:
     """Returns the committed offsets; `require_stable`: with an error for those that a transaction changes."""
     unstable = offsets.unstable if require_stable else frozenset[TopicIdPartition]()
     response = pb.OffsetFetchResponse()
-    for key in sorted(unstable.union(offsets.committed)):
-        fields = OFFSET.fields(offsets.committed.get(key, _NO_OFFSET))
-        error = ErrorCode.UNSTABLE_OFFSET_COMMIT if key in unstable else ErrorCode.NONE
-        response.partitions.add(**key._asdict(), **fields, error_code=wire(error))
+    async for portion in turns.portions({**offsets.committed, **dict.fromkeys(unstable)}, _OFFSETS):
+        for key in portion:
+            fields = OFFSET.fields(offsets.committed.get(key, _NO_OFFSET))
+            error = ErrorCode.UNSTABLE_OFFSET_COMMIT if key in unstable else ErrorCode.NONE
+            response.partitions.add(**key._asdict(), **fields, error_code=wire(error))
     return response

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
+from sharebroker_server.aio import Turns
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnd, LogEnds
 from sharebroker_server.group_coordinator.core.metadata_image import MetadataImage
 from sharebroker_server.group_coordinator.core.share_groups.commands import ListOffsetPartitions
-from sharebroker_server.group_coordinator.core.share_groups.group import Assignment, partitions_of
+from sharebroker_server.group_coordinator.core.share_groups.group import Assignment
 from sharebroker_server.group_coordinator.service.shards import Host
 from sharebroker_server.persister.port import Persister, StateSummary
 from sharebroker_server.rpc.errors import refusal, wire
@@ -20,6 +21,9 @@ from sharebroker_server.rpc.errors import refusal, wire
 _Partition = pb.DescribeShareGroupOffsetsResponse.Partition
 _Topic = pb.DescribeShareGroupOffsetsResponse.Topic
 UNKNOWN = -1
+
+_PORTION: Final = 500
+"""Partitions whose offsets are requested at once."""
 
 
 class UnreadLag(NamedTuple):
@@ -42,6 +46,7 @@ class Lags:
         self._view = view
         self._persister = persister
         self._ends = ends
+        self._turns = Turns()
 
     async def describe(
         self, request: pb.DescribeShareGroupOffsetsRequest.Group
@@ -86,21 +91,14 @@ class Lags:
         self, group_id: str, known: Assignment, topics: Mapping[str, Sequence[int]]
     ) -> list[_Topic]:
         ids = {name: topic.topic_id for name in topics if (topic := self._view.topic(name))}
-        requested = [
-            TopicIdPartition(ids[name], partition)
-            for name, numbers in topics.items()
-            if name in ids
-            for partition in numbers
-        ]
-        rows = await self._rows(group_id, sorted({*requested} & {*partitions_of(known)}))
-        return [
-            _Topic(
-                topic_name=name,
-                topic_id=ids.get(name, ""),
-                partitions=[rows.get(TopicIdPartition(ids.get(name, ""), p)) or _unknown(p) for p in numbers],
-            )
-            for name, numbers in sorted(topics.items())
-        ]
+        found = {name: _Topic(topic_name=name, topic_id=ids.get(name, "")) for name in sorted(topics)}
+        requested = ((name, TopicIdPartition(ids.get(name, ""), p)) for name in found for p in topics[name])
+        async for portion in self._turns.portions(requested, _PORTION):
+            keys = dict.fromkeys(key for _, key in portion if key.partition in known.get(key.topic_id, ()))
+            rows = await self._rows(group_id, [*keys])
+            for name, key in portion:
+                found[name].partitions.append(rows.get(key) or _unknown(key.partition))
+        return [*found.values()]
 
     async def _rows(
         self, group_id: str, partitions: list[TopicIdPartition]

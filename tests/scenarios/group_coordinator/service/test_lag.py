@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
@@ -82,3 +85,35 @@ async def test_offsets_of_a_group_owned_elsewhere_are_rejected_in_band(cluster: 
     request.groups.add(group_id="g", all_topics=True)
     (group,) = (await broker.groups.DescribeShareGroupOffsets(request, CONTEXT)).groups
     assert code(group) is ErrorCode.NOT_COORDINATOR
+
+
+async def test_many_partitions_are_described_in_portions(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 2)
+    await broker.beat("m", 0, "a")
+    cluster.states.states[SharePartitionKey("g", topic_id, 1)] = StateSummary(1, 7, 40, 5)
+    cluster.ends.ends[TopicIdPartition(topic_id, 1)] = 105
+    request = pb.DescribeShareGroupOffsetsRequest()
+    request.groups.add(group_id="g").topics.add(topic_name="a", partitions=[1, 2] * 1_000)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    await offsets(broker)
+    task = asyncio.create_task(others())
+    ((topic,),) = ([*group.topics] for group in await _groups(broker, request))
+    task.cancel()
+    assert [(some.partition, some.start_offset, some.lag) for some in topic.partitions] == [
+        (1, 40, 60),
+        (2, -1, -1),
+    ] * 1_000
+    assert turns >= 4
+
+
+async def _groups(
+    broker: Broker, request: pb.DescribeShareGroupOffsetsRequest
+) -> Sequence[pb.DescribeShareGroupOffsetsResponse.Group]:
+    return (await broker.groups.DescribeShareGroupOffsets(request, CONTEXT)).groups

@@ -110,12 +110,13 @@ async def test_many_partitions_are_served_in_portions(call: Call, *, in_turns: b
     assert (turns >= 6) == in_turns
 
 
-def test_results_are_grouped_by_topic() -> None:
+async def test_results_are_grouped_by_topic(api_harness: Harness) -> None:
     partition = ListOffsetsRequest.ListOffsetsPartition()
     first = ListOffsetsRequest.ListOffsetsTopic(name="a", partitions=[partition, partition])
     second = ListOffsetsRequest.ListOffsetsTopic(name="b", partitions=[partition])
     results = [ListOffsetsResponse.ListOffsetsPartitionResponse(offset=number) for number in (1, 2, 3)]
-    made = by_topic([first, second], results, ListOffsetsResponse.ListOffsetsTopicResponse)
+    call = api_harness.call_of(ListOffsetsRequest(topics=[first, second]))
+    made = await by_topic(call, results, ListOffsetsResponse.ListOffsetsTopicResponse)
     assert [(topic.name, topic.partitions) for topic in made] == [("a", results[:2]), ("b", results[2:])]
 
 

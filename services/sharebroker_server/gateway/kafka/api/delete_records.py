@@ -41,7 +41,7 @@ async def handle(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
     results = await each_partition(
         located, lambda items: _ordinary(call, items, deadline), _internal, _rejected, call.gateway.turns
     )
-    return DeleteRecordsResponse(topics=by_topic(call.request.topics, results, _Topic))
+    return DeleteRecordsResponse(topics=await by_topic(call, results, _Topic))
 
 
 async def _ordinary(

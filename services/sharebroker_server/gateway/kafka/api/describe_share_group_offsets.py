@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
@@ -11,6 +11,7 @@ from sharebroker_server.gateway.kafka.authorization import allows, authorized
 from sharebroker_server.gateway.kafka.call import SHARE, Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka, to_proto
 from sharebroker_server.gateway.kafka.groups import each_group
+from sharebroker_server.gateway.kafka.topics import PORTION
 from sharebroker_server.kafka_wire.messages import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
@@ -25,7 +26,13 @@ _request = to_proto(
     DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup,
     pb.DescribeShareGroupOffsetsRequest.Group,
 )
-_group = to_kafka(pb.DescribeShareGroupOffsetsResponse.Group, _Group, {"partition_index": "partition"})
+_Topic = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseTopic
+_Partition = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponsePartition
+_FoundTopic = pb.DescribeShareGroupOffsetsResponse.Topic
+_Found = pb.DescribeShareGroupOffsetsResponse.Partition
+_group = to_kafka(pb.DescribeShareGroupOffsetsResponse.Group, _Group, omit=("topics",))
+_topic = to_kafka(_FoundTopic, _Topic, omit=("partitions",))
+_partition = to_kafka(_Found, _Partition, {"partition_index": "partition"})
 
 
 async def handle(call: Call[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
@@ -38,7 +45,7 @@ async def handle(call: Call[DescribeShareGroupOffsetsRequest]) -> DescribeShareG
             groups=[_permitted(groups[group_id], describable) for group_id in group_ids]
         )
         found = (await describe_offsets(call.gateway, request, call.deadline())).groups
-        return [_described(call, groups[group.group_id], group) for group in found]
+        return [await _described(call, groups[group.group_id], group) for group in found]
 
     def rejected(group_id: str, error: KafkaError) -> _Group:
         return _refuse.item("groups", groups[group_id], error)  # type: ignore[no-any-return]
@@ -64,20 +71,20 @@ def _permitted(
     return request
 
 
-def _described(
+async def _described(
     call: Call[DescribeShareGroupOffsetsRequest],
     requested: _RequestedGroup,
     found: pb.DescribeShareGroupOffsetsResponse.Group,
 ) -> _Group:
     """Returns a group: a named topic that is forbidden has the error, any other forbidden one is left out."""
-    group, describable = _group(found), _describable(call)
+    group, describable = _group(found, topics=[]), _describable(call)
     if group.error_code:
         return group
     named = [topic.topic_name for topic in requested.topics or ()]
     permitted = authorized(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, named)
     error = denied(AclResourceType.TOPIC)
     group.topics = [
-        *(topic for topic in group.topics if describable(topic.topic_name)),
+        *[topic for topic in await _topics(call, found) if describable(topic.topic_name)],
         *(
             _refuse_topics.item("groups.topics", topic, error)
             for topic in requested.topics or ()
@@ -85,6 +92,30 @@ def _described(
         ),
     ]
     return group
+
+
+async def _topics(
+    call: Call[DescribeShareGroupOffsetsRequest], found: pb.DescribeShareGroupOffsetsResponse.Group
+) -> list[_Topic]:
+    """Returns the topics of a group, converted in portions."""
+    topics: list[_Topic] = []
+    partitions: list[_Partition] = []
+    async for portion in call.gateway.turns.portions(_topics_and_partitions(found.topics), PORTION):
+        for topic, partition in portion:
+            if partition is None:
+                partitions = []
+                topics.append(_topic(topic, partitions=partitions))
+            else:
+                partitions.append(_partition(partition))
+    return topics
+
+
+def _topics_and_partitions(topics: Iterable[_FoundTopic]) -> Iterator[tuple[_FoundTopic, _Found | None]]:
+    """Yields each topic alone, then with each of its partitions."""
+    for topic in topics:
+        yield topic, None
+        for partition in topic.partitions:
+            yield topic, partition
 
 
 _refuse_topics = Refusal(

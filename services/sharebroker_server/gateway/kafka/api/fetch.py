@@ -21,6 +21,7 @@ from sharebroker_server.gateway.kafka.topics import (
     Rejected,
     by_topic,
     each_partition,
+    grouped,
     is_internal,
     locate,
 )
@@ -93,7 +94,7 @@ async def handle(call: Call[FetchRequest]) -> FetchResponse:
         reader.internal,
         lambda rejected: failed(rejected.item.partition, rejected.error.code, call.version),
     )
-    response = FetchResponse(responses=by_topic(call.request.topics, results, _Topic))
+    response = FetchResponse(responses=await by_topic(call, results, _Topic))
     moved = [
         (TopicIdPartition(one.led_elsewhere, one.item.partition), result)
         for one, result in zip(located, results, strict=True)
@@ -183,7 +184,7 @@ def _refuse(call: Call[FetchRequest], error: KafkaError) -> FetchResponse:
         return FetchResponse(error_code=error.code)
     items = (item for topic in call.request.topics for item in topic.partitions)
     results = (failed(item.partition, error.code, call.version) for item in items)
-    return FetchResponse(responses=by_topic(call.request.topics, results, _Topic))
+    return FetchResponse(responses=[*grouped(call.request.topics, results, _Topic)])
 
 
 API = Api(1, (4, 18), handle, _refuse, waits=True)

@@ -52,7 +52,7 @@ async def handle(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
         timeout_ms=call.request.timeout_ms,
     )
     results = (_found(call, item, offset) for (_, item), offset in zip(named, found, strict=True))
-    return ListOffsetsResponse(topics=by_topic(call.request.topics, results, _Topic))
+    return ListOffsetsResponse(topics=await by_topic(call, results, _Topic))
 
 
 def _locate(call: Call, name: str, item: _Item, *, once: bool) -> Located[_Item] | Rejected[_Item]:

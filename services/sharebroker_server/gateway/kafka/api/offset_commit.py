@@ -20,12 +20,14 @@ _Topic = OffsetCommitResponse.OffsetCommitResponseTopic
 async def handle(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
     """Returns one result per partition."""
     require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
-    request = _request(call.request)
-    codes = await commit_offsets(
-        call, request, lambda: call_coordinator(call, lambda stub: stub.OffsetCommit, request)
-    )
+    request, deadline = _request(call.request), call.deadline()
+
+    async def send() -> pb.OffsetCommitResponse:
+        return await call_coordinator(call, lambda stub: stub.OffsetCommit, request, deadline=deadline)
+
+    codes = await commit_offsets(call, request, send)
     results = (_Partition(partition_index=index, error_code=code) for index, code in codes)
-    return OffsetCommitResponse(topics=by_topic(call.request.topics, results, _Topic))
+    return OffsetCommitResponse(topics=await by_topic(call, results, _Topic))
 
 
 _refuse = Refusal(OffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -13,7 +12,7 @@ from sharebroker_server.gateway.kafka.authorization import allows, require
 from sharebroker_server.gateway.kafka.call import Api, Call, Refusal
 from sharebroker_server.gateway.kafka.convert import to_kafka
 from sharebroker_server.gateway.kafka.groups import call_coordinator
-from sharebroker_server.gateway.kafka.topics import topic_by_id, topic_of
+from sharebroker_server.gateway.kafka.topics import PORTION, topic_by_id, topic_of
 from sharebroker_server.kafka_wire.messages import OffsetFetchRequest, OffsetFetchResponse
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 
@@ -21,7 +20,7 @@ _NONE: Final = -1
 _ERROR_OF_REQUEST: Final = 2
 """From this version on the response has an error for the whole request."""
 
-_PORTION: Final = 50
+_GROUPS: Final = 50
 """Groups that are served at once."""
 
 _FIRST_WITH_SEVERAL: Final = 8
@@ -31,7 +30,8 @@ _RequestTopic = OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopics
 _Partition = OffsetFetchResponse.OffsetFetchResponsePartitions
-_Committed = dict[tuple[str, int], pb.OffsetFetchResponse.Partition]
+_Committed = pb.OffsetFetchResponse.Partition
+_CommittedByKey = Mapping[tuple[str, int], _Committed]
 
 _partition = to_kafka(pb.OffsetFetchResponse.Partition, _Partition, {"partition_index": "partition"})
 _topic_before_several = to_kafka(_Topic, OffsetFetchResponse.OffsetFetchResponseTopic)
@@ -40,10 +40,9 @@ _topic_before_several = to_kafka(_Topic, OffsetFetchResponse.OffsetFetchResponse
 async def handle(call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
     """Returns one group up to version 7, several from version 8 on; -1 means that no offset is committed."""
     if call.version >= _FIRST_WITH_SEVERAL:
-        groups, remaining = list[_Group](), iter(call.request.groups)
-        while portion := [*islice(remaining, _PORTION)]:
+        groups = list[_Group]()
+        async for portion in call.gateway.turns.portions(call.request.groups, _GROUPS):
             groups += await asyncio.gather(*(_group(call, group) for group in portion))
-            await call.gateway.turns.next()
         return OffsetFetchResponse(groups=groups)
     topics = await _topics(call, call.request.group_id, call.request.topics)
     return OffsetFetchResponse(topics=list(map(_topic_before_several, topics)))
@@ -65,43 +64,71 @@ async def _topics(
     require(call, AclOperation.DESCRIBE, AclResourceType.GROUP, group_id)
     request = pb.OffsetFetchRequest(group_id=group_id, require_stable=call.request.require_stable)
     found = await call_coordinator(call, lambda stub: stub.OffsetFetch, request)
-    committed = {(one.topic_id, one.partition): one for one in found.partitions}
-    if topics is not None:
-        return [_requested(call, topic, committed) for topic in topics]
-    indexes: dict[str, list[int]] = {}
-    for (topic_id, index), one in committed.items():
-        if one.committed_offset != _NONE:
-            indexes.setdefault(topic_id, []).append(index)
-    known = ((topic_by_id(call, topic_id), of_topic) for topic_id, of_topic in indexes.items())
+    if topics is None:
+        return await _all(call, found.partitions)
+    committed: dict[tuple[str, int], _Committed] = {}
+    async for portion in call.gateway.turns.portions(found.partitions, PORTION):
+        committed.update(((one.topic_id, one.partition), one) for one in portion)
+    return await _requested(call, topics, committed)
+
+
+async def _all(call: Call[OffsetFetchRequest], committed: Iterable[_Committed]) -> list[_Topic]:
+    """Returns all offsets, of the topics that the client may DESCRIBE."""
+    partitions: dict[str, list[_Partition]] = {}
+    async for portion in call.gateway.turns.portions(committed, PORTION):
+        for one in portion:
+            if one.committed_offset != _NONE:
+                partitions.setdefault(one.topic_id, []).append(_result(one.partition, one))
+    known = ((topic_by_id(call, topic_id), of_topic) for topic_id, of_topic in partitions.items())
     return [
-        _topic(topic.name, topic.topic_id, of_topic, committed)
-        for topic, of_topic in known
+        _Topic(name=topic.name, topic_id=topic.topic_id, partitions=of_topic)
+        async for portion in call.gateway.turns.portions(known, PORTION)
+        for topic, of_topic in portion
         if topic and allows(call, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.name)
     ]
 
 
-def _requested(call: Call[OffsetFetchRequest], topic: _RequestTopic, committed: _Committed) -> _Topic:
-    """Returns the offsets of a topic; an unknown topic has none."""
+async def _requested(
+    call: Call[OffsetFetchRequest], topics: Sequence[_RequestTopic], committed: _CommittedByKey
+) -> list[_Topic]:
+    """Returns the offsets of the topics; an unknown topic has none."""
+    found: list[_Topic] = []
+    partitions: list[_Partition] = []
+    topic_id, forbidden = "", False
+    async for portion in call.gateway.turns.portions(_topics_and_indexes(topics), PORTION):
+        for topic, index in portion:
+            if index is None:
+                topic_id, forbidden = _permitted_id(call, topic)
+                partitions = []
+                found.append(_Topic(name=topic.name, topic_id=topic_id, partitions=partitions))
+            elif forbidden:
+                partitions.append(_no_offset(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            else:
+                partitions.append(_result(index, committed.get((topic_id, index))))
+    return found
+
+
+def _topics_and_indexes(topics: Iterable[_RequestTopic]) -> Iterator[tuple[_RequestTopic, int | None]]:
+    """Yields each topic without an index, then with each of its indexes."""
+    for topic in topics:
+        yield topic, None
+        for index in topic.partition_indexes:
+            yield topic, index
+
+
+def _permitted_id(call: Call[OffsetFetchRequest], topic: _RequestTopic) -> tuple[str, bool]:
+    """Returns the id of a topic, and whether the client may not DESCRIBE it."""
     topic_id: str = getattr(topic, "topic_id", "")
     try:
-        topic_id = topic_of(call, AclOperation.DESCRIBE, topic.name, topic_id).topic_id
+        return topic_of(call, AclOperation.DESCRIBE, topic.name, topic_id).topic_id, False
     except KafkaError as error:
-        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            refused = [_no_offset(index, error.code) for index in topic.partition_indexes]
-            return _Topic(name=topic.name, topic_id=topic_id, partitions=refused)
-    return _topic(topic.name, topic_id, topic.partition_indexes, committed)
+        return topic_id, error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def _topic(name: str, topic_id: str, indexes: Sequence[int], committed: _Committed) -> _Topic:
-    partitions = []
-    for index in indexes:
-        found = committed.get((topic_id, index))
-        if found is None or found.error_code:
-            partition = _no_offset(index, found.error_code if found else 0)
-        else:
-            partition = _partition(found)
-        partitions.append(partition)
-    return _Topic(name=name, topic_id=topic_id, partitions=partitions)
+def _result(index: int, committed: _Committed | None) -> _Partition:
+    if committed is None or committed.error_code:
+        return _no_offset(index, committed.error_code if committed else 0)
+    return _partition(committed)
 
 
 def _no_offset(index: int, code: int) -> _Partition:

@@ -26,7 +26,7 @@ async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpoc
     located = (_locate(call, name, item) for name, item in named)
     ends = await find_offsets(call, located, lambda item: (item.partition, _LATEST))
     results = (_result(item, end) for (_, item), end in zip(named, ends, strict=True))
-    return OffsetForLeaderEpochResponse(topics=by_topic(call.request.topics, results, _Topic))
+    return OffsetForLeaderEpochResponse(topics=await by_topic(call, results, _Topic))
 
 
 def _locate(call: Call, name: str, item: _Item) -> Located[_Item] | Rejected[_Item]:

@@ -31,16 +31,19 @@ async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
     require(call, AclOperation.READ, AclResourceType.GROUP, call.request.group_id)
     version = call.transaction_version(implied=call.version >= _ADDS_GROUP)
     request = _request(call.request, transaction_version=version, commit=_commit(call.request))
+    deadline = call.deadline()
 
     async def send() -> pb.OffsetCommitResponse:
         group_id = call.request.group_id
-        return await call_coordinator(call, lambda stub: stub.TxnOffsetCommit, request, group_id=group_id)
+        return await call_coordinator(
+            call, lambda stub: stub.TxnOffsetCommit, request, group_id=group_id, deadline=deadline
+        )
 
     results = (
         _Partition(partition_index=index, error_code=for_version(API.key, call.version, ErrorCode(code)))
         for index, code in await commit_offsets(call, request.commit, send)
     )
-    return TxnOffsetCommitResponse(topics=by_topic(call.request.topics, results, _Topic))
+    return TxnOffsetCommitResponse(topics=await by_topic(call, results, _Topic))
 
 
 _refuse = Refusal(TxnOffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})

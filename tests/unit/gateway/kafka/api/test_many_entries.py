@@ -1,0 +1,173 @@
+"""Requests with many entries are served in portions, between which other requests are served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from typing_extensions import override
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.aio import Turns
+from sharebroker_server.gateway.kafka.topics import PORTION
+from sharebroker_server.kafka_wire import messages as m
+from sharebroker_server.kafka_wire.schema import Message
+from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.kafka.api.harness import Harness
+
+PORTIONS: Final = 4
+NUMBER: Final = PORTION * PORTIONS
+
+
+class CountedTurns(Turns):
+    """Counts the turns."""
+
+    __slots__ = ("taken",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.taken = 0
+
+    @override
+    async def next(self) -> None:
+        self.taken += 1
+        await super().next()
+
+
+def _committed(_: Any) -> pb.OffsetFetchResponse:
+    row = pb.OffsetFetchResponse.Partition
+    rows = (row(topic_id=TOPIC.topic_id, partition=index, committed_offset=7) for index in range(NUMBER))
+    return pb.OffsetFetchResponse(partitions=rows)
+
+
+def _described(request: group.DescribeShareGroupOffsetsRequest) -> group.DescribeShareGroupOffsetsResponse:
+    response = group.DescribeShareGroupOffsetsResponse()
+    topic = response.groups.add(group_id=request.groups[0].group_id).topics.add(topic_name=TOPIC.name)
+    for index in range(NUMBER):
+        topic.partitions.add(partition=index)
+    return response
+
+
+def _commit() -> Message:
+    part = m.OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=1, committed_offset=7)
+    topic = m.OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC.name, partitions=[part] * NUMBER)
+    return m.OffsetCommitRequest(group_id="g", topics=[topic])
+
+
+def _commit_topics() -> Message:
+    part = m.OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=1, committed_offset=7)
+    topic = m.OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC.name, partitions=[part])
+    return m.OffsetCommitRequest(group_id="g", topics=[topic] * NUMBER)
+
+
+def _txn_commit() -> Message:
+    part = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=1, committed_offset=7)
+    topic = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=TOPIC.name, partitions=[part] * NUMBER)
+    return m.TxnOffsetCommitRequest(transactional_id="t", group_id="g", topics=[topic])
+
+
+def _delete_offsets() -> Message:
+    part = m.OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=1)
+    topic = m.OffsetDeleteRequest.OffsetDeleteRequestTopic(name=TOPIC.name, partitions=[part] * NUMBER)
+    return m.OffsetDeleteRequest(group_id="g", topics=[topic])
+
+
+def _fetch_offsets() -> Message:
+    topic = m.OffsetFetchRequest.OffsetFetchRequestTopics(name=TOPIC.name, partition_indexes=range(NUMBER))
+    one = m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[topic])
+    return m.OffsetFetchRequest(groups=[one])
+
+
+def _fetch_topics() -> Message:
+    topic = m.OffsetFetchRequest.OffsetFetchRequestTopics(name=TOPIC.name, partition_indexes=())
+    one = m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=[topic] * NUMBER)
+    return m.OffsetFetchRequest(groups=[one])
+
+
+def _fetch_all_offsets() -> Message:
+    return m.OffsetFetchRequest(
+        groups=[m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id="g", topics=None)]
+    )
+
+
+def _list_offsets() -> Message:
+    part = m.ListOffsetsRequest.ListOffsetsPartition(partition_index=1, timestamp=-1)
+    topic = m.ListOffsetsRequest.ListOffsetsTopic(name=TOPIC.name, partitions=[part] * NUMBER)
+    return m.ListOffsetsRequest(topics=[topic])
+
+
+def _epochs() -> Message:
+    part = m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(partition=1, leader_epoch=0)
+    topic = m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=TOPIC.name, partitions=[part] * NUMBER)
+    return m.OffsetForLeaderEpochRequest(topics=[topic])
+
+
+def _describe() -> Message:
+    request = m.DescribeShareGroupOffsetsRequest
+    topic = request.DescribeShareGroupOffsetsRequestTopic(topic_name=TOPIC.name, partitions=[1])
+    one = request.DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=[topic])
+    return request(groups=[one])
+
+
+@pytest.mark.parametrize(
+    ("version", "request_of"),
+    [
+        (9, _commit),
+        (9, _commit_topics),
+        (4, _txn_commit),
+        (0, _delete_offsets),
+        (9, _fetch_offsets),
+        (9, _fetch_topics),
+        (9, _fetch_all_offsets),
+        (9, _list_offsets),
+        (4, _epochs),
+        (1, _describe),
+    ],
+)
+async def test_other_requests_are_served_in_between(
+    harness: Harness, version: int, request_of: Callable[[], Message]
+) -> None:
+    services, turns = harness.services, CountedTurns()
+    harness.gateway.turns = turns
+    services.reply_each("OffsetCommit", pb.OffsetCommitResponse)
+    services.reply("TxnOffsetCommit", lambda request: _answer(request.commit))
+    services.reply("OffsetDelete", pb.OffsetDeleteResponse())
+    services.reply("OffsetFetch", _committed)
+    services.reply_each("ListOffsets", leader.ListOffsetsResponse, offset=7)
+    services.reply("DescribeShareGroupOffsets", _described)
+    await harness.send(version, request_of())
+    assert turns.taken >= PORTIONS
+    sizes = [len(getattr(sent, "commit", sent).partitions) for sent in _partitioned(harness)]
+    assert max(sizes, default=0) <= PORTION
+
+
+def _answer(request: pb.OffsetCommitRequest) -> pb.OffsetCommitResponse:
+    row = pb.OffsetCommitResponse.Partition
+    rows = (row(topic_id=one.topic_id, partition=one.partition) for one in request.partitions)
+    return pb.OffsetCommitResponse(partitions=rows)
+
+
+def _partitioned(harness: Harness) -> list[Any]:
+    methods = ("OffsetCommit", "TxnOffsetCommit", "OffsetDelete", "ListOffsets")
+    return [sent for method in methods for sent in harness.services.requests[method]]
+
+
+async def test_partitions_after_a_failure_have_its_error(harness: Harness) -> None:
+    attempts = 0
+
+    def fail_second(request: pb.OffsetCommitRequest) -> pb.OffsetCommitResponse:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 2:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return _answer(request)
+
+    harness.services.reply("OffsetCommit", fail_second)
+    (topic,) = (await harness.call(9, _commit(), m.OffsetCommitResponse)).topics
+    codes = [part.error_code for part in topic.partitions]
+    assert codes == [0] * PORTION + [ErrorCode.ILLEGAL_GENERATION] * (NUMBER - PORTION)
+    assert attempts == 2
