@@ -33,7 +33,7 @@ test: $(READY) ## run all tests; repeat failed ones once and list those that pas
 
 test-fast: $(READY) ## run the tests without servers (under a minute on two cores)
 	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios \
-	  -m "not slow and not servers" --hypothesis-profile=fast -n 2 -q
+	  -m "not slow and not servers" --hypothesis-profile=fast -n 2 --dist worksteal -q
 
 properties: $(READY) ## run the property tests with new random examples (SEED=7: those of an earlier run)
 	$(BIN)/python -m pytest tests/property tests/unit -m hypothesis \

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from statistics import median, quantiles
 
-from tests.architecture.sources import ROOT, content, functions, is_core, length, name, nodes, python
-from tests.perf.size import MANY_IMPORTS, measure
+from tests.architecture.sources import content, functions, is_core, length, name, nodes, python, tree
+from tests.perf.size import MANY_IMPORTS, import_statements
 
 LONGEST_FILE = 500
 LONGEST_FUNCTION = 50
@@ -65,7 +65,7 @@ def test_constructors_take_few_parameters() -> None:
 
 
 def test_few_modules_have_many_imports() -> None:
-    many = measure(ROOT).importing_much
+    many = [name(path) for path in python("services", "libs") if import_statements(tree(path)) > MANY_IMPORTS]
     assert len(many) <= MOST_IMPORTING_MUCH, f"these have more than {MANY_IMPORTS}: move responsibilities"
 
 

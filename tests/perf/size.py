@@ -104,8 +104,13 @@ def measure_source(path: str, source: str) -> Module:
         code_lines(source, tree),
         sum(isinstance(node, ast.ClassDef) for node in nodes),
         sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in nodes),
-        sum(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body),
+        import_statements(tree),
     )
+
+
+def import_statements(tree: ast.Module) -> int:
+    """Number of import statements at the top level of a file."""
+    return sum(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body)
 
 
 def product_files(checkout: Path) -> list[Path]:

@@ -150,6 +150,7 @@ class Cluster:
     async def close(self) -> None:
         self.states.open.set()
         for process in self.processes:
+            process.holder.membership.leaving = True  # all stop: no peer has to read a leave notice
             await process.stop()
 
 

@@ -232,9 +232,15 @@ def member(node_id: int, address: str) -> ClusterMember:
 def catalog(topics: Iterable[Topic] = (TOPIC,)) -> MetadataCache:
     """A metadata cache with these topics that does not change."""
     follower = MetadataCache(MemoryStreamLog(lambda _: 0), BrokerConfig())
-    for position, topic in enumerate(topics, 1):
-        follower.catalog.apply(TopicRecord(topic), position)
+    for topic in topics:
+        add_topic(follower, topic)
+    follower.catalog.cluster_id = "the cluster"
     return follower
+
+
+def add_topic(cache: MetadataCache, topic: Topic) -> None:
+    """Adds a topic to a metadata cache."""
+    cache.catalog.apply(TopicRecord(topic), cache.catalog.position + 1)
 
 
 def refusing(code: ErrorCode) -> Callable[[Any], Any]:

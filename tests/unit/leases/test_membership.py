@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sharebroker_server.leases import membership
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.membership import PortProbe
 from sharebroker_server.leases.port import ClusterMember
@@ -49,6 +50,7 @@ async def test_slow_host_lookup_runs_once_and_times_out(
 
     probe, port = PortProbe(), free_port()
     monkeypatch.setattr(socket, "getaddrinfo", slow)
+    monkeypatch.setattr(membership, "_PROBE_TIMEOUT", 0.05)
     assert not await probe.is_refused(f"slow.invalid:{port}")
     assert not await probe.is_refused(f"slow.invalid:{port}")
     assert looked_up == ["slow.invalid"]
@@ -120,6 +122,7 @@ async def test_leave_notice_precedes_the_hand_over(cluster: Cluster) -> None:
     await first.round()
     await first.holder._executor.drain()
     kept = first.held()
+    first.holder.membership.interval = 0.01
     await first.holder.announce_leaving()
     await first.round()
     assert first.held() == kept, "it serves on"

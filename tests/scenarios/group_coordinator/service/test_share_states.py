@@ -12,6 +12,7 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as p
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.core.share_groups.commands import StateInitialized
+from sharebroker_server.group_coordinator.service import share_states
 from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, code
 from tests.testkit.waiting import eventually
 
@@ -125,8 +126,9 @@ async def test_group_is_kept_when_its_state_could_not_be_deleted(cluster: Cluste
 
 
 async def test_unrecorded_initialisation_is_repeated_by_the_next_owner(
-    cluster: Cluster,
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(share_states, "_REPEATS", (0.01, 0.01))
     first = await cluster.start(1, initialize_wait=0.01)
     topic_id = await first.create("a", 1)
     cluster.states.open.clear()
@@ -142,9 +144,10 @@ async def test_unrecorded_initialisation_is_repeated_by_the_next_owner(
 
 
 async def test_initialisation_is_retried_while_the_lease_renewal_is_late(
-    cluster: Cluster, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it the group waits for its retry interval (simulation: seed 622935070)."""
+    broker = await cluster.start(1, initialize_wait=0.01)
     submit, reported = ShardRuntime.submit, list[bool]()
 
     def late_once(self: ShardRuntime[Any, Any, Any], command: Any) -> Any:
@@ -155,6 +158,7 @@ async def test_initialisation_is_retried_while_the_lease_renewal_is_late(
         return submit(self, command)
 
     monkeypatch.setattr(ShardRuntime, "submit", late_once)
+    monkeypatch.setattr(share_states, "_REPEATS", (0.01,))
     topic_id = await broker.create("a", 1)
     cluster.states.open.clear()
     epoch = (await broker.beat("m", 0, "a")).member_epoch

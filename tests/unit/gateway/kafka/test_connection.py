@@ -14,6 +14,7 @@ from structlog.typing import EventDict
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.gateway.core.share_sessions import SessionKey
+from sharebroker_server.gateway.kafka import buffers
 from sharebroker_server.gateway.kafka.cluster_view import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.connection import MAX_COALESCED, REQUESTS_PER_TURN
 from sharebroker_server.gateway.kafka.dispatch import LARGE_REQUEST
@@ -473,7 +474,10 @@ async def test_a_stalled_large_request_releases_its_budget(harness: Harness) -> 
 
 
 @having(**LARGE)
-async def test_an_incomplete_request_loses_its_memory_to_others(harness: Harness) -> None:
+async def test_an_incomplete_request_loses_its_memory_to_others(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(buffers, "GRACE", 0.05)
     budget = harness.server._limits.requests
     with structlog.testing.capture_logs() as log:
         async with calling(harness) as stalled, calling(harness) as waiting:

@@ -7,13 +7,14 @@ import pytest
 from sharebroker_protocol.clock import Deadline
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.catalog.topics import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.kafka.metadata_topics import TopicEncoder, find_topics
 from sharebroker_server.kafka_wire.messages import MetadataRequest, MetadataResponse
 from sharebroker_server.rpc.errors import wire
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 from tests.testkit.authorizer import TableAuthorizer
-from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.fakes import TOPIC, add_topic
 from tests.unit.gateway.kafka.api.harness import Harness
 
 Entry = MetadataResponse.MetadataResponseTopic
@@ -66,6 +67,7 @@ async def test_creation_requires_create_on_the_cluster_or_the_topic(
     api_harness: Harness, authorizer: TableAuthorizer, kinds: list[AclResourceType], code: ErrorCode
 ) -> None:
     def reply(request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
+        add_topic(api_harness.gateway.catalog, Topic("N" * 21 + "A", "new", 1))
         return pb.CreateTopicsResponse(
             topics=[
                 pb.CreateTopicsResponse.Topic(

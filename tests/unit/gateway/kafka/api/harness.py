@@ -107,7 +107,6 @@ class Harness:
             self.router.register_local(stub, self.services)
         config = {name.replace("_", "."): value for name, value in properties.items()}
         self.gateway = Gateway(self.router, catalog(), BrokerConfig.of(config))
-        self.gateway.catalog.catalog.cluster_id = "the cluster"
         levels = {name: highest for name, (_, highest) in SUPPORTED.items()} if features is None else features
         brokers = Brokers(
             LiveMembers(OwnerLookup(LOCAL), _not_refused),

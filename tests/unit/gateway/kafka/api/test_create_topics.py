@@ -6,13 +6,16 @@ import pytest
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.catalog import topics
 from sharebroker_server.kafka_wire.messages import CreateTopicsRequest, CreateTopicsResponse
 from sharebroker_server.security.acl import AclOperation, AclResourceType
 from tests.testkit.authorizer import TableAuthorizer
+from tests.unit.gateway.fakes import add_topic
 from tests.unit.gateway.kafka.api.harness import Harness
 
 Topic = CreateTopicsRequest.CreatableTopic
 Config = CreateTopicsRequest.CreatableTopicConfig
+CREATED = topics.Topic("A" * 22, "new", 3)
 
 
 def assignment(*broker_ids: int) -> CreateTopicsRequest.CreatableReplicaAssignment:
@@ -22,7 +25,7 @@ def assignment(*broker_ids: int) -> CreateTopicsRequest.CreatableReplicaAssignme
 def reply(request: pb.CreateTopicsRequest) -> pb.CreateTopicsResponse:
     made = [
         pb.CreateTopicsResponse.Topic(
-            name=one.name, topic_id="A" * 22, num_partitions=one.num_partitions, configs=one.configs
+            name=one.name, topic_id=CREATED.topic_id, num_partitions=one.num_partitions, configs=one.configs
         )
         for one in request.topics
     ]
@@ -87,6 +90,7 @@ async def test_configs_are_shown_to_clients_that_may_describe_them(
     harness: Harness, authorizer: TableAuthorizer
 ) -> None:
     harness.services.reply("CreateTopics", reply)
+    add_topic(harness.gateway.catalog, CREATED)
     authorizer.deny(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, "new")
     topic = Topic(name="new", num_partitions=3, replication_factor=1)
     (result,) = (await harness.call(7, CreateTopicsRequest(topics=[topic]), CreateTopicsResponse)).topics
