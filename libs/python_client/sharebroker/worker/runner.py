@@ -78,7 +78,7 @@ class Worker:
         self._handling: set[asyncio.Task[None]] = set()
         self._active_at = self._retry_at = 0.0
         self._failures = 0
-        self._last_failure: Exception | None = None
+        self._too_many_failures: MaxFailuresError | None = None
 
     def run(self) -> None:
         """Runs until a signal or `stop` ends it, no record arrives for `idle_timeout`, or too many fail.
@@ -104,8 +104,8 @@ class Worker:
                 finally:
                     self._stopping = True
                     await self._finish(grace)
-        if 0 < self._config.max_failures <= self._failures:
-            raise MaxFailuresError(self._failures) from self._last_failure
+        if self._too_many_failures is not None:
+            raise self._too_many_failures
 
     def stop(self) -> None:
         """Stops receiving records and lets running handlers finish within the grace period.
@@ -263,8 +263,9 @@ class Worker:
             return
         self._retry_at = max(self._retry_at, _now() + delay)
         self._failures += 1
-        self._last_failure = failure
         if self._failures == self._config.max_failures and not self._stopping:
+            self._too_many_failures = MaxFailuresError(self._failures)
+            self._too_many_failures.__cause__ = failure
             self._stop()
 
     def _lock_lost(self, record: Record) -> None:

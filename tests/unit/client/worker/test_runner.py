@@ -356,6 +356,25 @@ async def test_consecutive_failures_stop_the_worker(gateway: FakeGateway) -> Non
     assert kinds == [RELEASE, ACCEPT, REJECT, RELEASE, RELEASE]
 
 
+async def test_success_after_the_last_failure_does_not_hide_it(gateway: FakeGateway) -> None:
+    go = asyncio.Event()
+
+    async def handler(record: Record) -> None:
+        if record.offset != 0:
+            raise Retry
+        await go.wait()
+
+    worker = worker_of(gateway, handler, concurrency=2, max_failures=2)
+    async with running(worker) as task:
+        stream = await stream_of(gateway)
+        deliver(stream, 0, 1, 2)
+        assert len(await acknowledgements(stream, 2)) == 2
+        go.set()
+        with pytest.raises(MaxFailuresError):
+            await asyncio.wait_for(task, 20)
+    assert acknowledged(stream)[-1] == (0, ACCEPT, 0)
+
+
 async def test_idle_worker_waits_for_handlers_and_for_retries(gateway: FakeGateway) -> None:
     async def handler(record: Record) -> None:
         await asyncio.sleep(0.3)  # longer than the idle timeout
