@@ -1,19 +1,29 @@
-"""Addresses of gateways: HOST:PORT, or tls://HOST:PORT with certificates and a user."""
+"""Addresses of gateways: HOST:PORT, or tls://HOST:PORT with certificates, and a user or an access token."""
 
 from __future__ import annotations
 
-import base64
+import asyncio
 import ipaddress
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 import grpc
 
+from sharebroker_protocol.credentials import (
+    Basic,
+    Bearer,
+    ProvidedToken,
+    TokenError,
+    TokenProvider,
+    read_password,
+    read_token,
+)
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 
 _ADDRESS: Final = re.compile(r"(\S+:\d{1,5})|([a-z0-9-]+:\S*/\S+)")  # the latter is a gRPC target URI
@@ -25,12 +35,13 @@ CONNECT_TIMEOUT: Final = ("grpc.min_reconnect_backoff_ms", 3_000)
 Despite its name it does not delay the next attempt after one that failed.
 """
 
-_PARAMETERS: Final = ("ca", "cert", "key", "name", "user", "password_file")
+_PARAMETERS: Final = ("ca", "cert", "key", "name", "user", "password_file", "token_file")
 
 PASSWORD_VARIABLE: Final = "SHAREBROKER_PASSWORD"
 """The environment variable with the password of an address that names a user and no file."""
 
-_LARGEST_PASSWORD: Final = 1_024
+Login = Callable[[asyncio.AbstractEventLoop | None], grpc.AuthMetadataPlugin]
+"""Makes the plugin that identifies a client, with the event loop of an asynchronous channel."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +51,16 @@ class Address:
     The parameters are optional. `ca` replaces the default certificate authorities, `cert` and `key` are the
     client's certificate, `name` is the expected name in the server's certificate if it is not HOST. `user` is
     sent with each call; its password is in the first line of the file `password_file`, or in the variable
-    SHAREBROKER_PASSWORD. `credentials` is None without TLS. `identified` states whether a user or a
-    certificate identifies the client.
+    SHAREBROKER_PASSWORD. `token_file` is the file with an access token, and replaces `user`; it is read for
+    each call. `credentials` is None without TLS. `identified` states whether a user, a token or a certificate
+    identifies the client.
     """
 
     target: str
     credentials: grpc.ChannelCredentials | None = None
     name: str | None = None
     identified: bool = False
+    login: Login | None = field(default=None, repr=False)
 
     @classmethod
     def parse(cls, text: str) -> Address:
@@ -67,21 +80,68 @@ class Address:
             raise _invalid("needs both cert and key, or neither")
         ca, key, cert = (_content(parameters.get(each)) for each in ("ca", "key", "cert"))
         credentials = grpc.ssl_channel_credentials(ca, key, cert)
-        basic = _basic(parameters.get("user"), parameters.get("password_file"))
-        if basic is not None:
-            credentials = grpc.composite_channel_credentials(credentials, basic)
-        identified = basic is not None or cert is not None
-        return cls(parts.netloc, credentials, parameters.get("name"), identified)
+        address = cls(parts.netloc, credentials, parameters.get("name"), cert is not None)
+        user, password_file = parameters.get("user"), parameters.get("password_file")
+        return address.with_files(user, password_file, parameters.get("token_file"))
 
-    def options(self, options: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
-        """Returns `options` with the channel options that this address needs."""
-        return over_tls(options, self.name) if self.credentials is not None else [*options]
+    def with_files(self, user: str | None, password_file: str | None, token_file: str | None) -> Address:
+        """Returns the address with a user or an access token, whose secret is in a file.
+
+        Without a password file the password is in SHAREBROKER_PASSWORD. Without a name and a file the result
+        is this address. Raises KafkaError INVALID_CONFIG.
+        """
+        if token_file is not None:
+            if user is not None or password_file is not None:
+                raise _invalid("needs a user or a token, not both")
+            reading = partial(read_token, Path(token_file))
+            try:
+                reading()
+            except TokenError as error:
+                raise _invalid(f"names an unusable file as the token's: {error}") from None
+            return self._with(lambda _: Bearer(reading))
+        if user is None and password_file is None:
+            return self
+        return self.with_password(_checked_user(user), _password(password_file))
+
+    def with_password(self, user: str, password: str) -> Address:
+        """Returns the address with a user. Raises KafkaError INVALID_CONFIG."""
+        if not password:
+            raise _invalid(f"names a user; set {PASSWORD_VARIABLE} or password_file")
+        plugin = Basic(_checked_user(user), password)
+        return self._with(lambda _: plugin)
+
+    def with_token(self, provider: TokenProvider) -> Address:
+        """Returns the address with an access token, which `provider` returns.
+
+        It is called for the first call, and before the token expires; it may be a coroutine function if the
+        channel is asynchronous. Raises KafkaError INVALID_CONFIG.
+        """
+        return self._with(lambda loop: Bearer(ProvidedToken(provider, loop)))
+
+    def _with(self, login: Login) -> Address:
+        if self.credentials is None:
+            raise _invalid("must be tls://HOST:PORT for a user or a token: gRPC sends them over TLS only")
+        return replace(self, login=login, identified=True)
 
     def open(self, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
-        """Opens a grpc.aio channel to the address."""
-        if self.credentials is None:
+        """Opens a grpc.aio channel to the address, in the running event loop."""
+        credentials = self._channel_credentials(asyncio.get_running_loop())
+        if credentials is None:
             return grpc.aio.insecure_channel(self.target, options=options)
-        return grpc.aio.secure_channel(self.target, self.credentials, options=self.options(options))
+        return grpc.aio.secure_channel(self.target, credentials, options=over_tls(options, self.name))
+
+    def open_blocking(self, options: Sequence[tuple[str, Any]]) -> grpc.Channel:
+        """Opens a channel for threads to the address."""
+        credentials = self._channel_credentials(None)
+        if credentials is None:
+            return grpc.insecure_channel(self.target, options=options)
+        return grpc.secure_channel(self.target, credentials, options=over_tls(options, self.name))
+
+    def _channel_credentials(self, loop: asyncio.AbstractEventLoop | None) -> grpc.ChannelCredentials | None:
+        if self.credentials is None or self.login is None:
+            return self.credentials
+        call = grpc.metadata_call_credentials(self.login(loop))
+        return grpc.composite_channel_credentials(self.credentials, call)
 
 
 def over_tls(options: Sequence[tuple[str, Any]], name: str | None) -> list[tuple[str, Any]]:
@@ -89,44 +149,20 @@ def over_tls(options: Sequence[tuple[str, Any]], name: str | None) -> list[tuple
     return [*options, *([("grpc.ssl_target_name_override", name)] if name else [])]
 
 
-class _Basic(grpc.AuthMetadataPlugin):
-    """Adds `authorization: Basic` to each call; gRPC permits it only over TLS."""
-
-    def __init__(self, header: str) -> None:
-        self._metadata = (("authorization", header),)
-
-    def __call__(self, context: grpc.AuthMetadataContext, callback: grpc.AuthMetadataPluginCallback) -> None:
-        callback(self._metadata, None)
-
-
-def _basic(user: str | None, file: str | None) -> grpc.CallCredentials | None:
-    if user is None and file is None:
-        return None
+def _checked_user(user: str | None) -> str:
     if not user or ":" in user:
         raise _invalid("needs a user without a colon for its password")
+    return user
+
+
+def _password(file: str | None) -> str:
+    """Returns the password of the file, or of the variable; "" without either."""
+    if file is None:
+        return os.environ.get(PASSWORD_VARIABLE, "")
     try:
-        password = os.environ.get(PASSWORD_VARIABLE, "") if file is None else read_password(Path(file))
+        return read_password(Path(file))
     except ValueError as error:
         raise _invalid(f"names {file} as the password's file: {error}") from error
-    if not password:
-        raise _invalid(f"names a user; set {PASSWORD_VARIABLE} or password_file")
-    token = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return grpc.metadata_call_credentials(_Basic(f"Basic {token}"))
-
-
-def read_password(path: Path) -> str:
-    """Returns the first line of a file. Raises ValueError with the reason, without the password."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_PASSWORD + 1)
-        password = content.partition(b"\n")[0].rstrip(b"\r").decode()
-    except OSError as failure:
-        raise ValueError(failure.strerror or "it cannot be read") from None
-    except UnicodeDecodeError:
-        raise ValueError("it is not UTF-8") from None
-    if not password or len(content) > _LARGEST_PASSWORD:
-        raise ValueError(f"its first line must be a password, and the file at most {_LARGEST_PASSWORD} bytes")
-    return password
 
 
 def is_loopback(host: str) -> bool:

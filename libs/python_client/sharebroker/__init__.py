@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from sharebroker.producer.config import ProducerConfig
     from sharebroker.worker.config import MaxFailuresError, Reject, Retry, WorkerConfig
     from sharebroker.worker.runner import Worker
+    from sharebroker_protocol.address import Address
     from sharebroker_protocol.errors import ErrorCode, FieldViolation, IllegalStateError, KafkaError
     from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
@@ -52,6 +53,7 @@ _HOMES = {
     "sharebroker.client_errors": "ConnectionLostError RecordDeserializationError WakeupError",
     "sharebroker.consumer.config": "AcknowledgementOutcome ConsumerConfig LockLost "
     "RebalanceListener RecordResult",
+    "sharebroker_protocol.address": "Address",
     "sharebroker_protocol.errors": "ErrorCode FieldViolation IllegalStateError KafkaError",
     "sharebroker.producer.config": "ProducerConfig",
     "sharebroker.producer.buffer": "Publication RecordMetadata",
@@ -67,6 +69,7 @@ __all__ = [
     "AcknowledgementOutcome",
     "Acl",
     "AclSelection",
+    "Address",
     "Admin",
     "ConfigValue",
     "ConnectionLostError",

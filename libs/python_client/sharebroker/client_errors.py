@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 
@@ -37,8 +39,21 @@ class ConnectionLostError(KafkaError):
         super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{text}: {detail}" if detail else text + ".")
 
 
+DEFAULT_CLIENT_ID: Final = "sharebroker-python"
+_LONGEST_CLIENT_ID: Final = 249
+_CLIENT_ID: Final = re.compile(f"[ -~]{{0,{_LONGEST_CLIENT_ID}}}")
+
+
+class ClientSettings(Protocol):
+    """Settings of a client."""
+
+    @property
+    def client_id(self) -> str:
+        """The client's name, which each call carries as metadata."""
+
+
 def check_settings(
-    settings: object, minimum: Mapping[str, int], choices: Mapping[str, Iterable[str]]
+    settings: ClientSettings, minimum: Mapping[str, int], choices: Mapping[str, Iterable[str]]
 ) -> None:
     """Raises KafkaError INVALID_CONFIG, with one violation per invalid field of `settings`."""
     violations = [
@@ -51,6 +66,9 @@ def check_settings(
         for name, allowed in choices.items()
         if getattr(settings, name) not in allowed
     ]
+    if not _CLIENT_ID.fullmatch(settings.client_id):
+        text = f"must consist of at most {_LONGEST_CLIENT_ID} printable ASCII characters"
+        violations.append(FieldViolation("client_id", text))
     if violations:
         text = "; ".join(f"{violation.field} {violation.description}" for violation in violations)
         raise KafkaError(ErrorCode.INVALID_CONFIG, text, violations=violations)

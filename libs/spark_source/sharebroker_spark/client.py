@@ -56,7 +56,7 @@ class GatewayClient:
         self.address = address
         self._waits = waits
         self._closed = threading.Event()
-        self._channel = _channel(Address.parse(address))
+        self._channel = Address.parse(address).open_blocking(_OPTIONS)
         self.plans = plan_pb2_grpc.PlanServiceStub(self._channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(self._channel)
         self.produce = produce_pb2_grpc.ProduceServiceStub(self._channel)
@@ -116,12 +116,6 @@ class GatewayClient:
         """Closes the connection; calls in flight fail."""
         self._closed.set()
         self._channel.close()
-
-
-def _channel(address: Address) -> grpc.Channel:
-    if address.credentials is None:
-        return grpc.insecure_channel(address.target, options=_OPTIONS)
-    return grpc.secure_channel(address.target, address.credentials, options=address.options(_OPTIONS))
 
 
 class Retries:

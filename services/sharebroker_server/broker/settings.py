@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 import orjson
 
-from sharebroker_protocol.address import is_loopback, read_password
+from sharebroker_protocol.address import is_loopback
+from sharebroker_protocol.credentials import read_password
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.tracing.settings import OFF, TracingSettings
 from sharebroker_server.catalog.users import CreateUser, check_user_name

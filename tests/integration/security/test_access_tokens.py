@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from time import time
@@ -13,7 +16,10 @@ import pytest
 from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from sharebroker_protocol.errors import ErrorCode
+from sharebroker import Address, Admin, Producer, ShareConsumer, aio
+from sharebroker.aio import publishing, stream
+from sharebroker.aio.connection import RunningStream
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2, share_pb2
 from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
@@ -81,7 +87,8 @@ def test_librdkafka_renews_its_token_before_the_session_ends(place: Secured) -> 
         return made[-1]
 
     settings = librdkafka(place, make, lifetime=3.0)
-    admin = AdminClient(settings)
+    admin = AdminClient(librdkafka(place, token))
+    admin.poll(0)
     topic = unique("topic")
     (created,) = admin.create_topics([NewTopic(topic, 1)]).values()
     created.result(SECONDS)
@@ -160,6 +167,111 @@ async def test_a_stream_ends_after_its_token(place: Secured) -> None:
             async for _ in call:
                 pass
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+class Provider:
+    """Returns a new token of a lifetime for each call."""
+
+    def __init__(self, lifetime: float = 3600.0) -> None:
+        self._lifetime = lifetime
+        self.made = 0
+
+    def __call__(self) -> str:
+        self.made += 1
+        return token(lifetime=self._lifetime)
+
+    async def coroutine(self) -> str:
+        await asyncio.sleep(0)
+        return self()
+
+
+def tls(place: Secured) -> Address:
+    return Address.parse(place.address(None))
+
+
+def token_address(place: Secured, file: Path) -> str:
+    return f"{place.address(None)}&token_file={file}"
+
+
+@pytest.mark.parametrize("as_coroutine", [False, True])
+def test_python_clients_call_a_token_provider(place: Secured, as_coroutine: bool) -> None:
+    provider = Provider()
+    address = tls(place).with_token(provider.coroutine if as_coroutine else provider)
+    topic = unique("topic")
+    with Admin(address) as admin:
+        admin.create_topic(topic, 1)
+        admin.alter_group_configs(topic, {"share.auto.offset.reset": "earliest"})
+        admin.list_topics()
+        assert provider.made == 1, "a token is used until it is about to expire"
+    with Producer(address) as producer, ShareConsumer(address, topic, [topic]) as consumer:
+        producer.publish(topic, b"one")
+        (record,) = consumer.poll(SECONDS)
+        record.accept()
+        (result,) = consumer.commit()
+    assert (record.value, result.error) == (b"one", None)
+
+
+def test_python_client_reads_its_token_file_for_each_call(place: Secured, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(token(aud="elsewhere"))
+    with Admin(token_address(place, file)) as admin:
+        with pytest.raises(KafkaError) as caught:
+            admin.list_topics()
+        assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+        file.write_text(token())
+        admin.list_topics()
+        file.unlink()
+        with pytest.raises(KafkaError, match="No such file") as caught:
+            admin.list_topics()
+        assert caught.value.retriable
+
+
+async def test_python_clients_continue_after_their_token(
+    place: Secured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[RunningStream] = []
+
+    class Counted(RunningStream):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            opened.append(self)
+
+    for module in (publishing, stream):
+        monkeypatch.setattr(module, "RunningStream", Counted)
+    topic = unique("topic")
+    async with aio.Admin(tls(place).with_token(token)) as admin:
+        await admin.create_topic(topic, 1)
+        await admin.alter_group_configs(topic, {"share.auto.offset.reset": "earliest"})
+    # Expired, but accepted because clocks may differ: the server ends each stream after three seconds.
+    address = tls(place).with_token(lambda: token(lifetime=1.0 - SKEW))
+    published, received = 0, set[bytes | None]()
+    async with (
+        aio.Producer(address) as producer,
+        aio.ShareConsumer(address, topic, [topic]) as consumer,
+        asyncio.timeout(2 * SECONDS),
+    ):
+        while len(opened) < 6 or len(received) < published:  # each of two streams ends twice
+            if len(opened) < 6:
+                await producer.publish(topic, b"%d" % published)
+                published += 1
+            for record in await consumer.poll(1.0):
+                received.add(record.value)
+                record.accept()
+    assert received == {b"%d" % number for number in range(published)}
+
+
+@pytest.mark.parametrize("variable", [False, True])
+def test_command_line_with_a_token_file(place: Secured, tmp_path: Path, variable: bool) -> None:
+    file = tmp_path / "token"
+    file.write_text(token())
+    command = [str(Path(sys.executable).with_name("sharebroker"))]
+    command += [] if variable else ["--token-file", str(file)]
+    command += ["topics", "list", "--server", place.address(None)]
+    environment = os.environ | ({"SHAREBROKER_TOKEN_FILE": str(file)} if variable else {})
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=SECONDS, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_no_token_is_in_any_log(place: Secured, issuer: Issuer) -> None:

@@ -110,6 +110,17 @@ def test_command_line_with_the_password_in_a_variable(
     assert done.returncode == 0, done.stderr
 
 
+def test_command_line_with_user_and_password_file(place: Secured, tmp_path: Path) -> None:
+    def listed(password_file: Path) -> int:
+        command = [str(Path(sys.executable).with_name("sharebroker")), "--user", ADMIN]
+        command += ["--password-file", str(password_file), "topics", "list", "--server", place.address(None)]
+        return subprocess.run(command, capture_output=True, timeout=SECONDS, check=False).returncode
+
+    (tmp_path / "wrong").write_text("wrong-secret")
+    assert listed(place.password_file) == 0
+    assert listed(tmp_path / "wrong") == 1
+
+
 @pytest.mark.parametrize("user", [None, "stranger"])
 def test_grpc_calls_without_valid_credentials_look_alike(place: Secured, user: str | None) -> None:
     with Admin(place.address(user)) as admin, pytest.raises(KafkaError) as caught:

@@ -26,7 +26,7 @@ from sharebroker_protocol.gateway.v1 import (
 )
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
-from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
+from sharebroker_protocol.rpc_status import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -47,7 +47,7 @@ class Stream:
         self.messages = 0
         self.rest_unseen = False
         self.finished = False
-        self.out: asyncio.Queue[ConsumeResponse | grpc.StatusCode | None] = asyncio.Queue()
+        self.out: asyncio.Queue[ConsumeResponse | grpc.StatusCode | KafkaError | None] = asyncio.Queue()
         self.ended = False
 
     def deliver(
@@ -84,8 +84,8 @@ class Stream:
         self.acknowledgements = []
         self.out.put_nowait(ConsumeResponse(results=results))
 
-    def end(self, status: grpc.StatusCode | None = None) -> None:
-        """Ends the stream, without an error or with a status."""
+    def end(self, status: grpc.StatusCode | KafkaError | None = None) -> None:
+        """Ends the stream, without an error or with one."""
         self.out.put_nowait(status)
 
 
@@ -107,7 +107,9 @@ class FakeGateway:
         self.admin_error: KafkaError | None = None
         self.silent = False
         self.ends_streams = True
-        self.refusal: grpc.StatusCode | None = None
+        self.refusal: grpc.StatusCode | KafkaError | None = None
+        self.client_ids: dict[str, str] = {}
+        """The client id of the last call, by method."""
         self._server = grpc.aio.server()
         self._assigned: list[int] | None = None
 
@@ -145,8 +147,9 @@ class FakeGateway:
         return self.streams[-1]
 
     async def ShareGroupHeartbeat(
-        self, request: groups.ShareGroupHeartbeatRequest, context: object
+        self, request: groups.ShareGroupHeartbeatRequest, context: Context
     ) -> groups.ShareGroupHeartbeatResponse:
+        self._note(context, "ShareGroupHeartbeat")
         self.heartbeats.append(request)
         if self.heartbeat_errors and request.member_epoch >= 0:
             error = self.heartbeat_errors.pop(0)
@@ -166,7 +169,8 @@ class FakeGateway:
         self, requests: AsyncIterator[ConsumeRequest], context: Context
     ) -> AsyncIterator[ConsumeResponse]:
         if self.refusal is not None:
-            await context.abort(self.refusal, "as the test requires")
+            await _abort(context, self.refusal)
+        self._note(context, "Consume")
         stream = Stream()
         self.streams.append(stream)
         reading = asyncio.create_task(self._read(stream, requests))
@@ -174,7 +178,7 @@ class FakeGateway:
             while isinstance(response := await stream.out.get(), ConsumeResponse):
                 yield response
             if response is not None:
-                await context.abort(response, "as the test requires")
+                await _abort(context, response)
         finally:
             stream.ended = True
             reading.cancel()
@@ -202,9 +206,9 @@ class FakeGateway:
     async def Metadata(
         self, request: admin_pb2.MetadataRequest, context: Context
     ) -> admin_pb2.MetadataResponse:
+        self._note(context, "Metadata")
         if self.admin_error is not None:
-            error = self.admin_error
-            await context.abort(status_code(error), status_message(error), trailing_metadata(error))
+            await _abort(context, self.admin_error)
         topic = admin_pb2.MetadataResponse.Topic(name="flights", topic_id=TOPIC_ID)
         if self.topic_partitions == 0:
             topic.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # type: ignore[assignment]  # the enum's number
@@ -215,12 +219,15 @@ class FakeGateway:
     async def ProduceStream(
         self, requests: AsyncIterator[produce_pb2.ProduceStreamRequest], context: Context
     ) -> AsyncIterator[produce_pb2.ProduceStreamResponse]:
+        self._note(context, "ProduceStream")
         async for request in requests:
             self.produce_requests += 1
             if self.silent:
                 continue
             response = produce_pb2.ProduceStreamResponse(id=request.id)
             error = self.produce_errors.pop(0) if self.produce_errors else ErrorCode.NONE
+            if error is ErrorCode.SASL_AUTHENTICATION_FAILED:
+                await _abort(context, KafkaError(error))
             if error is ErrorCode.LEADER_NOT_AVAILABLE:
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
             for topic in request.produce.topic_data:
@@ -236,6 +243,17 @@ class FakeGateway:
                         log_append_time_ms=-1,
                     )
             yield response
+
+    def _note(self, context: Context, method: str) -> None:
+        metadata = dict(context.invocation_metadata() or ())
+        self.client_ids[method] = str(metadata.get("client-id", ""))
+
+
+async def _abort(context: Context, error: grpc.StatusCode | KafkaError) -> None:
+    if isinstance(error, KafkaError):
+        await abort(context, error)
+    else:
+        await context.abort(error, "as the test requires")
 
 
 class _Servicer:

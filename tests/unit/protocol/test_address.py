@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker_protocol.address import Address, is_loopback, over_tls, read_password
+from sharebroker_protocol.address import Address, is_loopback, over_tls
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 
@@ -23,6 +23,9 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
         ("tls://broker:9090?password_file=x", "needs a user"),
         ("tls://broker:9090?user=a&password_file=/absent", "/absent as the password's file: No such file"),
         ("tls://broker:9090?user=a&password=hush", "not password"),
+        ("tls://broker:9090?token_file=/absent", "unusable file as the token's: /absent: No such file"),
+        ("tls://broker:9090?token_file=x&user=a", "a user or a token, not both"),
+        ("tls://broker:9090?token=hush", "not token"),
     ],
 )
 def test_invalid_addresses_are_rejected(address: str, reason: str) -> None:
@@ -34,7 +37,6 @@ def test_invalid_addresses_are_rejected(address: str, reason: str) -> None:
 @pytest.mark.parametrize("address", ["broker:9090", "[::1]:9090", "dns:///broker:9090", "unix:/tmp/socket"])
 def test_address_without_tls_is_a_grpc_target(address: str) -> None:
     assert Address.parse(address) == Address(address)
-    assert Address.parse(address).options([("a", 1)]) == [("a", 1)]
 
 
 @pytest.mark.parametrize("address", ["", "broker", "broker:", "broker:999999", "a b:9090"])
@@ -50,7 +52,6 @@ def test_tls_address_has_credentials_and_the_expected_name(tmp_path: Path) -> No
     address = Address.parse(f"tls://127.0.0.1:9090?ca={authority}&name=broker")
     assert (address.target, address.name) == ("127.0.0.1:9090", "broker")
     assert address.credentials is not None
-    assert address.options([]) == over_tls([], "broker")
 
 
 def test_tls_options_replace_the_name() -> None:
@@ -72,29 +73,48 @@ def test_a_user_has_a_password_from_a_file_or_the_variable(
     assert not Address.parse("tls://broker:9090").identified
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "must be a password"),
-        (b"\nhush", "must be a password"),
-        (b"\xff", "UTF-8"),
-        (b"x" * 2000, "at most"),
-    ],
-)
-def test_an_unusable_password_file_has_a_reason_without_its_content(
-    tmp_path: Path, content: bytes, reason: str
-) -> None:
-    file = tmp_path / "password"
-    file.write_bytes(content)
-    with pytest.raises(ValueError, match=reason) as caught:
-        read_password(file)
+def test_a_token_is_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("hush.hush.hush\n")
+    parsed = Address.parse(f"tls://broker:9090?token_file={file}")
+    assert parsed.identified
+    assert "hush" not in repr(parsed)
+
+
+def test_an_unusable_token_file_is_rejected_without_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("hush hush")
+    with pytest.raises(KafkaError, match="letters, digits, dots") as caught:
+        Address.parse(f"tls://broker:9090?token_file={file}")
     assert "hush" not in str(caught.value)
+    assert caught.value.__cause__ is None
 
 
-def test_a_password_is_the_first_line(tmp_path: Path) -> None:
-    file = tmp_path / "password"
-    file.write_bytes("größe 1 \r\nmore".encode())
-    assert read_password(file) == "größe 1 "
+def test_secrets_of_a_program_are_not_in_the_text_of_an_address() -> None:
+    address = Address.parse("tls://broker:9090")
+    for identified in (address.with_password("alice", "hush"), address.with_token(lambda: "hush")):
+        assert identified.identified
+        assert "hush" not in repr(identified)
+
+
+def test_users_and_tokens_need_tls() -> None:
+    plain = Address.parse("broker:9090")
+    with pytest.raises(KafkaError, match="over TLS only"):
+        plain.with_password("a", "b")
+    with pytest.raises(KafkaError, match="over TLS only"):
+        plain.with_token(lambda: "a.b.c")
+
+
+async def test_channels_open_with_and_without_credentials(tmp_path: Path) -> None:
+    certified = Address.parse("tls://127.0.0.1:1")
+    for address in (
+        Address.parse("127.0.0.1:1"),
+        certified,
+        certified.with_password("alice", "hush"),
+        certified.with_token(lambda: "a.b.c"),
+    ):
+        await address.open([]).close()
+        address.open_blocking([]).close()
 
 
 @pytest.mark.parametrize(

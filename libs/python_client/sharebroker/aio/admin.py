@@ -22,6 +22,7 @@ from sharebroker.admin_model import (
 )
 from sharebroker.aio.connection import AsyncClient, Connection, call
 from sharebroker.aio.scram import HASHES, mechanism_name, upsertion
+from sharebroker_protocol.address import Address
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as gateway
@@ -67,7 +68,7 @@ class Admin(AsyncClient):
     Each method raises KafkaError and then changed nothing.
     """
 
-    def __init__(self, address: str, request_timeout: float = 30.0) -> None:
+    def __init__(self, address: str | Address, request_timeout: float = 30.0) -> None:
         """`address` is the gateway's `host:port`; `request_timeout` limits each call, in seconds."""
         self._connection = Connection(address)
         self._calls = self._connection.admin
@@ -79,7 +80,7 @@ class Admin(AsyncClient):
         await self._connection.close()
 
     async def _call(self, method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any) -> A:
-        return await call(method, request, self._timeout)
+        return await call(method, request, self._timeout, self._connection.metadata)
 
     # Topics
 

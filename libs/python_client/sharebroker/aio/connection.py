@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
 
 import grpc
 
-from sharebroker.client_errors import ConnectionLostError
+from sharebroker.client_errors import DEFAULT_CLIENT_ID, ConnectionLostError
 from sharebroker_protocol.address import CONNECT_TIMEOUT, Address
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import KafkaError
@@ -40,6 +40,7 @@ _OPTIONS = (
 )
 
 A = TypeVar("A")
+Metadata = tuple[tuple[str, str], ...]
 
 
 class AsyncClient:
@@ -59,9 +60,12 @@ class AsyncClient:
 class Connection:
     """A channel with the stubs of the gateway's services. Must be created in the event loop that uses it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str | Address, client_id: str = DEFAULT_CLIENT_ID) -> None:
         """Raises KafkaError INVALID_CONFIG for an invalid address (see sharebroker_protocol.address)."""
-        self._channel = Address.parse(address).open(_OPTIONS)
+        parsed = Address.parse(address) if isinstance(address, str) else address
+        self._channel = parsed.open(_OPTIONS)
+        self.metadata: Metadata = (("client-id", client_id),) if client_id else ()
+        """The metadata of each call; quotas apply to the client id."""
         self.share: ShareStub = share_pb2_grpc.ShareServiceStub(self._channel)
         self.produce: ProduceStub = produce_pb2_grpc.ProduceServiceStub(self._channel)
         self.admin: AdminStub = admin_pb2_grpc.AdminServiceStub(self._channel)
@@ -71,10 +75,12 @@ class Connection:
         await self._channel.close()
 
 
-async def call(method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any, timeout: float) -> A:
+async def call(
+    method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any, timeout: float, metadata: Metadata = ()
+) -> A:
     """Makes a unary call of at most `timeout` seconds. Raises KafkaError."""
     try:
-        return await method(request, timeout=timeout)
+        return await method(request, timeout=timeout, metadata=metadata)
     except grpc.aio.AioRpcError as failure:
         raise from_rpc_error(failure) from None
 

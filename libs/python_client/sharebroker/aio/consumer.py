@@ -12,6 +12,7 @@ from sharebroker.aio.consumer_engine import ConsumerEngine
 from sharebroker.aio.steps import ConsumerCalls, Steps
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig, RecordResult
+from sharebroker_protocol.address import Address
 from sharebroker_protocol.records.record import Record
 
 T = TypeVar("T")
@@ -44,7 +45,11 @@ class ShareConsumer(ConsumerCalls, AsyncClient):
     """
 
     def __init__(
-        self, address: str, group_id: str, topics: Iterable[str] = (), config: ConsumerConfig | None = None
+        self,
+        address: str | Address,
+        group_id: str,
+        topics: Iterable[str] = (),
+        config: ConsumerConfig | None = None,
     ) -> None:
         """Creates a consumer; it connects when it is subscribed.
 
@@ -52,7 +57,8 @@ class ShareConsumer(ConsumerCalls, AsyncClient):
         With `topics`, entering the context subscribes to them. Raises KafkaError INVALID_CONFIG.
         """
         config = config or ConsumerConfig()
-        super().__init__(ConsumerEngine(Connection(address), group_id, config), group_id, config)
+        connection = Connection(address, config.client_id)
+        super().__init__(ConsumerEngine(connection, group_id, config), group_id, config)
         self._first_topics = topics
 
     def __del__(self) -> None:

@@ -285,15 +285,16 @@ class ConsumerEngine:
             stream.assignment = self.membership.assigned
             started = self._loop.time()
             try:
-                await stream.run(
-                    self.connection.share, subscribe_request(self._group_id, self.member_id, self._config)
-                )
+                subscribe = subscribe_request(self._group_id, self.member_id, self._config)
+                await stream.run(self.connection, subscribe)
             except KafkaError as error:
                 if stream.connected:
                     warnings.succeeded()
                 else:
                     warnings.failed(error, self._loop.time())
-                if _fatal(error):
+                # A stream that the server accepted ends with its access token; the next one has a new token.
+                expired = stream.connected and error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+                if _fatal(error) and not expired:
                     self.membership.fail(error)
                     self._queue.notify()
                     return

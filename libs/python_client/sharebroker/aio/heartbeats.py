@@ -126,7 +126,8 @@ class GroupMember:
         if any(p.topic_id not in self._topic_names for p in partitions):
             request = MetadataRequest(topics=sorted(self.membership.topics))
             with suppress(KafkaError):
-                response = await call(self._connection.admin.Metadata, request, timeout=5.0)
+                method, metadata = self._connection.admin.Metadata, self._connection.metadata
+                response = await call(method, request, 5.0, metadata)
                 self._topic_names.update({topic.topic_id: topic.name for topic in response.topics})
         return frozenset(
             TopicPartition(self._topic_names.get(p.topic_id, p.topic_id), p.partition) for p in partitions
@@ -149,7 +150,8 @@ class GroupMember:
             message.rack_id = request.rack_id
         if request.topics is not None:
             message.subscribed_topic_names.names.extend(sorted(request.topics))
-        response = await call(self._connection.share.ShareGroupHeartbeat, message, timeout)
+        method, metadata = self._connection.share.ShareGroupHeartbeat, self._connection.metadata
+        response = await call(method, message, timeout, metadata)
         if response.error_code:
             raise KafkaError(ErrorCode(response.error_code), response.error_message)
         return _parsed(response)

@@ -12,6 +12,7 @@ from sharebroker.aio.publishing import Publishing
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.producer.buffer import Publication, RecordMetadata
 from sharebroker.producer.config import ProducerConfig
+from sharebroker_protocol.address import Address
 from sharebroker_protocol.records.batches import Header
 
 _YIELD_EVERY = 500  # records after which `send` lets other tasks run
@@ -27,7 +28,7 @@ class Producer(AsyncClient):
     Delivery is at least once: a retry after a lost response can append a duplicate.
     """
 
-    def __init__(self, address: str, config: ProducerConfig | None = None) -> None:
+    def __init__(self, address: str | Address, config: ProducerConfig | None = None) -> None:
         """`address` is the gateway's `host:port`. Raises KafkaError INVALID_CONFIG."""
         self._publishing = Publishing(address, config or ProducerConfig())
         self._since_yield = 0

@@ -17,6 +17,7 @@ from sharebroker.producer.buffer import PendingBatch, Publication, RecordBuffer,
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.tracing.application import record_traces
 from sharebroker_protocol import clock
+from sharebroker_protocol.address import Address
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2, produce_pb2
@@ -51,6 +52,7 @@ class Sender:
         self._progress = asyncio.Event()
         self._in_flight: dict[int, _Sent] = {}
         self._stream: RunningStream | None = None
+        self._rejected = False
         self._last_id = 0
         self._flushing = 0
         self._metadata_loaded_at: dict[str, float] = {}
@@ -65,7 +67,11 @@ class Sender:
             try:
                 await self._run_stream()
             except KafkaError as error:
-                self._return_all(ConnectionLostError(error.message) if error.retriable else error)
+                unauthenticated = error.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+                # The first time the access token of an accepted stream may have expired: send again.
+                lost = error.retriable or (unauthenticated and not self._rejected)
+                self._rejected = unauthenticated
+                self._return_all(ConnectionLostError(error.message) if lost else error)
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
 
     async def expire(self) -> None:
@@ -83,7 +89,7 @@ class Sender:
 
     async def _run_stream(self) -> None:
         """Runs one stream; raises the KafkaError that ended it."""
-        produce = self._connection.produce.ProduceStream()
+        produce = self._connection.produce.ProduceStream(metadata=self._connection.metadata)
         self._stream = RunningStream(produce, self._write(produce))
         try:
             await self._stream.run(self._complete)
@@ -130,6 +136,7 @@ class Sender:
         return produce_pb2.ProduceStreamRequest(id=self._last_id, produce=request)
 
     def _complete(self, response: produce_pb2.ProduceStreamResponse) -> None:
+        self._rejected = False
         sent = self._in_flight.pop(response.id).batches
         for topic in response.produce.responses:
             for result in topic.partition_responses:
@@ -212,9 +219,9 @@ class Sender:
 
     async def _partitions(self, topic: str, deadline: float) -> int:
         remaining = min(max(0.001, deadline - clock.now()), self._config.request_timeout_ms / 1000)
-        response = await call(
-            self._connection.admin.Metadata, admin_pb2.MetadataRequest(topics=[topic]), remaining
-        )
+        request = admin_pb2.MetadataRequest(topics=[topic])
+        connection = self._connection
+        response = await call(connection.admin.Metadata, request, remaining, connection.metadata)
         for found in response.topics:
             if found.error_code:
                 raise KafkaError(ErrorCode(found.error_code), f"There is no topic {topic!r}.")
@@ -230,11 +237,11 @@ class Sender:
 class Publishing:
     """Must be created in the event loop. `try_send` may be called from any thread, the rest from the loop."""
 
-    def __init__(self, address: str, config: ProducerConfig) -> None:
+    def __init__(self, address: str | Address, config: ProducerConfig) -> None:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._connection = Connection(address)
+        self._connection = Connection(address, config.client_id)
         self._buffer = RecordBuffer(config, self._wake)
         self._sender = Sender(self._connection, config, self._buffer)
         self._tasks = [self._loop.create_task(work) for work in (self._sender.run(), self._sender.expire())]

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Protocol
 
-from sharebroker.aio.connection import RunningStream
+from sharebroker.aio.connection import Connection, RunningStream
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.accumulator import Accumulator, PendingAckBatch
 from sharebroker.consumer.config import ConsumerConfig, LockLost
@@ -23,8 +23,6 @@ from sharebroker_protocol.records.record import AcknowledgeType, AcquiredRecords
 
 if TYPE_CHECKING:
     import grpc
-
-    from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
 
 _CORRUPT = "the checksum of the batch is wrong"
 
@@ -66,9 +64,9 @@ class ConsumeStream:
         self.connected = False
         """Whether the server has sent a response."""
 
-    async def run(self, share: ShareServiceAsyncStub, subscribe: ConsumeRequest.Subscribe) -> None:
+    async def run(self, connection: Connection, subscribe: ConsumeRequest.Subscribe) -> None:
         """Runs until the stream ends; raises its KafkaError after failing unconfirmed acknowledgements."""
-        call = share.Consume()
+        call = connection.share.Consume(metadata=connection.metadata)
         stream = RunningStream(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
         error: KafkaError = ConnectionLostError("the stream was cancelled")
         try:

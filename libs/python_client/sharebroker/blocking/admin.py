@@ -6,6 +6,7 @@ from typing_extensions import override
 
 from sharebroker.aio.admin import Admin as AsyncAdmin
 from sharebroker.blocking.loop_thread import BlockingClient, blocking
+from sharebroker_protocol.address import Address
 
 
 class Admin(BlockingClient[AsyncAdmin]):
@@ -14,7 +15,7 @@ class Admin(BlockingClient[AsyncAdmin]):
     Each method raises KafkaError and then changed nothing. `sharebroker.aio.Admin` describes the methods.
     """
 
-    def __init__(self, address: str, request_timeout: float = 30.0) -> None:
+    def __init__(self, address: str | Address, request_timeout: float = 30.0) -> None:
         """`address` is the gateway's `host:port`; `request_timeout` limits each call, in seconds."""
         super().__init__(lambda: AsyncAdmin(address, request_timeout))
 

@@ -12,6 +12,7 @@ from sharebroker.aio.consumer_engine import ConsumerEngine
 from sharebroker.aio.steps import ConsumerCalls, Steps
 from sharebroker.blocking.loop_thread import BlockingClient
 from sharebroker.consumer.config import ConsumerConfig, RecordResult
+from sharebroker_protocol.address import Address
 from sharebroker_protocol.records.record import Record
 
 T = TypeVar("T")
@@ -33,7 +34,11 @@ class ShareConsumer(ConsumerCalls, BlockingClient[ConsumerEngine]):
     """
 
     def __init__(
-        self, address: str, group_id: str, topics: Iterable[str] = (), config: ConsumerConfig | None = None
+        self,
+        address: str | Address,
+        group_id: str,
+        topics: Iterable[str] = (),
+        config: ConsumerConfig | None = None,
     ) -> None:
         """Creates a consumer; it connects when it is subscribed.
 
@@ -41,7 +46,9 @@ class ShareConsumer(ConsumerCalls, BlockingClient[ConsumerEngine]):
         With `topics`, entering the context subscribes to them. Raises KafkaError INVALID_CONFIG.
         """
         config = config or ConsumerConfig()
-        BlockingClient.__init__(self, lambda: ConsumerEngine(Connection(address), group_id, config))
+        BlockingClient.__init__(
+            self, lambda: ConsumerEngine(Connection(address, config.client_id), group_id, config)
+        )
         ConsumerCalls.__init__(self, self._client, group_id, config)
         self._first_topics = topics
 

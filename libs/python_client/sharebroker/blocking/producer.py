@@ -10,6 +10,7 @@ from sharebroker.aio.publishing import Publishing
 from sharebroker.blocking.loop_thread import BlockingClient, blocking
 from sharebroker.producer.buffer import Publication, RecordMetadata
 from sharebroker.producer.config import ProducerConfig
+from sharebroker_protocol.address import Address
 from sharebroker_protocol.records.batches import Header
 
 
@@ -24,7 +25,7 @@ class Producer(BlockingClient[Publishing]):
     append a duplicate.
     """
 
-    def __init__(self, address: str, config: ProducerConfig | None = None) -> None:
+    def __init__(self, address: str | Address, config: ProducerConfig | None = None) -> None:
         """`address` is the gateway's `host:port`. Raises KafkaError INVALID_CONFIG."""
         super().__init__(lambda: Publishing(address, config or ProducerConfig()))
 

@@ -23,6 +23,7 @@ from sharebroker.cli import (
     verify,
     work,
 )
+from sharebroker.cli.login import Login, PasswordFile, TokenFile, User
 from sharebroker.cli.options import examples
 from sharebroker.cli.output import FAILED, explain, print_notice, replace_closed_streams
 
@@ -52,7 +53,11 @@ def _print_versions(requested: bool) -> None:
 
 @app.callback()
 def _common(
-    versions: Annotated[
+    context: typer.Context,
+    user: User = None,
+    password_file: PasswordFile = None,
+    token_file: TokenFile = None,
+    versions: Annotated[  # noqa: ARG001 - its callback has printed them
         bool,
         typer.Option(
             "--version",
@@ -62,7 +67,7 @@ def _common(
         ),
     ] = False,
 ) -> None:
-    pass
+    context.obj = Login(user, password_file, token_file)
 
 
 app.command("produce", epilog=examples(*produce.EXAMPLES))(produce.produce)
@@ -86,12 +91,23 @@ def main() -> None:
     """
     replace_closed_streams()
     try:
-        if not set(sys.argv[1:2]) & ({"--version"} | _own_commands()):  # other commands import the server
+        if _command(sys.argv[1:]) not in {"--version"} | _own_commands():  # other commands import the server
             _add_other_commands()
         app(prog_name="sharebroker")
     except Exception as failure:
         print_notice(f"sharebroker: {explain(failure)}")
         sys.exit(FAILED)
+
+
+def _command(words: list[str]) -> str | None:
+    """Returns the first word that is no option and no value of one."""
+    remaining = iter(words)
+    for word in remaining:
+        if word == "--version" or not word.startswith("-"):
+            return word
+        if "=" not in word:
+            next(remaining, None)
+    return None
 
 
 def _own_commands() -> set[str | None]:

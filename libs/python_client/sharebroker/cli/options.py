@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from sharebroker.aio.admin import EARLIEST, LATEST
+from sharebroker.cli.login import add_login
 
 DEFAULT_SERVER: Final = "127.0.0.1:9090"
 MOST: Final = 2**31 - 1
@@ -17,7 +18,11 @@ MOST: Final = 2**31 - 1
 Server = Annotated[
     str,
     typer.Option(
-        "--server", envvar="SHAREBROKER_SERVER", metavar="HOST:PORT", help="The gateway to connect to."
+        "--server",
+        envvar="SHAREBROKER_SERVER",
+        metavar="HOST:PORT",
+        callback=add_login,
+        help="The gateway to connect to; tls://HOST:PORT for TLS.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sharebroker.blocking.admin import Admin
+from sharebroker.cli import login
 from sharebroker.cli.output import print_notice, text
 from sharebroker.tracing.application import traceparent
 from sharebroker_protocol import tracing
@@ -76,9 +77,10 @@ def document(record: Record) -> dict[str, Any]:
 
 
 def environment(record: Record) -> dict[str, str]:
-    """Returns the environment variables that describe a record to a command."""
+    """Returns the environment of a command that processes a record: ours, and what describes the record."""
     parent = traceparent()
     return {
+        **login.environment(),
         **({"TRACEPARENT": parent} if parent else {}),
         "SHAREBROKER_TOPIC": record.topic,
         "SHAREBROKER_PARTITION": str(record.partition),

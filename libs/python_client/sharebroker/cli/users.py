@@ -10,7 +10,7 @@ import typer
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, examples
 from sharebroker.cli.output import columns, print_done, print_rows
-from sharebroker_protocol.address import read_password
+from sharebroker_protocol.credentials import read_password
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and delete users.")
 

@@ -172,7 +172,7 @@ class CommandRunner:
         process = await asyncio.create_subprocess_exec(
             *self._command,
             stdin=asyncio.subprocess.PIPE,
-            env=os.environ | environment(record),
+            env=environment(record),
             start_new_session=True,
         )
         try:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from sharebroker.client_errors import check_settings
+from sharebroker.client_errors import DEFAULT_CLIENT_ID, check_settings
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.records.record import AcknowledgeType, Record
@@ -96,8 +96,8 @@ class ConsumerConfig:
     the consumer, except for `wakeup`.
     """
 
-    client_id: str = "sharebroker-python"
-    """A name that `sharebroker groups members` shows and the server logs (Kafka: client.id)."""
+    client_id: str = DEFAULT_CLIENT_ID
+    """A name that `sharebroker groups members` shows and quotas apply to (Kafka: client.id)."""
     client_rack: str | None = None
     """The rack of this client, shown in group descriptions (Kafka: client.rack)."""
     share_acknowledgement_mode: Literal["explicit", "implicit"] = "explicit"

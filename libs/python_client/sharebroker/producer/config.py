@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sharebroker.client_errors import check_settings
+from sharebroker.client_errors import DEFAULT_CLIENT_ID, check_settings
 from sharebroker_protocol.records.batches import CODECS
 
 
@@ -14,6 +14,8 @@ from sharebroker_protocol.records.batches import CODECS
 class ProducerConfig:
     """Settings of a producer. Raises KafkaError INVALID_CONFIG, with one violation per invalid field."""
 
+    client_id: str = DEFAULT_CLIENT_ID
+    """The name that quotas apply to (Kafka: client.id)."""
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
     """The codec of record batches (Kafka: compression.type)."""
     linger_ms: int = 0

@@ -23,7 +23,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sharebroker.aio.consumer import ShareConsumer
 from sharebroker.aio.signals import on_interrupt
@@ -32,6 +32,9 @@ from sharebroker.worker.config import Handler, MaxFailuresError, Reject, Retry, 
 from sharebroker.worker.threads import HandlerThreads
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.record import AcknowledgeType, Record
+
+if TYPE_CHECKING:
+    from sharebroker_protocol.address import Address
 
 _CONFIRMATION_TIMEOUT: Final = 30.0
 _MAX_UNCONFIRMED: Final = 100
@@ -56,7 +59,7 @@ class Worker:
 
     def __init__(
         self,
-        address: str,
+        address: str | Address,
         group_id: str,
         topics: Iterable[str],
         handler: Handler,

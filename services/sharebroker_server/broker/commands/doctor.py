@@ -9,6 +9,7 @@ import typer
 
 from sharebroker.aio.admin import Admin
 from sharebroker.aio.connection import call
+from sharebroker.cli.login import add_login
 from sharebroker.cli.options import AsJson, examples
 from sharebroker.cli.output import FAILED, columns, print_notice, print_rows
 from sharebroker_protocol.address import Address, is_loopback
@@ -49,6 +50,7 @@ def doctor(
         typer.Option(
             "--server",
             metavar="HOST:PORT",
+            callback=add_login,
             help="The gateway for lag requests; by default one of the cluster.",
         ),
     ] = None,

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 import sharebroker
-from sharebroker import ErrorCode, KafkaError
+from sharebroker import ConsumerConfig, ErrorCode, KafkaError, ProducerConfig
 from sharebroker.aio import Admin, Producer, ShareConsumer, connection
 from sharebroker.aio.connection import WARN_AFTER, WARN_INTERVAL, ConnectWarnings, RunningStream
 from sharebroker.client_errors import ConnectionLostError
@@ -73,6 +73,19 @@ async def test_retry_after_reaches_the_caller(gateway: FakeGateway) -> None:
             await admin.list_topics()
         assert caught.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         assert caught.value.retry_after == 2.5
+
+
+async def test_every_call_has_the_client_id(gateway: FakeGateway) -> None:
+    config = ProducerConfig(client_id="reports")
+    async with Producer(gateway.address, config) as producer:
+        await producer.publish("flights", b"v")
+    assert gateway.client_ids == {"Metadata": "reports", "ProduceStream": "reports"}
+    async with ShareConsumer(gateway.address, "g", ["flights"], ConsumerConfig(client_id="")):
+        await eventually(lambda: {"Consume", "ShareGroupHeartbeat"} <= {*gateway.client_ids})
+    assert (gateway.client_ids["Consume"], gateway.client_ids["ShareGroupHeartbeat"]) == ("", "")
+    async with Admin(Address.parse(gateway.address)) as admin:
+        await admin.list_topics()
+    assert gateway.client_ids["Metadata"] == "sharebroker-python"
 
 
 async def test_dropped_consumer_is_cleaned_up(gateway: FakeGateway) -> None:

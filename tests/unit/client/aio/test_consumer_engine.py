@@ -159,6 +159,28 @@ async def test_fatal_stream_error_ends_membership(gateway: FakeGateway) -> None:
             await consumer.subscribe(["planes"])
 
 
+UNAUTHENTICATED = KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "Authentication failed.")
+
+
+async def test_stream_that_ends_with_its_access_token_is_reopened(gateway: FakeGateway) -> None:
+    async with joining(gateway) as consumer:
+        stream = await stream_of(gateway)
+        await eventually(lambda: consumer.acquisition_lock_timeout_ms == 400)
+        stream.end(UNAUTHENTICATED)
+        second = await stream_of(gateway, 2)
+        second.deliver(batch(0, values(1)), 0, 0)
+        (record,) = await consumer.poll(5)
+        record.accept()
+
+
+async def test_rejected_authentication_ends_membership(gateway: FakeGateway) -> None:
+    gateway.refusal = UNAUTHENTICATED
+    async with joining(gateway) as consumer:
+        with pytest.raises(KafkaError) as caught:
+            await consumer.poll(5)
+        assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
 async def test_locks_are_renewed_until_acknowledged(gateway: FakeGateway) -> None:
     gateway.auto_answer = False
     async with joining(gateway, auto_renew=True) as consumer:

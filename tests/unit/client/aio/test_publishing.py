@@ -74,6 +74,24 @@ async def test_retriable_errors_are_retried(gateway: FakeGateway, error: ErrorCo
     assert gateway.stored(0) == [b"1", b"2"]
 
 
+async def test_record_on_a_stream_that_ends_with_its_access_token_is_sent_again(gateway: FakeGateway) -> None:
+    gateway.produce_errors = [ErrorCode.SASL_AUTHENTICATION_FAILED]
+    async with producing(gateway) as producer:
+        await producer.publish("flights", b"1", partition=0)
+        gateway.produce_errors = [ErrorCode.SASL_AUTHENTICATION_FAILED]
+        await producer.publish("flights", b"2", partition=0)
+    assert gateway.stored(0) == [b"1", b"2"]
+
+
+async def test_record_fails_when_authentication_is_rejected_twice(gateway: FakeGateway) -> None:
+    gateway.produce_errors = [ErrorCode.SASL_AUTHENTICATION_FAILED] * 2
+    async with producing(gateway) as producer:
+        with pytest.raises(KafkaError) as caught:
+            await producer.publish("flights", b"1", partition=0)
+    assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert gateway.produce_requests == 2
+
+
 async def test_fatal_error_is_not_retried(gateway: FakeGateway) -> None:
     gateway.produce_errors = [ErrorCode.INVALID_RECORD]
     async with producing(gateway) as producer:

@@ -52,7 +52,7 @@ def test_non_utf8_bytes_are_base64() -> None:
 
 def test_environment_has_every_field_of_a_record() -> None:
     variables = environment(record(Raw(key=b"a\0b")))
-    assert variables == {
+    assert {name: variables[name] for name in variables if name not in os.environ} == {
         "SHAREBROKER_TOPIC": "orders",
         "SHAREBROKER_PARTITION": "3",
         "SHAREBROKER_OFFSET": "7",

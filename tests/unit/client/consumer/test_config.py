@@ -15,6 +15,8 @@ from sharebroker import ConsumerConfig, ErrorCode, KafkaError
         ("retry_backoff_ms", 0),
         ("share_acknowledgement_mode", "automatic"),
         ("share_acquire_mode", "greedy"),
+        ("client_id", "größe"),
+        ("client_id", "x" * 250),
     ],
 )
 def test_invalid_value_is_rejected(name: str, value: object) -> None:
