@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 
@@ -44,16 +44,8 @@ _LONGEST_CLIENT_ID: Final = 249
 _CLIENT_ID: Final = re.compile(f"[ -~]{{0,{_LONGEST_CLIENT_ID}}}")
 
 
-class ClientSettings(Protocol):
-    """Settings of a client."""
-
-    @property
-    def client_id(self) -> str:
-        """The client's name, which each call carries as metadata."""
-
-
 def check_settings(
-    settings: ClientSettings, minimum: Mapping[str, int], choices: Mapping[str, Iterable[str]]
+    settings: object, minimum: Mapping[str, int], choices: Mapping[str, Iterable[str]]
 ) -> None:
     """Raises KafkaError INVALID_CONFIG, with one violation per invalid field of `settings`."""
     violations = [
@@ -66,7 +58,7 @@ def check_settings(
         for name, allowed in choices.items()
         if getattr(settings, name) not in allowed
     ]
-    if not _CLIENT_ID.fullmatch(settings.client_id):
+    if not _CLIENT_ID.fullmatch(getattr(settings, "client_id", "")):
         text = f"must consist of at most {_LONGEST_CLIENT_ID} printable ASCII characters"
         violations.append(FieldViolation("client_id", text))
     if violations:
