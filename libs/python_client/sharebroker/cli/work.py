@@ -13,7 +13,10 @@ from typing import Annotated, Final
 import typer
 
 from sharebroker import (
+    Admin,
     ConsumerConfig,
+    ErrorCode,
+    KafkaError,
     MaxFailuresError,
     Record,
     Reject,
@@ -106,8 +109,8 @@ def work(
     """Run CMD for each record, with the payload on its standard input and the position in its environment.
 
     Exit code 0 accepts the record, and a code of --reject-codes rejects it. Any other exit code, and a signal
-    that ends CMD, releases the record: it is delivered again after --backoff, up to the group's
-    share.delivery.count.limit. The lock is renewed while CMD runs.
+    that ends CMD, releases the record: it is delivered again after --backoff, or archived if it has reached
+    the group's share.delivery.count.limit. The lock is renewed while CMD runs.
 
     Ctrl-C or SIGTERM lets running commands finish and releases the other records. A second one, or the end of
     --grace, terminates the commands and releases their records.
@@ -115,14 +118,15 @@ def work(
     CMD's environment has SHAREBROKER_TOPIC, SHAREBROKER_PARTITION, SHAREBROKER_OFFSET, SHAREBROKER_KEY and
     SHAREBROKER_DELIVERY_COUNT, and TRACEPARENT if OpenTelemetry's variables enable tracing.
 
-    Exits with 3 if a record was rejected or left unfinished: released or not confirmed, and not accepted
-    later in this run.
+    Exits with 3 if a record was rejected, archived or left unfinished: released or not confirmed, and not
+    accepted later in this run.
     """
     if shutil.which(command[0]) is None:
         raise typer.BadParameter(f"Command {command[0]!r} was not found.", param_hint="CMD")
-    runner = CommandRunner(command, parse_codes(reject_codes))
+    codes = parse_codes(reject_codes)
     prepare(server, group, topic, from_beginning)
-    report = WorkReport()
+    limit = delivery_limit(server, group)
+    runner, report = CommandRunner(command, codes, limit), WorkReport(limit)
     config = WorkerConfig(
         concurrency=workers,
         backoff=backoff,
@@ -149,23 +153,45 @@ def work(
         raise typer.Exit(UNFINISHED)
 
 
-class CommandRunner:
-    """Runs the command for a record and raises Reject or Retry by its exit code."""
+def delivery_limit(server: str, group: str) -> int | None:
+    """Returns the group's delivery limit; None without the permission to read it."""
+    with Admin(server) as admin:
+        try:
+            configs = {config.name: config.value for config in admin.group_configs(group)}
+        except KafkaError as error:
+            if error.code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                return None
+            raise
+    return int(configs["share.delivery.count.limit"])
 
-    def __init__(self, command: list[str], reject_codes: frozenset[int]) -> None:
+
+class CommandRunner:
+    """Runs the command for a record and raises Reject or Retry by its exit code.
+
+    `delivery_limit` is the delivery count at which the server archives a released record; None: not known.
+    """
+
+    def __init__(self, command: list[str], reject_codes: frozenset[int], delivery_limit: int | None) -> None:
         self._command = command
         self._reject_codes = reject_codes
+        self._delivery_limit = delivery_limit
 
     async def handle(self, record: Record) -> None:
         """Runs the command; a cancelled call terminates it."""
         try:
             exit_code = await self._execute(record)
         except OSError as error:
-            raise Retry(None, f"the command cannot be started: {error.strerror or error}") from error
+            text = f"the command cannot be started: {error.strerror or error}"
+            raise self._retry(record, text) from error
         if exit_code in self._reject_codes:
             raise Reject(f"exit code {exit_code}")
         if exit_code != 0:
-            raise Retry(None, describe(exit_code))
+            raise self._retry(record, describe(exit_code))
+
+    def _retry(self, record: Record, reason: str) -> Retry:
+        """Returns a failure with the backoff, but without a delay if there is no further delivery."""
+        is_last = self._delivery_limit is not None and record.delivery_count >= self._delivery_limit
+        return Retry(0.0 if is_last else None, reason)
 
     async def _execute(self, record: Record) -> int:
         # A new session: Ctrl-C in the terminal reaches this process only.

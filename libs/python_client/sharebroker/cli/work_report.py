@@ -1,8 +1,9 @@
-"""The outcome of `sharebroker work`: counts, and the records that were rejected or left unfinished."""
+"""The outcome of `sharebroker work`: counts, and the records that were not accepted."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from itertools import islice
 from typing import Any, Final
 
 from sharebroker import KafkaError, Record, Reject, Retry
@@ -15,31 +16,46 @@ MAX_RECORDS: Final = 100_000
 MAX_SHOWN: Final = 100
 """Records of each kind in the summary."""
 
+_TITLES: Final = {
+    "rejected": "Rejected",
+    "exhausted": "Archived at the delivery limit",
+    "unfinished": "Unfinished",
+}
 Position = tuple[str, int, int]
 
 
 class WorkReport:
-    """Stores outcomes of records and prints failures. A record that is accepted later is finished."""
+    """Stores outcomes of records and prints failures. A record that is accepted later is finished.
 
-    def __init__(self) -> None:
-        self.counts = Counter(dict.fromkeys(("accepted", "released", "rejected", "refused"), 0))
-        self._rejected: dict[Position, None] = {}
-        self._unfinished: dict[Position, None] = {}
+    `delivery_limit` is the delivery count at which the server archives a released record; None: not known.
+    """
+
+    def __init__(self, delivery_limit: int | None = None) -> None:
+        self._delivery_limit = delivery_limit
+        self.counts = Counter(dict.fromkeys(("accepted", "released", "rejected", "exhausted", "refused"), 0))
+        self._stored: dict[str, dict[Position, None]] = {kind: {} for kind in _TITLES}
         self._more: Counter[str] = Counter()
 
     def accepted(self, record: Record) -> None:
         """Counts an accepted record."""
         self.counts["accepted"] += 1
-        self._unfinished.pop(_position(record), None)
+        self._stored["unfinished"].pop(_position(record), None)
 
     def failed(self, record: Record, failure: Exception) -> None:
         """Counts and prints a rejected or released record."""
-        rejected = isinstance(failure, Reject)
+        if isinstance(failure, Reject):
+            outcome = consequence = kind = "rejected"
+        elif self._delivery_limit is not None and record.delivery_count >= self._delivery_limit:
+            outcome = kind = "exhausted"
+            consequence = f"archived at the delivery limit of {self._delivery_limit}"
+        else:
+            outcome, kind = "released", "unfinished"
+            consequence = f"released, delay {_delay(record):g} s"
         reason = failure.reason if isinstance(failure, Reject | Retry) else repr(failure)
-        self.counts["rejected" if rejected else "released"] += 1
-        print_notice(f"{place(record)}, delivery {record.delivery_count}: {reason}; {_consequence(record)}.")
-        self._unfinished.pop(_position(record), None)
-        self._store(record, "rejected" if rejected else "unfinished")
+        self.counts[outcome] += 1
+        print_notice(f"{place(record)}, delivery {record.delivery_count}: {reason}; {consequence}.")
+        self._stored["unfinished"].pop(_position(record), None)
+        self._store(record, kind)
 
     def unconfirmed(self, record: Record, error: KafkaError) -> None:
         """Counts a record whose acknowledgement the server did not confirm."""
@@ -48,7 +64,7 @@ class WorkReport:
         self._store(record, "unfinished")
 
     def _store(self, record: Record, kind: str) -> None:
-        stored = self._rejected if kind == "rejected" else self._unfinished
+        stored = self._stored[kind]
         if len(stored) < MAX_RECORDS:
             stored[_position(record)] = None
         elif _position(record) not in stored:
@@ -56,56 +72,54 @@ class WorkReport:
 
     @property
     def incomplete(self) -> bool:
-        """Whether a record was rejected or left unfinished."""
-        return bool(self._rejected or self._unfinished or self._more)
+        """Whether a record was rejected, archived at the delivery limit, or left unfinished."""
+        return any(self._stored.values()) or bool(self._more)
 
     def document(self) -> dict[str, Any]:
         """Returns the summary as plain values."""
-        kinds = {"rejected": self._rejected, "unfinished": self._unfinished}
-        return {
-            **self.counts,
-            **{
-                f"{kind}_records": [
-                    {"topic": topic, "partition": partition, "offset": offset}
-                    for topic, partition, offset in list(stored)[:MAX_SHOWN]
-                ]
-                for kind, stored in kinds.items()
-            },
-            **{
-                f"{kind}_records_omitted": max(0, len(stored) - MAX_SHOWN) + self._more[kind]
-                for kind, stored in kinds.items()
-            },
-        }
+        document: dict[str, Any] = dict(self.counts)
+        for kind in _TITLES:
+            shown, omitted = self._shown(kind)
+            document[f"{kind}_records"] = [
+                {"topic": topic, "partition": partition, "offset": offset}
+                for topic, partition, offset in shown
+            ]
+            document[f"{kind}_records_omitted"] = omitted
+        return document
 
     def text(self) -> str:
         """Returns the summary for people, one line per kind of outcome."""
         counts = ", ".join(f"{outcome} {count}" for outcome, count in self.counts.items())
         lines = [f"{counts.capitalize()}."]
-        for kind, stored in (("rejected", self._rejected), ("unfinished", self._unfinished)):
-            if not stored:
-                continue
-            omitted = max(0, len(stored) - MAX_SHOWN) + self._more[kind]
-            more = f"; and {omitted} more" if omitted else ""
-            lines.append(f"{kind.capitalize()}: {_places(list(stored)[:MAX_SHOWN])}{more}.")
+        for kind, title in _TITLES.items():
+            shown, omitted = self._shown(kind)
+            parts = _places(shown) + ([f"and {omitted} more"] if omitted else [])
+            if parts:
+                lines.append(f"{title}: {'; '.join(parts)}.")
         return "\n".join(lines)
+
+    def _shown(self, kind: str) -> tuple[list[Position], int]:
+        """Returns the first records of a kind, and the number of the others."""
+        stored = self._stored[kind]
+        return list(islice(stored, MAX_SHOWN)), max(0, len(stored) - MAX_SHOWN) + self._more[kind]
 
 
 def _position(record: Record) -> Position:
     return record.topic, record.partition, record.offset
 
 
-def _consequence(record: Record) -> str:
-    acknowledgement = record.acknowledgement
-    delay = None if acknowledgement is None else acknowledgement.detail
-    return f"released, delay {delay / 1000:g} s" if isinstance(delay, int) else "rejected"
+def _delay(record: Record) -> float:
+    """Returns the seconds of a release's delay."""
+    detail = record.acknowledgement.detail if record.acknowledgement is not None else None
+    return detail / 1000 if isinstance(detail, int) else 0.0
 
 
-def _places(positions: list[Position]) -> str:
-    """Formats positions by partition: "orders, partition 0, offsets 1-3, 7; partition 2, ..."."""
+def _places(positions: list[Position]) -> list[str]:
+    """Formats positions by partition: "orders, partition 0, offsets 1-3, 7"."""
     offsets: dict[tuple[str, int], list[int]] = defaultdict(list)
     for topic, partition, offset in positions:
         offsets[topic, partition].append(offset)
-    return "; ".join(
+    return [
         f"{topic}, partition {partition}, offset{'s' if len(found) > 1 else ''} {numbers(found)}"
         for (topic, partition), found in sorted(offsets.items())
-    )
+    ]

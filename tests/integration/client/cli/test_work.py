@@ -17,7 +17,7 @@ from tests.integration.client.cli.commands import LINES, MAIN, lag
 from tests.integration.client.cli.conftest import Command
 from tests.testkit.waiting import until
 
-COUNTS = ("accepted", "released", "rejected", "refused")
+COUNTS = ("accepted", "released", "rejected", "exhausted", "refused")
 
 
 def counts(data: dict[str, Any]) -> list[int]:
@@ -41,7 +41,7 @@ def test_exit_code_decides_and_retries_are_delayed(
     handled = tmp_path / "handled"
     options = ("--from-beginning", "--workers", "2", "--timeout", "3", "--backoff", "0.2", "--json")
     ran = sharebroker("work", topic, "-g", group, *options, "--", "sh", "-c", script, str(handled))
-    assert counts(ran.data) == [3, 2, 1, 0], ran
+    assert counts(ran.data) == [3, 2, 1, 0, 0], ran
     assert ran.code == 3, "a record was rejected"
     assert len(ran.data["rejected_records"]) == 1
     assert ran.data["unfinished_records"] == []
@@ -64,7 +64,19 @@ def test_record_that_is_accepted_after_a_retry_is_done(sharebroker: Command, top
     script = "test $SHAREBROKER_DELIVERY_COUNT -gt 1"
     ran = sharebroker("work", topic, "-g", group, *options, "--", "sh", "-c", script)
     assert ran.code == 0, ran
-    assert ran.err.splitlines()[-1] == "Accepted 1, released 1, rejected 0, refused 0."
+    assert ran.err.splitlines()[-1] == "Accepted 1, released 1, rejected 0, exhausted 0, refused 0."
+
+
+def test_record_that_always_fails_is_exhausted(sharebroker: Command, topic: str, group: str) -> None:
+    sharebroker("groups", "config", group, "--set", "share.delivery.count.limit=2")
+    sharebroker("produce", topic, stdin=b"x\n")
+    options = ("--from-beginning", "--timeout", "1", "--backoff", "0.1", "--json")
+    ran = sharebroker("work", topic, "-g", group, *options, "--", "false")
+    assert ran.code == 3
+    assert counts(ran.data) == [0, 1, 0, 1, 0]
+    assert len(ran.data["exhausted_records"]) == 1
+    assert ran.data["unfinished_records"] == []
+    assert lag(sharebroker, group) == 0
 
 
 def test_other_codes_reject_only_if_they_are_chosen(sharebroker: Command, topic: str, group: str) -> None:
@@ -83,7 +95,7 @@ def test_consecutive_failures_stop_the_command(sharebroker: Command, topic: str,
     options = ("--from-beginning", "--max-failures", "3", "--backoff", "60", "--json")
     ran = sharebroker("work", topic, "-g", group, *options, "--", "false")
     assert ran.code == 3
-    assert counts(ran.data) == [0, 3, 0, 0]
+    assert counts(ran.data) == [0, 3, 0, 0, 0]
     assert len(ran.data["unfinished_records"]) == 3
     assert "Stopped after 3 consecutive failures." in ran.err
     assert lag(sharebroker, group) == 10
@@ -144,7 +156,7 @@ def test_signal_finishes_running_commands_and_releases_rest(
         go.write_text("on\n")
         out, _ = process.communicate(timeout=30)
     assert process.returncode == 0
-    assert counts(json.loads(out)) == [1, 0, 0, 0]
+    assert counts(json.loads(out)) == [1, 0, 0, 0, 0]
     assert lag(sharebroker, group) == 9
 
 
@@ -161,5 +173,5 @@ def test_command_beyond_the_grace_period_is_terminated(
     assert process.returncode == 3
     assert ended.exists()
     data = json.loads(out)
-    assert counts(data) == [0, 1, 0, 0]
+    assert counts(data) == [0, 1, 0, 0, 0]
     assert len(data["unfinished_records"]) == 1

@@ -43,7 +43,7 @@ def test_record_that_is_accepted_later_is_finished() -> None:
     assert report.incomplete
     report.accepted(record(4))
     assert not report.incomplete
-    assert report.text() == "Accepted 1, released 1, rejected 0, refused 0."
+    assert report.text() == "Accepted 1, released 1, rejected 0, exhausted 0, refused 0."
 
 
 def test_summary_names_rejected_and_unfinished_records() -> None:
@@ -53,7 +53,7 @@ def test_summary_names_rejected_and_unfinished_records() -> None:
     released(report, 9)
     report.unconfirmed(record(11), KafkaError(ErrorCode.INVALID_RECORD_STATE, "The lock was lost."))
     assert report.text().splitlines() == [
-        "Accepted 0, released 1, rejected 4, refused 1.",
+        "Accepted 0, released 1, rejected 4, exhausted 0, refused 1.",
         "Rejected: flights, partition 0, offsets 1-3, 7.",
         "Unfinished: flights, partition 0, offsets 9, 11.",
     ]
@@ -67,6 +67,17 @@ def test_released_record_that_is_rejected_later_is_only_rejected() -> None:
     released(report, 4)
     rejected(report, 4)
     assert report.text().splitlines()[1:] == ["Rejected: flights, partition 0, offset 4."]
+
+
+def test_release_at_the_delivery_limit_is_an_exhausted_record(capsys: pytest.CaptureFixture[str]) -> None:
+    report = WorkReport(delivery_limit=1)
+    released(report, 4)
+    assert report.incomplete
+    assert report.text().splitlines() == [
+        "Accepted 0, released 0, rejected 0, exhausted 1, refused 0.",
+        "Archived at the delivery limit: flights, partition 0, offset 4.",
+    ]
+    assert "exit code 1; archived at the delivery limit of 1." in capsys.readouterr().err
 
 
 def test_stored_and_shown_records_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
